@@ -1,0 +1,3 @@
+"""alternas: architecture search over ResNets, AlterNets and ResNet+ViT hybrids."""
+
+__version__ = "0.1.0"

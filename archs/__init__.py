@@ -1,0 +1,39 @@
+"""What a network is: genotype, cost, blocks, builder, zoo.
+
+`build` and `Network` need torch and load it when first asked for; the rest is free of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from . import zoo
+from .cost import Cost, static_cost
+from .errors import InputError
+from .genotype import Genotype
+from .parts import Encoder, Head, Stage, Stem
+
+if TYPE_CHECKING:
+    from .network import Network, build
+
+__all__ = [
+    "Cost",
+    "Encoder",
+    "Genotype",
+    "Head",
+    "InputError",
+    "Network",
+    "Stage",
+    "Stem",
+    "build",
+    "static_cost",
+    "zoo",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("build", "Network"):
+        from . import network
+
+        return getattr(network, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

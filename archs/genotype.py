@@ -1,0 +1,149 @@
+"""`Genotype`: a network as a value, free of torch, with a JSON round trip and a stable key.
+
+One type describes ResNets, ResNet+ViT hybrids, AlterNets and everything between: a stem,
+residual stages whose blocks may be MSA blocks, an optional transformer encoder, a head. It
+carries no image size and no class count; `build` and `static_cost` are given those.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from .errors import InputError
+from .parts import Encoder, Head, Stage, Stem
+from .plan import ImageSize, Plan, lay_out
+
+FAMILIES = ("resnet", "alternet", "hybrid")
+
+
+@dataclass(frozen=True)
+class Genotype:
+    """One network. A genotype that exists obeys every rule that needs no image size.
+
+    Raises:
+        InputError: naming stage, field, rule and values.
+    """
+
+    stem: Stem
+    stages: tuple[Stage, ...] = ()
+    encoder: Encoder | None = None
+    head: Head = Head()
+
+    def __post_init__(self) -> None:
+        if not self.stages and self.encoder is None:
+            raise InputError("genotype: needs at least one stage or an encoder, got neither")
+        if len(self.stages) > 64:
+            raise InputError(f"genotype: at most 64 stages, got {len(self.stages)}")
+        for number, stage in enumerate(self.stages, start=1):
+            stage.check(f"stage {number}")
+        if self.head.pool == "token" and self.encoder is None:
+            raise InputError("head: pool 'token' needs an encoder, got none")
+
+    def plan(self, image_size: ImageSize) -> Plan:
+        """Lay the net out at `image_size` (one side, or height and width, in pixels).
+
+        Raises:
+            InputError: if a window or patch does not divide its map.
+        """
+        return lay_out(self.stem, self.stages, self.encoder, image_size)
+
+    def check(self, image_size: ImageSize) -> None:
+        """Raise InputError if the net cannot be built at `image_size`."""
+        self.plan(image_size)
+
+    @property
+    def family(self) -> str:
+        """"hybrid" with an encoder, else "alternet" with any MSA block, else "resnet"."""
+        if self.encoder is not None:
+            return "hybrid"
+        return "alternet" if any(stage.places for stage in self.stages) else "resnet"
+
+    def canonical(self) -> Genotype:
+        """The one spelling of this net: unused fields at their defaults, MSA blocks by place."""
+        return Genotype(
+            self.stem.canonical(),
+            tuple(stage.canonical() for stage in self.stages),
+            self.encoder.canonical() if self.encoder else None,
+            self.head,
+        )
+
+    @cached_property
+    def key(self) -> str:
+        """12 hexadecimal digits, equal for two spellings of one net, stable between versions."""
+        text = json.dumps(_without_defaults(self.canonical()), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists and numbers, as JSON has them."""
+        return json.loads(json.dumps(asdict(self)))
+
+    def to_json(self, indent: int | None = None) -> str:
+        return json.dumps(self.to_dict(), indent=indent)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Genotype:
+        """Rebuild from `to_dict`. Unknown fields are refused, absent ones take their default.
+
+        Raises:
+            InputError: if a field is unknown, missing, of the wrong type or breaks a rule.
+        """
+        given = _fields("genotype", cls, data)
+        stages = given.get("stages", [])
+        if not isinstance(stages, list):
+            raise InputError(f"genotype: stages must be a list, got {stages!r:.80}")
+        encoder = given.get("encoder")
+        return cls(
+            Stem(**_fields("stem", Stem, given["stem"])),
+            tuple(_stage(number, stage) for number, stage in enumerate(stages, start=1)),
+            None if encoder is None else Encoder(**_fields("encoder", Encoder, encoder)),
+            Head(**_fields("head", Head, given.get("head", {}))),
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Genotype:
+        """Rebuild from `to_json`.
+
+        Raises:
+            InputError: if the text is not JSON or not a genotype.
+        """
+        try:
+            data = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"genotype: not JSON ({error})") from None
+        return cls.from_dict(data)
+
+
+def _stage(number: int, data: Any) -> Stage:
+    given = _fields(f"stage {number}", Stage, data)
+    msa = given.get("msa", 0)
+    if isinstance(msa, list):
+        given["msa"] = tuple(msa)
+    return Stage(**given)
+
+
+def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        raise InputError(f"{place}: must be an object, got {data!r:.80}")
+    known = [field.name for field in fields(kind)]
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise InputError(f"{place}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
+    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
+    missing = [name for name in needed if name not in data]
+    if missing:
+        raise InputError(f"{place}: missing field {missing[0]!r}")
+    return dict(data)
+
+
+def _without_defaults(part: Any) -> Any:
+    """The record as a dict without the fields that hold their default: what the key is made of."""
+    if isinstance(part, tuple):
+        return [_without_defaults(item) for item in part]
+    if not hasattr(part, "__dataclass_fields__"):
+        return part
+    return {f.name: _without_defaults(v) for f in fields(part) if (v := getattr(part, f.name)) != f.default}

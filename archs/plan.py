@@ -1,0 +1,130 @@
+"""The geometry of a genotype at one image size: each block with its channels and maps.
+
+One walk, used by the cost formulas, the builder and the drawing, so that they cannot disagree.
+Every rule about maps (window, patch) is checked here. Strided convs and pools halve upwards:
+a map of 7 becomes 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import InputError
+from .parts import Encoder, Stage, Stem, whole
+
+ImageSize = int | tuple[int, int]
+Map = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One residual block in place. Maps are (height, width); `window` is resolved, never 0."""
+
+    place: str
+    kind: str
+    c_in: int
+    c_out: int
+    width: int
+    stride: int
+    map_in: Map
+    map_out: Map
+    heads: int
+    head_dim: int
+    window: Map
+
+    @property
+    def projects(self) -> bool:
+        """Whether the shortcut is a 1x1 conv instead of the identity."""
+        return self.stride != 1 or self.c_in != self.c_out
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A genotype laid out: stem map, blocks by stage, last map, token grid of the encoder."""
+
+    image: Map
+    stem_map: Map
+    stages: tuple[tuple[Block, ...], ...]
+    channels: int
+    grid: Map | None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(block for stage in self.stages for block in stage)
+
+    @property
+    def last_map(self) -> Map:
+        """The map that the head or the encoder sees."""
+        return self.stages[-1][-1].map_out if self.stages else self.stem_map
+
+
+def as_map(image_size: ImageSize) -> Map:
+    """(height, width) of an image size given as one side or as a pair.
+
+    Raises:
+        InputError: if it is neither.
+    """
+    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    if len(pair) != 2:
+        raise InputError(f"image size: one side or (height, width), got {image_size!r}")
+    height, width = (whole("image size", "side", side, 1, 16384) for side in pair)
+    return height, width
+
+
+def lay_out(stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, image_size: ImageSize) -> Plan:
+    """Walk the parts from the image to the head.
+
+    Raises:
+        InputError: if a patch or window does not divide its map.
+    """
+    image = as_map(image_size)
+    if stem.kind == "patchify":
+        _must_divide("stem", "patch", stem.patch, image)
+    at, channels = _shrink(image, stem.stride), stem.width
+    stem_map, laid = at, []
+    for number, stage in enumerate(stages, start=1):
+        laid.append(_lay_stage(f"stage {number}", stage, channels, at))
+        at, channels = laid[-1][-1].map_out, stage.channels
+    grid = None
+    if encoder is not None:
+        _must_divide("encoder", "patch", encoder.patch, at)
+        grid = (at[0] // encoder.patch, at[1] // encoder.patch)
+    return Plan(image, stem_map, tuple(laid), channels, grid)
+
+
+def _lay_stage(place: str, stage: Stage, c_in: int, at: Map) -> tuple[Block, ...]:
+    blocks = []
+    for i, kind in enumerate(stage.kinds):
+        stride = stage.stride if i == 0 else 1
+        out = _shrink(at, stride)
+        window, width = (1, 1), stage.width
+        if kind == "msa":
+            window = _window(place, stage.window, out)
+            width = _inner_width(place, c_in, stage.expansion)
+        blocks.append(
+            Block(place, kind, c_in, stage.channels, width, stride, at, out, stage.heads, stage.head_dim, window)
+        )
+        at, c_in = out, stage.channels
+    return tuple(blocks)
+
+
+def _inner_width(place: str, c_in: int, expansion: int) -> int:
+    if c_in % expansion:
+        raise InputError(f"{place}: an MSA block's input width must be a multiple of {expansion}, got {c_in}")
+    return c_in // expansion
+
+
+def _window(place: str, window: int, at: Map) -> Map:
+    if not window:
+        return at
+    _must_divide(place, "window", window, at)
+    return (window, window)
+
+
+def _must_divide(place: str, field: str, side: int, at: Map) -> None:
+    if at[0] % side or at[1] % side:
+        raise InputError(f"{place}: {field} {side} does not divide a {at[0]}x{at[1]} map")
+
+
+def _shrink(at: Map, stride: int) -> Map:
+    return (-(-at[0] // stride), -(-at[1] // stride))
