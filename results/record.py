@@ -1,0 +1,96 @@
+"""`Record`: one line of `records.jsonl`, everything known about one proposal's fate."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ..archs.errors import InputError
+
+STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
+KINDS = ("search", "baseline", "retrain", "study")
+FAILED = ("error", "nan", "oom", "timeout", "lost")
+FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one trial.
+
+    Attributes:
+        trial: its number, unique in the run.
+        kind: who asked for it: search, baseline, retrain or study.
+        family: resnet, alternet or hybrid.
+        key: of the genotype; two spellings of one net share it.
+        genotype: as JSON.
+        genes: what the strategy chose, by gene.
+        cost: params, macs and activation_bytes of one image.
+        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
+        error: one line, where the status is a failure or says why a net was not trained.
+        accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
+        metrics: further measurements of the same weights.
+        curve: points of step, loss and accuracy.
+        rung: rungs passed; the last one is the full budget.
+        budget: optimiser steps "done" and "full".
+        recipe: as a dict.
+        data: name, fraction and split hash.
+        seed: of the training.
+        lineage: trials whose weights it started from, and the steps they cost.
+        signals: cheap signals measured before training.
+        seconds: of training and evaluation.
+        device: what it ran on.
+        versions: of python, alternas, torch, ...
+    """
+
+    trial: int
+    kind: str
+    family: str
+    key: str
+    genotype: dict[str, Any]
+    genes: dict[str, Any]
+    cost: dict[str, int]
+    status: str
+    error: str = ""
+    accuracy: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    rung: int = 0
+    budget: dict[str, int] = field(default_factory=dict)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    lineage: dict[str, Any] = field(default_factory=dict)
+    signals: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    device: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Record:
+        """Rebuild from `to_dict`; fields of a later alternas are left out.
+
+        Raises:
+            InputError: if a field is missing or a value is of the wrong kind.
+        """
+        if not isinstance(data, dict):
+            raise InputError(f"not an object but {data!r:.60}")
+        known = {f.name for f in fields(cls)}
+        try:
+            record = cls(**{name: value for name, value in data.items() if name in known})
+        except TypeError as error:
+            raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        numbers = {"trial": self.trial, "seconds": self.seconds, "cost macs": self.cost.get("macs")}
+        bad = [name for name, value in numbers.items() if isinstance(value, bool) or not isinstance(value, int | float)]
+        if bad:
+            raise InputError(f"{bad[0]} is not a number")
+        if self.status not in STATUSES or self.kind not in KINDS:
+            raise InputError(f"unknown status {self.status!r} or kind {self.kind!r}")
+        if self.accuracy is not None and not isinstance(self.accuracy, int | float):
+            raise InputError(f"accuracy is not a number but {self.accuracy!r}")

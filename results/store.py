@@ -1,0 +1,123 @@
+"""A run's folder: `run.json` (its settings) and `records.jsonl` (the truth), read and appended.
+
+    runs/NAME/run.json          settings, data facts, versions, the exact command
+    runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
+    runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
+    runs/NAME/checkpoints/      states of nets in training
+    runs/NAME/weights/          final weights, KEY.safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from ..archs.errors import InputError
+from .record import Record
+
+RUNS = Path("runs")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+log = logging.getLogger("alternas")
+
+
+def run_folder(name: str) -> Path:
+    """The folder of a new or existing run called `name`, below `runs/`.
+
+    Raises:
+        InputError: if the name could lead out of that folder.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(f"run name: letters, digits, '.', '_' and '-', starting with a letter or digit, got {name!r}")
+    return RUNS / name
+
+
+def find_run(run: str | Path) -> Path:
+    """The folder of an existing run, given as a name below `runs/` or as a path.
+
+    Raises:
+        InputError: if there is none.
+    """
+    candidates = [Path(run)]
+    if isinstance(run, str) and NAME.fullmatch(run):
+        candidates.insert(0, RUNS / run)
+    for folder in candidates:
+        if (folder / "run.json").is_file():
+            return folder
+    known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
+    raise InputError(f"no run {str(run)!r} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The content of `run.json`.
+
+    Raises:
+        InputError: if it cannot be read as an object.
+    """
+    path = folder / "run.json"
+    try:
+        settings = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: must hold an object")
+    return settings
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records, in the order written. A torn last line is left out with a warning.
+
+    Raises:
+        InputError: if another line is broken, with its number.
+    """
+    path = folder / "records.jsonl"
+    if not path.exists():
+        return []
+    lines = path.read_bytes().split(b"\n")
+    if lines[-1]:
+        log.warning("%s: the last line is torn and left out", path)
+    return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+def _parse(path: Path, number: int, line: bytes) -> Record:
+    try:
+        return Record.from_dict(json.loads(line))
+    except ValueError as error:  # bad UTF-8, bad JSON, or not a record
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+
+
+class Store:
+    """The one writer of a run's records."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records = read_records(folder)
+        self._file = open(folder / "records.jsonl", "ab")  # noqa: SIM115 - held for the run
+        self._cut_torn_line()
+
+    def append(self, record: Record) -> None:
+        """Write one record; it is on disk when this returns."""
+        line = json.dumps(record.to_dict(), allow_nan=False) + "\n"
+        self._file.write(line.encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self.records.append(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _cut_torn_line(self) -> None:
+        text = (self.folder / "records.jsonl").read_bytes()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            self._file.truncate(whole)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON to `path`, whole or not at all."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(value, indent=2) + "\n")
+    part.replace(path)

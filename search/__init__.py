@@ -1,0 +1,1 @@
+"""How we look: training one net, deciding what comes next, and where and when it runs."""

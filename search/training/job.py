@@ -1,0 +1,79 @@
+"""The values between whoever wants a net trained and whoever trains it: `Job`, `Tick`, `Outcome`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ...archs import Genotype
+from .recipes import Recipe
+
+
+@dataclass(frozen=True)
+class Job:
+    """Train one net up to a step.
+
+    Attributes:
+        trial: number of the trial, unique in its run.
+        genotype: the net.
+        recipe: how to train.
+        seed: of the initial weights, the order of the images and their augmentation.
+        until: the optimiser step at which to stop and report; training goes on from the
+            job's checkpoint, and one that stands at `until` already is only reported.
+        steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
+        checkpoint: file to continue from and to leave the state in.
+        weights: safetensors file for the final weights, written when `until` equals `steps`.
+    """
+
+    trial: int
+    genotype: Genotype
+    recipe: Recipe
+    seed: int
+    until: int
+    steps: int
+    checkpoint: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a learning curve: mean training loss since the last one, EMA validation accuracy."""
+
+    step: int
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A sign of life while training: where it stands, and the seconds spent on this trial so far."""
+
+    trial: int
+    point: Point
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended.
+
+    Attributes:
+        trial: number of the trial.
+        status: "ok" (reached `until`), "nan", "oom" or "error".
+        step: the optimiser step reached.
+        accuracy: validation accuracy of the EMA weights, a fraction; None unless ok.
+        metrics: further numbers, such as the validation "nll".
+        curve: the learning curve from the first step on.
+        seconds: training and evaluation, checkpoints left out, earlier legs included.
+        device: what it ran on.
+        error: one line, where the status is not ok.
+    """
+
+    trial: int
+    status: str
+    step: int = 0
+    accuracy: float | None = None
+    metrics: dict[str, float] = field(default_factory=dict)
+    curve: tuple[Point, ...] = ()
+    seconds: float = 0.0
+    device: str = ""
+    error: str = ""

@@ -1,0 +1,45 @@
+"""Which nets are allowed: search spaces by name, bound to an image size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..archs.errors import one_of
+from ..archs.plan import ImageSize
+from .alternet import AlterNetSpace
+from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
+from .hybrid import HybridSpace
+from .resnet import ResNetSpace
+from .space import Space, cheapest, members, options_of
+from .union import AllSpace
+
+SPACES: dict[str, Callable[[ImageSize], Space]] = {
+    "all": AllSpace,
+    "alternet": AlterNetSpace,
+    "hybrid": HybridSpace,
+    "resnet": ResNetSpace,
+}
+
+__all__ = [
+    "SPACES",
+    "Chooser",
+    "Gene",
+    "Genes",
+    "Memo",
+    "RandomChooser",
+    "Replay",
+    "Space",
+    "cheapest",
+    "get",
+    "members",
+    "options_of",
+]
+
+
+def get(name: str, image_size: ImageSize) -> Space:
+    """The named space with the options that suit `image_size`.
+
+    Raises:
+        InputError: if the name is unknown or the space does not allow the image size.
+    """
+    return SPACES[one_of("space", name, SPACES)](image_size)

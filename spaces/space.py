@@ -1,0 +1,82 @@
+"""The space protocol, and what works on any space: its genes, its members, its cheapest net."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from ..archs import Genotype
+from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
+
+
+class Space(Protocol):
+    """A set of nets at one image size, drawn gene by gene."""
+
+    @property
+    def name(self) -> str:
+        """As given on the command line."""
+        ...
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        """Draw every gene from `chooser`, always the same names and options; the net is valid."""
+        ...
+
+    def size(self) -> int:
+        """Number of distinct nets."""
+        ...
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        """Plain ResNets, cheapest first, that every search trains for comparison."""
+        ...
+
+
+def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:
+    """Every gene's options, by name, in the order they are drawn."""
+    memo = Memo(RandomChooser(0))
+    space.sample(memo)
+    return memo.options
+
+
+def members(space: Space) -> Iterator[Genotype]:
+    """Every distinct net of a small space, by running through all assignments of its genes."""
+    options, seen = list(options_of(space).items()), set()
+    places = [0] * len(options)
+    while True:
+        genes = {name: choices[at] for (name, choices), at in zip(options, places, strict=True)}
+        net = space.sample(Replay(genes))
+        if net.key not in seen:
+            seen.add(net.key)
+            yield net
+        turn = len(places) - 1
+        while turn >= 0 and places[turn] + 1 == len(options[turn][1]):
+            places[turn] = 0
+            turn -= 1
+        if turn < 0:
+            return
+        places[turn] += 1
+
+
+def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genotype]:
+    """The lowest `cost` that coordinate descent over the genes finds, and its net.
+
+    One start for each option of the first gene (a family may cost less only as a whole).
+    """
+    options = options_of(space)
+    first = next(iter(options))
+    return min((_descend(space, cost, options, {first: value}) for value in options[first]), key=lambda found: found[0])
+
+
+def _descend(
+    space: Space, cost: Callable[[Genotype], int], options: dict[str, tuple[Gene, ...]], fixed: Genes
+) -> tuple[int, Genotype]:
+    genes = {name: choices[0] for name, choices in options.items()} | fixed
+    best = space.sample(Replay(genes))
+    least, improved = cost(best), True
+    while improved:
+        improved = False
+        for name in options.keys() - fixed.keys():
+            for value in options[name]:
+                net = space.sample(Replay(genes | {name: value}))
+                if (price := cost(net)) < least:
+                    least, best, genes, improved = price, net, genes | {name: value}, True
+    return least, best
