@@ -58,7 +58,7 @@ class Genotype:
 
     @property
     def family(self) -> str:
-        """"hybrid" with an encoder, else "alternet" with any MSA block, else "resnet"."""
+        """ "hybrid" with an encoder, else "alternet" with any MSA block, else "resnet"."""
         if self.encoder is not None:
             return "hybrid"
         return "alternet" if any(stage.places for stage in self.stages) else "resnet"

@@ -19,7 +19,9 @@ BIT_EPS = 1e-8  # timm's; the original code says 1e-5
 def bit_root(in_chans: int, width: int) -> nn.Sequential:
     """x_BCHW -> (B, width, H/4, W/4): weight-standardised 7x7 / 2 conv, GroupNorm, ReLU, 3x3 / 2 max-pool."""
     conv = StdConv2dSame(in_chans, width, 7, stride=2, eps=BIT_EPS)
-    return nn.Sequential(conv, GroupNormAct(width, num_groups=BIT_GROUPS), create_pool2d("max", 3, stride=2, padding="same"))
+    return nn.Sequential(
+        conv, GroupNormAct(width, num_groups=BIT_GROUPS), create_pool2d("max", 3, stride=2, padding="same")
+    )
 
 
 class TransformerEncoder(nn.Module):

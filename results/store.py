@@ -1,10 +1,11 @@
 """A run's folder: `run.json` (its settings) and `records.jsonl` (the truth), read and appended.
 
-    runs/NAME/run.json          settings, data facts, versions, the exact command
-    runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
-    runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
-    runs/NAME/checkpoints/      states of nets in training
-    runs/NAME/weights/          final weights, KEY.safetensors
+runs/NAME/run.json          settings, data facts, versions, the exact command
+runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
+runs/NAME/sample.npz        a few validation images, for exports to be checked on
+runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
+runs/NAME/checkpoints/      states of nets in training
+runs/NAME/weights/          final weights, KEY.safetensors
 """
 
 from __future__ import annotations

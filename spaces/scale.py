@@ -56,9 +56,9 @@ class Scale:
 
 TINY = Scale(
     stem="cifar",
-    blocks=("basic", "bottleneck"),
+    blocks=("basic",),
     widths=(4, 6, 8, 12, 16),
-    depths=((1, 2), (1, 2, 3), (1, 2, 3)),
+    depths=((1, 2), (1, 2, 3), (1, 2)),
     msa=((0, 1), (0, 1), (0, 1)),
     heads=((1, 2), (2, 4), (4, 8)),
     head_dim=8,

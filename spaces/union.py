@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from ..archs import Genotype
@@ -28,10 +29,20 @@ class AllSpace:
         once = Memo(chooser)
         family = cast(str, once.choose("family", FAMILIES))
         nets = {name: space.sample(once) for name, space in self.spaces.items()}
-        return nets[family]
+        return _first_step(nets[family]) if family == "alternet" else nets[family]
 
     def size(self) -> int:
         return self.alternet.size() + self.hybrid.size()  # every plain ResNet is an AlterNet without MSAs
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.alternet.baselines()
+
+
+def _first_step(net: Genotype) -> Genotype:
+    """An AlterNet drawn without MSA blocks takes the build-up's first step: one at the end of the last stage that can."""
+    able = [i for i, stage in enumerate(net.stages) if stage.depth >= 2]
+    if net.family == "alternet" or not able:
+        return net
+    stages = list(net.stages)
+    stages[able[-1]] = replace(stages[able[-1]], msa=1)
+    return replace(net, stages=tuple(stages))

@@ -24,7 +24,7 @@ from .ema import Ema
 from .job import Job, Outcome, Point, Tick
 from .recipes import Recipe
 
-TICKS = 20  # over a full budget
+TICKS = 10  # over a full budget
 CHECKPOINT_SECONDS = 20.0
 EVAL_BATCH = 1024
 
@@ -192,4 +192,3 @@ def _shifted(x_BCHW: Tensor, most: int, generator: torch.Generator) -> Tensor:
     columns_BW = by_2B[1, :, None] + torch.arange(width, device=x_BCHW.device)
     at_B = torch.arange(batch, device=x_BCHW.device)[:, None, None]
     return padded[at_B, :, rows_BH[:, :, None], columns_BW[:, None, :]].permute(0, 3, 1, 2)
-

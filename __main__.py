@@ -1,0 +1,5 @@
+"""`python -m alternas`."""
+
+from .cli import main
+
+main()

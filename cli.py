@@ -1,0 +1,210 @@
+"""The command line: parses, calls one function, prints. Heavy imports wait for their command.
+
+Exit code 0 done, 1 our fault, 2 the input is wrong (one line), 130 stopped with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .archs.errors import InputError
+
+app = typer.Typer(
+    name="alternas",
+    help="Find the image classifier that gives the most accuracy for the compute it costs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
+Run = Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")]
+Objective = Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")]
+
+
+@app.command()
+def search(
+    space: Annotated[str, typer.Argument(help="all, alternet, hybrid or resnet.")] = "all",
+    data: Annotated[str, typer.Option(help="digits, or an .npz file with arrays x and y.")] = "digits",
+    trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
+    name: Annotated[str, typer.Option(help="Name of the run [default: SPACE-DATA].")] = "",
+    strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe or nsga2.")] = "nsga2",
+    ladder: Annotated[str, typer.Option(help="off: all at full budget; pareto: the weaker half stops early.")] = "off",
+    objective: Objective = "macs",
+    max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
+    recipe: Annotated[str, typer.Option(help="How each net is trained.")] = "smoke",
+    epochs: Annotated[float, typer.Option(help="Full budget of a net [default: the recipe's].")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
+    workers: Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")] = 0,
+    cpus_per_trial: Annotated[float, typer.Option(help="CPUs of each worker.")] = 1.0,
+    gpus_per_trial: Annotated[float, typer.Option(help="GPUs of each worker; 0.5 puts two on a card.")] = 0.0,
+    address: Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Search for nets; the same command again resumes."""
+    from rich.console import Console
+
+    from .search.engine.pool import Resources
+    from .search.run import Search
+    from .search.run import search as run_search
+    from .search.settings import Settings, amount
+    from .search.training import recipes
+
+    limits = {cost: amount(f"max-{cost}", text) for cost, text in (("macs", max_macs), ("params", max_params)) if text}
+    how = recipes.get(recipe)
+    how = how if epochs == 0 else how.with_epochs(epochs)
+    settings = Settings(space, data, strategy, ladder, objective, how, seed, limits)
+    place = Resources(address, workers, cpus_per_trial, gpus_per_trial)
+    run_name = name or f"{space}-{Path(data).stem}"
+    folder = run_search(Search(settings, trials, run_name, place), Console(stderr=as_json))
+    _print_front(folder, objective, as_json)
+    if not as_json:
+        print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
+
+
+@app.command()
+def front(
+    run: Run, objective: Annotated[str, typer.Option(help="macs or params.")] = "", as_json: Json = False
+) -> None:
+    """The Pareto front of a run, ranked."""
+    from .results.store import find_run
+
+    _print_front(find_run(run), objective, as_json)
+
+
+@app.command()
+def show(run: Run, trial: Annotated[int, typer.Argument(help="Number of the trial.")], as_json: Json = False) -> None:
+    """One net of a run, drawn stage by stage."""
+    from .results.show import draw_trial, find_trial
+    from .results.store import find_run
+
+    folder = find_run(run)
+    if as_json:
+        _print_json(find_trial(folder, trial).to_dict())
+    else:
+        _print(draw_trial(folder, trial))
+
+
+@app.command()
+def export(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
+    trial: Annotated[int, typer.Option(help="Number of the trial [default: the best].")] = -1,
+    pick: Annotated[str, typer.Option(help="Which of the front: accuracy, gain or cheapest.")] = "accuracy",
+    as_json: Json = False,
+) -> None:
+    """Write the best net as a folder that needs no alternas to run."""
+    from .results.export.folder import export_net
+    from .results.store import find_run
+
+    facts = export_net(find_run(run), out, trial if trial >= 0 else None, pick)
+    if as_json:
+        _print_json(facts)
+    else:
+        worst = f"{facts['max_abs_difference']:.1e}"
+        print(f"{out}: trial {facts['trial']}, accuracy {facts['accuracy']:.4f}, outputs equal to {worst}")
+        print(f"try it:  python {out}/model.py")
+
+
+@app.command()
+def cost(
+    arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, or RUN:TRIAL.")],
+    image_size: Annotated[str, typer.Option(help="Side in pixels, or HEIGHTxWIDTH.")] = "",
+    classes: Annotated[int, typer.Option(help="Number of classes.")] = 0,
+    channels: Annotated[int, typer.Option(help="Channels of the image.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Parameters and MACs of one net, part by part."""
+    from .results.show import find_arch
+
+    net, scene = find_arch(arch, image_size, classes, channels)
+    if as_json:
+        _print_json(scene.cost(net).to_dict() | {"key": net.key, "image_size": list(scene.image_size)})
+    else:
+        _print(scene.drawing(net))
+
+
+@app.command()
+def archs(as_json: Json = False) -> None:
+    """The zoo: named nets and where they come from."""
+    from .archs.zoo import ZOO
+
+    about = {name: " ".join((entry.__doc__ or "").split()) for name, entry in ZOO.items()}
+    _print_listing([{"name": name, "about": text} for name, text in about.items()], as_json)
+
+
+@app.command()
+def spaces(
+    image_size: Annotated[str, typer.Option(help="Side in pixels, or HEIGHTxWIDTH.")] = "", as_json: Json = False
+) -> None:
+    """The search spaces and how many distinct nets they hold."""
+    from .results.show import parse_size
+    from .spaces import SPACES, get, options_of
+
+    sizes = [parse_size(image_size)] if image_size else [(8, 8), (32, 32), (224, 224)]
+    found = [(get(name, size), size) for name in SPACES for size in sizes]
+    rows = [
+        {"space": s.name, "image_size": f"{h}x{w}", "genes": len(options_of(s)), "nets": s.size()}
+        for s, (h, w) in found
+    ]
+    _print_listing(rows, as_json)
+
+
+def main() -> None:
+    """Entry point: turns `InputError` into one line and exit code 2."""
+    logging.basicConfig(format="alternas: %(message)s", level=logging.WARNING)
+    try:
+        sys.exit(app(standalone_mode=False))
+    except InputError as error:
+        _complain(str(error))
+    except USAGE_ERROR as error:
+        _complain(error.format_message())
+    except (KeyboardInterrupt, typer.Abort):
+        print("alternas: stopped; the same command resumes", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _complain(message: str) -> None:
+    print(f"alternas: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def _print_front(folder: Path, objective: str, as_json: bool) -> None:
+    from .results.show import draw_front, front_rows
+
+    rows = front_rows(folder, objective)
+    if as_json:
+        _print_json(rows)
+    else:
+        _print(draw_front(folder, rows))
+
+
+def _print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        _print_json(rows)
+    else:
+        from .results.draw import listing
+
+        _print(listing(rows))
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, allow_nan=False))
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)

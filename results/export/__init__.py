@@ -1,0 +1,1 @@
+"""Lets a result go: exports that need no alternas to run."""

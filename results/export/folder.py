@@ -1,0 +1,163 @@
+"""`export`: a folder with genotype, weights, README and a Python file that loads them.
+
+The folder needs torch, and timm where the net has parts of a hybrid; never alternas. Before it
+is kept, it is loaded in a fresh process in which alternas cannot be imported, and its outputs on
+real validation images are compared with those of the net built here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+from ...archs import Genotype, InputError, build
+from ..front import front, pick
+from ..record import Record
+from ..show import Scene, find_trial, objective_of, scene_of
+from ..store import read_records, read_settings, write_json
+from .source import net_source
+
+TOLERANCE = 1e-4
+CHECK = """
+import sys; sys.modules["alternas"] = None
+sys.path.insert(0, sys.argv[1])
+import numpy, torch, model
+with torch.no_grad():
+    logits = model.load()(model.preprocess(torch.from_numpy(numpy.load(sys.argv[2]))))
+numpy.save(sys.argv[3], logits.numpy())
+"""
+
+
+class ExportError(RuntimeError):
+    """The exported folder does not do what the net does."""
+
+
+def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accuracy") -> dict[str, Any]:
+    """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
+
+    Args:
+        run: folder of the run.
+        out: folder to create; it must not exist, or be empty.
+        trial: which net; None takes from the front the one that `how` picks.
+        how: accuracy, gain or cheapest.
+
+    Raises:
+        InputError: if there is no such net, it has no weights, or `out` cannot be written.
+        ExportError: if the exported folder does not give the net's outputs.
+    """
+    record = find_trial(run, _best(run, how) if trial is None else trial)
+    weights = run / "weights" / f"{record.key}.safetensors"
+    if record.status not in ("ok", "duplicate") or not weights.exists():
+        raise InputError(f"trial {record.trial}: has no trained weights (status {record.status})")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"out: {out} exists and is not an empty folder")
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = Path(scratch) / "export"
+        draft.mkdir()
+        facts = _facts(run, record)
+        _fill(draft, record, weights, facts)
+        facts["max_abs_difference"] = _check(draft, run, record, scene_of(run))
+        write_json(draft / "config.json", facts)
+        (draft / "README.md").write_text(_readme(facts))
+        _place(draft, out)
+    return facts
+
+
+def _best(run: Path, how: str) -> int:
+    cost = objective_of(run)
+    return pick(front(read_records(run), cost), how, cost)["trial"]
+
+
+def _facts(run: Path, record: Record) -> dict[str, Any]:
+    data = read_settings(run)["data"]
+    return {
+        "run": run.resolve().name,
+        "trial": record.trial,
+        "family": record.family,
+        "key": record.key,
+        "accuracy": record.accuracy,
+        "accuracy_on": f"validation split of {data['name']}, one training, seed {record.seed}",
+        "macs": record.cost["macs"],
+        "params": record.cost["params"],
+        "image_size": data["image_size"],
+        "in_chans": data["in_chans"],
+        "classes": data["classes"],
+        "mean": data["mean"],
+        "std": data["std"],
+        "versions": record.versions,
+    }
+
+
+def _fill(draft: Path, record: Record, weights: Path, facts: dict[str, Any]) -> None:
+    net = Genotype.from_dict(record.genotype)
+    write_json(draft / "genotype.json", net.to_dict())
+    write_json(draft / "config.json", facts)
+    shutil.copyfile(weights, draft / "weights.safetensors")
+    template = (Path(__file__).parent / "model_template.txt").read_text()
+    (draft / "model.py").write_text(template.replace("# SOURCES", net_source(net)))
+
+
+def _check(draft: Path, run: Path, record: Record, scene: Scene) -> float:
+    """Largest absolute difference between the logits of the folder, elsewhere, and of the net, here."""
+    facts = json.loads((draft / "config.json").read_text())
+    images = _sample(run)
+    net = build(Genotype.from_dict(record.genotype), scene.classes, scene.image_size, scene.channels)
+    net.load_state_dict(load_file(draft / "weights.safetensors"))
+    mean, std = (torch.tensor(facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
+    with torch.no_grad():
+        here = net.eval()((torch.from_numpy(images).float() - mean) / std).numpy()
+    difference = float(np.abs(here - _elsewhere(draft, images)).max())
+    if not difference < TOLERANCE:
+        raise ExportError(f"export check: outputs differ by {difference:.1e}, more than {TOLERANCE:.0e}")
+    return difference
+
+
+def _sample(run: Path) -> np.ndarray:
+    try:
+        with np.load(run / "sample.npz", allow_pickle=False) as file:
+            return file["x"]
+    except (OSError, ValueError, KeyError, EOFError) as error:
+        raise InputError(f"{run / 'sample.npz'}: cannot be read ({error})") from None
+
+
+def _elsewhere(draft: Path, images: np.ndarray) -> np.ndarray:
+    given, found = draft.parent / "images.npy", draft.parent / "logits.npy"
+    np.save(given, images)
+    command = [sys.executable, "-c", CHECK, str(draft), str(given), str(found)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=draft.parent)
+    if done.returncode:
+        raise ExportError(f"export check: the exported folder does not load: {done.stderr.strip()[-500:]}")
+    shutil.rmtree(draft / "__pycache__", ignore_errors=True)
+    return np.load(found)
+
+
+def _place(draft: Path, out: Path) -> None:
+    try:
+        shutil.copytree(draft, out, dirs_exist_ok=True)
+    except OSError as error:
+        raise InputError(f"out: {out} cannot be written ({error.strerror or error})") from None
+
+
+def _readme(facts: dict[str, Any]) -> str:
+    height, width = facts["image_size"]
+    rows = {
+        "family": facts["family"],
+        "accuracy": f"{facts['accuracy']:.4f} ({facts['accuracy_on']})",
+        "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
+        "parameters": f"{facts['params']:,}",
+        "input": f"{facts['in_chans']} x {height} x {width}, values as in {facts['run']}'s data",
+        "classes": f"{len(facts['classes'])}: {', '.join(facts['classes'][:20])}{' ...' * (len(facts['classes']) > 20)}",
+        "checked": f"outputs on validation images equal those of the searched net to {facts['max_abs_difference']:.1e}",
+    }
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    usage = (Path(__file__).parent / "readme_template.txt").read_text()
+    return usage.replace("TITLE", f"{facts['family']} {facts['key']}").replace("TABLE", table)

@@ -1,0 +1,68 @@
+"""One Python file that holds everything needed to build a net: the sources of `archs`, joined.
+
+Each module's code stands under a banner, its imports between modules are left out, and those
+from elsewhere are gathered at the top.
+"""
+
+from __future__ import annotations
+
+import ast
+from importlib import resources
+
+from ...archs import Genotype
+
+MODULES = ("errors", "parts", "plan", "genotype", "attention", "blocks", "network")
+
+
+def net_source(net: Genotype) -> str:
+    """The sources that build `net`: torch alone, or torch and timm if it has parts of a hybrid."""
+    modules = list(MODULES)
+    if net.encoder is not None or net.stem.kind == "bit":
+        modules.insert(-1, "hybrid")
+    imports: dict[str, set[str]] = {}
+    bodies, names = [], set[str]()
+    for module in modules:
+        text = (resources.files("alternas.archs") / f"{module}.py").read_text()
+        tree = ast.parse(text)
+        _gather_imports(tree, imports)
+        defined = _defined(tree)
+        assert not names & defined, f"archs.{module} defines again: {sorted(names & defined)}"
+        names |= defined
+        bodies.append(f"# ---- {module}: {_first_line(tree)}\n\n{_body(text, tree)}")
+    return "\n".join(_import_lines(imports)) + "\n\n" + "\n\n\n".join(bodies)
+
+
+def _gather_imports(tree: ast.Module, imports: dict[str, set[str]]) -> None:
+    """Add what a module imports from elsewhere: names by module, "" for plain imports."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            imports.setdefault("", set()).update(ast.unparse(alias) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module != "__future__":
+            imports.setdefault(node.module or "", set()).update(ast.unparse(alias) for alias in node.names)
+
+
+def _import_lines(imports: dict[str, set[str]]) -> list[str]:
+    plain = [f"import {name}" for name in sorted(imports.pop("", set()))]
+    return plain + [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(imports.items())]
+
+
+def _defined(tree: ast.Module) -> set[str]:
+    names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _first_line(tree: ast.Module) -> str:
+    return (ast.get_docstring(tree) or "").split("\n")[0]
+
+
+def _body(text: str, tree: ast.Module) -> str:
+    """The text without module docstring, imports at the top, and imports from our own modules anywhere."""
+    drop: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    drop += [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+    drop.append(tree.body[0])
+    gone = {line for node in drop for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    kept = [line for number, line in enumerate(text.splitlines(), start=1) if number not in gone]
+    return "\n".join(kept).strip()

@@ -1,0 +1,153 @@
+"""What the commands front, show and cost look up and draw. Reads records; no torch, no Ray."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from ..archs import Cost, Genotype, InputError, static_cost, zoo
+from ..archs.errors import one_of
+from ..archs.plan import as_map
+from .draw import net_drawing, nets_table
+from .front import COSTS, front, leaderboard
+from .ranking import hypervolume
+from .record import Record
+from .store import find_run, read_records, read_settings
+
+IMAGENET = ((224, 224), 1000, 3)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The images and classes that a net is looked at with."""
+
+    image_size: tuple[int, int]
+    classes: int
+    channels: int
+
+    def cost(self, net: Genotype) -> Cost:
+        return static_cost(net, self.classes, self.image_size, self.channels)
+
+    def drawing(self, net: Genotype) -> RenderableType:
+        return net_drawing(net, self.classes, self.image_size, self.channels)
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """(height, width) from "32" or "32x48".
+
+    Raises:
+        InputError: if it is neither.
+    """
+    sides = text.lower().split("x")
+    if len(sides) > 2 or not all(side.isascii() and side.isdigit() for side in sides):
+        raise InputError(f"image size: a side in pixels or HEIGHTxWIDTH, got {text!r}")
+    return as_map((int(sides[0]), int(sides[-1])))
+
+
+def scene_of(folder: Path) -> Scene:
+    """The images and classes of a run.
+
+    Raises:
+        InputError: if its run.json does not say.
+    """
+    facts = read_settings(folder).get("data", {})
+    try:
+        height, width = facts["image_size"]
+        return Scene(as_map((height, width)), len(facts["classes"]), facts["in_chans"])
+    except (KeyError, TypeError, ValueError):
+        raise InputError(f"{folder / 'run.json'}: data must say image_size, classes and in_chans") from None
+
+
+def find_trial(folder: Path, trial: int) -> Record:
+    """The record of a trial.
+
+    Raises:
+        InputError: if there is none.
+    """
+    records = read_records(folder)
+    found = next((r for r in records if r.trial == trial), None)
+    if found is None:
+        known = (
+            f"recorded are {min(r.trial for r in records)} to {max(r.trial for r in records)}"
+            if records
+            else "none yet"
+        )
+        raise InputError(f"run {folder.name}: no trial {trial}; {known}")
+    return found
+
+
+def find_arch(arch: str, image_size: str, classes: int, channels: int) -> tuple[Genotype, Scene]:
+    """A net named by zoo, JSON file or RUN:TRIAL, and what to look at it with.
+
+    Sizes left at "" or 0 are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels.
+
+    Raises:
+        InputError: if there is no such net or a size is wrong.
+    """
+    for name, value in (("classes", classes), ("channels", channels)):
+        if value < 0:
+            raise InputError(f"{name}: must be 1 or more, got {value}")
+    run, _, trial = arch.rpartition(":")
+    record = find_trial(find_run(run), int(trial)) if run and trial.isdigit() else None
+    given = scene_of(find_run(run)) if record else Scene(*IMAGENET)
+    size = parse_size(image_size) if image_size else given.image_size
+    scene = Scene(size, classes or given.classes, channels or given.channels)
+    if record:
+        return Genotype.from_dict(record.genotype), scene
+    if arch.endswith(".json"):
+        return _from_file(Path(arch)), scene
+    return zoo.get(arch, size), scene
+
+
+def front_rows(folder: Path, objective: str = "") -> list[dict[str, Any]]:
+    """The front of a run, as `leaderboard` has it; `objective` "" is the run's own.
+
+    Raises:
+        InputError: if the run or the objective is wrong.
+    """
+    objective = objective or objective_of(folder)
+    one_of("objective", objective, COSTS)
+    return front(read_records(folder), objective)
+
+
+def draw_front(folder: Path, rows: list[dict[str, Any]]) -> RenderableType:
+    """The front as a table, and how many nets stand behind it."""
+    records = read_records(folder)
+    counts = Counter(r.status for r in records)
+    ranked = leaderboard(records, objective_of(folder))
+    area = hypervolume([(row["accuracy"], row["macs"]) for row in ranked], 1 / scene_of(folder).classes)
+    seconds = sum(r.seconds for r in records)
+    summary = ", ".join(f"{n} {status}" for status, n in counts.items())
+    lines = [
+        f"{len(records)} records: {summary or 'none yet'}; {seconds:.0f} s of training",
+        f"hypervolume (accuracy above chance x log MACs) {area:.4f}; gain: points above the plain ResNets at equal cost",
+    ]
+    return Group(nets_table(rows, f"Pareto front of {folder.name}"), Text("\n".join(lines), "dim"))
+
+
+def draw_trial(folder: Path, trial: int) -> RenderableType:
+    """One net of a run: its result and its drawing."""
+    record = find_trial(folder, trial)
+    found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
+    title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
+    why = f"\n{record.error}" if record.error else ""
+    return Group(Text(title + why), scene_of(folder).drawing(Genotype.from_dict(record.genotype)))
+
+
+def objective_of(folder: Path) -> str:
+    """The kind of cost that a run weighs accuracy against."""
+    return one_of("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), COSTS)
+
+
+def _from_file(path: Path) -> Genotype:
+    try:
+        return Genotype.from_json(path.read_text())
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None

@@ -1,0 +1,1 @@
+"""Where and when nets are trained. Ray lives in `pool` alone."""

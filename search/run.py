@@ -1,0 +1,165 @@
+"""One search, from its settings to its records: opens the run, starts the engine, drives it."""
+
+from __future__ import annotations
+
+import fcntl
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from .. import spaces
+from ..archs import Cost, Genotype, InputError, static_cost
+from ..archs.errors import one_of
+from ..results.store import Store, read_settings, run_folder, write_json
+from ..spaces import Space
+from .engine.drive import drive
+from .engine.live import view
+from .engine.pool import Pool, Resources
+from .settings import Settings, differences
+from .strategy.ladder import ladder
+from .strategy.ledger import Ledger, Terms
+from .strategy.memory import open_memory
+from .strategy.samplers import STRATEGIES
+from .training import data as data_sets
+from .training.data import DataSet
+
+SAMPLE = 32  # validation images kept in the run's folder, for exports to be checked on
+PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to search, how far, where, and under which name."""
+
+    settings: Settings
+    trials: int
+    name: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        if self.trials < 1:
+            raise InputError(f"trials: must be 1 or more, got {self.trials}")
+
+
+def search(plan: Search, console: Console) -> Path:
+    """Run or resume a search, and return the folder of its run.
+
+    Raises:
+        InputError: if a setting is wrong, differs from those of the existing run of that name,
+            or cannot be met by any net of the space.
+    """
+    settings, folder = plan.settings, run_folder(plan.name)
+    steps = ladder(settings.ladder)
+    one_of("strategy", settings.strategy, STRATEGIES)
+    data = data_sets.load(settings.data)
+    space = spaces.get(settings.space, data.image_size)
+    price = _Price(data)
+    _check_limits(space, settings, price)
+    _settle(folder, plan, data)
+    terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
+    with _locked(folder), closing(Store(folder)) as store:
+        memory = open_memory(folder, space, store.records, settings.strategy, settings.seed, settings.objective)
+        ledger = Ledger(terms, space, steps, store, memory)
+        if not ledger.complete:
+            _run(ledger, plan.resources, data, console)
+    return folder
+
+
+def _run(ledger: Ledger, resources: Resources, data: DataSet, console: Console) -> None:
+    most = ledger.terms.trials + len(ledger.live)
+    steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
+    with view(ledger, steps_per_epoch, console) as shown:
+        with closing(Pool(resources, data.without_test(), most)) as pool:
+            drive(ledger, pool, shown)
+    if ledger.exhausted:
+        console.print(f"the space gave no new net: stopped at {ledger.started} of {ledger.terms.trials}")
+
+
+@dataclass(frozen=True)
+class _Price:
+    """Static cost of a net on a data set."""
+
+    data: DataSet
+
+    def __call__(self, net: Genotype) -> Cost:
+        return static_cost(net, len(self.data.classes), self.data.image_size, self.data.in_chans)
+
+
+def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
+    for cost, most in settings.limits.items():
+        least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(price(net), cost))
+        if least > most:
+            size = "x".join(str(side) for side in price.data.image_size)
+            rule = f"no net of space {space.name!r} at {size} px has so few; the cheapest found has {least}"
+            raise InputError(f"max-{cost}: {rule}, got {most}")
+
+
+def _settle(folder: Path, plan: Search, data: DataSet) -> None:
+    """Create the run's folder with its settings, or compare them with those that are there."""
+    settings = plan.settings.to_dict() | {"data_split": data.split_hash}
+    trials = plan.trials
+    if (folder / "run.json").exists():
+        old = read_settings(folder)
+        differing = differences(old.get("settings", {}), settings)
+        if differing:
+            hint = "give the new search another --name, or repeat the old settings to resume"
+            raise InputError(f"run {plan.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+        if trials < old.get("trials", 0):
+            rule = f"it can go on with more trials, not with fewer: {old['trials']} there, {trials} here"
+            raise InputError(f"run {plan.name!r} exists: {rule}")
+    facts = {"settings": settings, "trials": trials, "command": sys.argv, "versions": versions()}
+    facts["data"] = {
+        "name": data.name,
+        "image_size": list(data.image_size),
+        "in_chans": data.in_chans,
+        "classes": list(data.classes),
+        "mean": list(data.mean),
+        "std": list(data.std),
+        "images": {"train": len(data.train), "val": len(data.val), "test": len(data.test or ())},
+        "split": data.split_hash,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        np.savez(folder / "sample.npz", x=data.val.x_NCHW[:SAMPLE], y=data.val.y_N[:SAMPLE])
+        write_json(folder / "run.json", facts)
+    except OSError as error:
+        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
+
+
+def _common(plan: Search, data: DataSet) -> dict[str, Any]:
+    """The fields that every record of the run shares."""
+    recipe = plan.settings.recipe
+    return {
+        "recipe": asdict(recipe),
+        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "seed": plan.settings.seed,
+        "budget": {"full": recipe.steps(len(data.train))},
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a result, without importing them."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        found[name] = version(name)
+    return found
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep a second driver out of the run."""
+    with open(folder / "lock", "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"run {folder.name!r} is being searched by another process") from None
+        yield

@@ -1,0 +1,72 @@
+"""`Settings`: what defines a search. A run keeps them, and the same ones resume it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ..archs.errors import InputError, one_of
+from ..results.front import COSTS
+from .training.recipes import Recipe
+
+_AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One search, apart from how long it goes on and where it runs.
+
+    Attributes:
+        space: name of the space.
+        data: name of the data set.
+        strategy: name of the strategy.
+        ladder: name of the ladder.
+        objective: the cost to weigh accuracy against, "macs" or "params".
+        limits: largest cost allowed, by kind of cost.
+        recipe: how each net is trained.
+        seed: of the strategy and of every training.
+    """
+
+    space: str
+    data: str
+    strategy: str
+    ladder: str
+    objective: str
+    recipe: Recipe
+    seed: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("objective", self.objective, COSTS)
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """ "name: old, not new" for each setting that differs, nested ones with a dot."""
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append(f"{prefix}{name} is {a!r} there, {b!r} here")
+    return found
+
+
+def amount(what: str, text: str) -> int:
+    """A positive amount such as 500000, 50M or 1.2G.
+
+    Raises:
+        InputError: if `text` is none.
+    """
+    match = _AMOUNT.fullmatch(text.strip())
+    value = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if value < 1:
+        raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {text!r}")
+    return value

@@ -1,0 +1,1 @@
+"""What to train next: strategies, ladders and the ledger. Knows no Ray."""

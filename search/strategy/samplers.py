@@ -1,0 +1,66 @@
+"""Strategies are Optuna samplers, by name."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.trial import FrozenTrial, Trial
+
+from ...archs.errors import one_of
+from ...spaces import Gene
+
+
+class RandomSampler(BaseSampler):
+    """Uniform draws that depend on (seed, trial number, gene) alone, so a resumed search goes on unchanged."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return {}
+
+    def sample_independent(
+        self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        assert isinstance(param_distribution, CategoricalDistribution)
+        return random.Random(f"{self._seed}/{trial.number}/{param_name}").choice(param_distribution.choices)
+
+
+def _tpe(seed: int) -> BaseSampler:
+    return TPESampler(seed=seed)
+
+
+def _nsga2(seed: int) -> BaseSampler:
+    return NSGAIISampler(seed=seed)
+
+
+STRATEGIES: dict[str, Callable[[int], BaseSampler]] = {"random": RandomSampler, "tpe": _tpe, "nsga2": _nsga2}
+
+
+def sampler(name: str, seed: int) -> BaseSampler:
+    """The named strategy.
+
+    Raises:
+        InputError: if the name is unknown.
+    """
+    return STRATEGIES[one_of("strategy", name, STRATEGIES)](seed)
+
+
+class TrialChooser:
+    """Lets an Optuna trial answer a space's genes. Every gene is categorical, as drawn."""
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+
+    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+        return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]
