@@ -24,6 +24,8 @@ class WindowAttention(nn.Module):
         window: (height, width) of a window; must divide the map.
     """
 
+    offsets: Tensor
+
     def __init__(self, dim: int, dim_out: int, heads: int, head_dim: int, window: tuple[int, int]) -> None:
         super().__init__()
         self.heads, self.window = heads, window

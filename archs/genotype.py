@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -32,7 +32,7 @@ class Genotype:
     stem: Stem
     stages: tuple[Stage, ...] = ()
     encoder: Encoder | None = None
-    head: Head = Head()
+    head: Head = field(default_factory=Head)
 
     def __post_init__(self) -> None:
         if not self.stages and self.encoder is None:
@@ -146,4 +146,5 @@ def _without_defaults(part: Any) -> Any:
         return [_without_defaults(item) for item in part]
     if not hasattr(part, "__dataclass_fields__"):
         return part
-    return {f.name: _without_defaults(v) for f in fields(part) if (v := getattr(part, f.name)) != f.default}
+    values = {f.name: (getattr(part, f.name), f.default) for f in fields(part)}
+    return {name: _without_defaults(value) for name, (value, default) in values.items() if value != default}

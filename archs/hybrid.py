@@ -7,7 +7,9 @@ and outputs. Dosovitskiy et al., ICLR 2021; timm vision_transformer.py, vision_t
 from __future__ import annotations
 
 import torch
-from timm.layers import GroupNormAct, StdConv2dSame, create_pool2d
+from timm.layers.norm_act import GroupNormAct
+from timm.layers.pool2d_same import create_pool2d
+from timm.layers.std_conv import StdConv2dSame
 from timm.models.vision_transformer import Block as TransformerBlock
 from torch import Tensor, nn
 

@@ -26,15 +26,15 @@ def short(number: float) -> str:
 def nets_table(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
     """Rows of a leaderboard as a table."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    table.add_column("net", style="dim")
     for name in ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC"):
         table.add_column(name, justify="right")
     table.add_column("family")
+    table.add_column("net", style="dim")
     for row in rows:
         above = "-" if row["gain"] is None else f"{row['gain']:+.2f}"
-        family = row["family"] + (" (baseline)" if row["kind"] == "baseline" else "")
+        family = "baseline" if row["kind"] == "baseline" else row["family"]
         numbers = (f"{row['accuracy']:.4f}", short(row["macs"]), short(row["params"]), above)
-        table.add_row(row["key"], str(row["trial"]), *numbers, short(row["accuracy_per_gmac"]), family)
+        table.add_row(str(row["trial"]), *numbers, short(row["accuracy_per_gmac"]), family, row["key"])
     return table
 
 

@@ -125,7 +125,7 @@ def draw_front(folder: Path, rows: list[dict[str, Any]]) -> RenderableType:
     summary = ", ".join(f"{n} {status}" for status, n in counts.items())
     lines = [
         f"{len(records)} records: {summary or 'none yet'}; {seconds:.0f} s of training",
-        f"hypervolume (accuracy above chance x log MACs) {area:.4f}; gain: points above the plain ResNets at equal cost",
+        f"hypervolume (accuracy above chance x log MACs) {area:.4f}; gain: points above plain ResNets of equal cost",
     ]
     return Group(nets_table(rows, f"Pareto front of {folder.name}"), Text("\n".join(lines), "dim"))
 

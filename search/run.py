@@ -76,9 +76,11 @@ def search(plan: Search, console: Console) -> Path:
 def _run(ledger: Ledger, resources: Resources, data: DataSet, console: Console) -> None:
     most = ledger.terms.trials + len(ledger.live)
     steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
-    with view(ledger, steps_per_epoch, console) as shown:
-        with closing(Pool(resources, data.without_test(), most)) as pool:
-            drive(ledger, pool, shown)
+    with (
+        view(ledger, steps_per_epoch, console) as shown,
+        closing(Pool(resources, data.without_test(), most)) as pool,
+    ):
+        drive(ledger, pool, shown)
     if ledger.exhausted:
         console.print(f"the space gave no new net: stopped at {ledger.started} of {ledger.terms.trials}")
 

@@ -17,7 +17,7 @@ from .scale import Scale, scale_for
 
 
 class HybridSpace:
-    """Genes: block, width, depth by stage; trunk (conv stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
+    """Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
 
     name = "hybrid"
 

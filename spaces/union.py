@@ -39,7 +39,7 @@ class AllSpace:
 
 
 def _first_step(net: Genotype) -> Genotype:
-    """An AlterNet drawn without MSA blocks takes the build-up's first step: one at the end of the last stage that can."""
+    """An AlterNet drawn without MSA blocks takes the build-up's first step: one, at the last possible stage's end."""
     able = [i for i, stage in enumerate(net.stages) if stage.depth >= 2]
     if net.family == "alternet" or not able:
         return net

@@ -149,13 +149,14 @@ def _place(draft: Path, out: Path) -> None:
 
 def _readme(facts: dict[str, Any]) -> str:
     height, width = facts["image_size"]
+    names = ", ".join(facts["classes"][:20]) + (" ..." if len(facts["classes"]) > 20 else "")
     rows = {
         "family": facts["family"],
         "accuracy": f"{facts['accuracy']:.4f} ({facts['accuracy_on']})",
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
         "input": f"{facts['in_chans']} x {height} x {width}, values as in {facts['run']}'s data",
-        "classes": f"{len(facts['classes'])}: {', '.join(facts['classes'][:20])}{' ...' * (len(facts['classes']) > 20)}",
+        "classes": f"{len(facts['classes'])}: {names}",
         "checked": f"outputs on validation images equal those of the searched net to {facts['max_abs_difference']:.1e}",
     }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())

@@ -16,7 +16,7 @@ MODULES = ("errors", "parts", "plan", "genotype", "attention", "blocks", "networ
 
 def net_source(net: Genotype) -> str:
     """The sources that build `net`: torch alone, or torch and timm if it has parts of a hybrid."""
-    modules = list(MODULES)
+    modules: list[str] = list(MODULES)
     if net.encoder is not None or net.stem.kind == "bit":
         modules.insert(-1, "hybrid")
     imports: dict[str, set[str]] = {}

@@ -14,7 +14,7 @@ POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
 
 
-class Stalled(RuntimeError):
+class StalledError(RuntimeError):
     """Nothing runs and nothing can be started."""
 
 
@@ -31,7 +31,7 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
     """Run until the ledger has nothing left, and close it.
 
     Raises:
-        Stalled: if no worker came to life and nothing happened for `STALL_SECONDS`.
+        StalledError: if no worker came to life and nothing happened for `STALL_SECONDS`.
     """
     running, last = set[int](), time.monotonic()
     while True:
@@ -47,7 +47,9 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
         if events or running or executor.idle:
             last = time.monotonic()
         elif time.monotonic() - last > STALL_SECONDS:
-            raise Stalled(f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)")
+            raise StalledError(
+                f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
+            )
         view.refresh()
     ledger.close()
     view.refresh()

@@ -132,8 +132,10 @@ class LiveView(Progress):
         title = "front so far" + (f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else "")
         return Group(self._bar(), self._status(), self._running(), nets_table(shown, title))
 
-    def _bar(self) -> ProgressBar:
-        return ProgressBar(total=self.target(), completed=self.trained(), width=60)
+    def _bar(self) -> Table:
+        grid = Table.grid()  # a bare bar would not end its line
+        grid.add_row(ProgressBar(total=self.target(), completed=self.trained(), width=60))
+        return grid
 
     def _status(self) -> Text:
         counts, left = self.counts(), self.seconds_left()

@@ -6,6 +6,7 @@ actor that fails in any way is killed and replaced; the data go into the object 
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ class Pool:
         try:
             self.size = min(_slots(resources), most)
             self._data = ray.put(data)
-            self._actor_class = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus)
+            self._actor_class: Any = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus)
             self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
             self._idle: list[Any] = []
             self._running: dict[Any, tuple[Any, Job]] = {}  # stream of events -> actor and its job
@@ -130,7 +131,7 @@ class Pool:
     def _next_events(self, stream: Any) -> list[Event]:
         actor, job = self._running[stream]
         try:
-            event = ray.get(next(stream))
+            event: Event = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
             raise EngineError(f"trial {job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
@@ -148,9 +149,9 @@ class Pool:
 
 
 def _connect(address: str) -> None:
-    quiet = {"include_dashboard": False} if not address else {"address": address}
+    dashboard = None if address else False  # a cluster's dashboard is its own affair
     try:
-        ray.init(log_to_driver=False, logging_level="ERROR", **quiet)
+        ray.init(address or "local", include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except ConnectionError as error:
         raise InputError(f"address: no Ray cluster at {address!r} ({_first_line(error)})") from None
 

@@ -31,8 +31,11 @@ class Ladder(Protocol):
         """The steps at which nets stop, rising; the last is the full budget."""
         ...
 
-    def promote(self, standings: Sequence[Standing]) -> int | None:
-        """The trial to send on from one rung, given all that ever reached it; None to wait."""
+    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
+        """The trial to send on from one rung, given all that ever reached it; None to wait.
+
+        `last` says that no new net will be proposed.
+        """
         ...
 
 
@@ -42,7 +45,7 @@ class Off:
     def rungs(self, steps: int) -> tuple[int, ...]:
         return (steps,)
 
-    def promote(self, standings: Sequence[Standing]) -> int | None:
+    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
         return None
 
 
@@ -57,9 +60,10 @@ class Pareto:
     def rungs(self, steps: int) -> tuple[int, ...]:
         return tuple(sorted({max(1, math.ceil(share * steps)) for share in RUNGS}))
 
-    def promote(self, standings: Sequence[Standing]) -> int | None:
+    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
         order = _best_first(standings)
-        for i in order[: len(order) // ETA]:
+        # Half of an odd number is rounded down while better nets may come, up once none will.
+        for i in order[: (len(order) + last * (ETA - 1)) // ETA]:
             if standings[i].waits:
                 return standings[i].trial
         return None

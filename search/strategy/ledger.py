@@ -136,7 +136,7 @@ class Ledger:
     def _promote(self) -> Candidate | None:
         """The first that the ladder sends on, from the highest rung down."""
         for rung in reversed(range(len(self.rungs) - 1)):
-            chosen = self.ladder.promote(self._standings(rung))
+            chosen = self.ladder.promote(self._standings(rung), self._all_proposed)
             if chosen is not None:
                 self.memory.promoted(chosen, rung + 1)
                 return self.live[chosen]
@@ -156,9 +156,13 @@ class Ledger:
                 here.append(Standing(r.trial, at[0], r.cost[cost], False))
         return here
 
+    @property
+    def _all_proposed(self) -> bool:
+        return self.exhausted or self.started >= self.terms.trials
+
     def _propose(self) -> Candidate | None:
         """Ask the strategy until it proposes a net that must be trained; None if none is wanted or left."""
-        if self.exhausted or self.started >= self.terms.trials:
+        if self._all_proposed:
             return None
         for _ in range(MOST_FREE_DRAWS):
             candidate = self._draw()

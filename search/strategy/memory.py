@@ -39,9 +39,8 @@ class Memory:
 
     def __init__(self, storage: BaseStorage, strategy: str, seed: int) -> None:
         _quiet()
-        directions = ["maximize", "minimize"]
         self.study = optuna.create_study(
-            storage=storage, study_name="alternas", directions=directions, load_if_exists=True
+            storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
         )
         # A sampler that starts anew must not repeat its draws; `random` ignores how far it got.
         offset = 0 if strategy == "random" else len(self._trials())

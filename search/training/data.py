@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -76,8 +77,10 @@ def load(name: str) -> DataSet:
     if name == "digits":
         from sklearn.datasets import load_digits
 
-        digits = load_digits()
-        return _split(name, digits.images.astype(np.uint8)[:, None], digits.target, [str(i) for i in range(10)])
+        x, y = load_digits(return_X_y=True)
+        return _split(
+            name, np.asarray(x).astype(np.uint8).reshape(-1, 1, 8, 8), np.asarray(y), [str(i) for i in range(10)]
+        )
     if name.endswith(".npz"):
         return _split(name, *_read_npz(Path(name)))
     raise InputError(f"data: unknown value {name!r}; known: {', '.join(NAMES)}, or the path of an .npz file")
@@ -85,18 +88,16 @@ def load(name: str) -> DataSet:
 
 def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in ("x", "y") if name not in file]
-            if missing:
-                raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(file)}")
-            x, y = file["x"], file["y"]
+        file = np.load(path, allow_pickle=False)
+        arrays = {name: file[name] for name in file} if isinstance(file, np.lib.npyio.NpzFile) else {}
     except FileNotFoundError:
         raise InputError(f"data: no file {path}") from None
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise InputError(f"data: {path} is not a readable .npz file ({error})") from None
-    return _check_npz(path, x, y)
+    missing = [name for name in ("x", "y") if name not in arrays]
+    if missing:
+        raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(arrays)}")
+    return _check_npz(path, arrays["x"], arrays["y"])
 
 
 def _check_npz(path: Path, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
@@ -117,15 +118,15 @@ def _check_npz(path: Path, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np
 
 def _split(name: str, x_NCHW: np.ndarray, y_N: np.ndarray, classes: list[str]) -> DataSet:
     y_N = y_N.astype(np.int64)
-    train, val, test = _indices(y_N)
-    seen = x_NCHW[train].astype(np.float64)
+    places = _indices(y_N)
+    seen = x_NCHW[places[0]].astype(np.float64)
     std = np.maximum(seen.std(axis=(0, 2, 3)), 1e-6)
     digest = hashlib.sha256()
-    for part in (x_NCHW, y_N, train, val, test):
+    for part in (x_NCHW, y_N, *places):
         digest.update(np.ascontiguousarray(part).tobytes())
-    parts = (Split(x_NCHW[i], y_N[i]) for i in (train, val, test))
+    train, val, test = (Split(x_NCHW[i], y_N[i]) for i in places)
     mean = tuple(float(m) for m in seen.mean(axis=(0, 2, 3)))
-    return DataSet(name, *parts, tuple(classes), mean, tuple(float(s) for s in std), digest.hexdigest()[:12])
+    return DataSet(name, train, val, test, tuple(classes), mean, tuple(float(s) for s in std), digest.hexdigest()[:12])
 
 
 def _indices(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

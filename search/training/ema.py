@@ -25,6 +25,6 @@ class Ema:
         """Average in the net as it stands after `step` steps; the decay ramps up from 0.1."""
         weight = 1 - min(self.decay, step / (step + 9))
         ours, theirs = zip(*self.averaged, strict=True)
-        torch._foreach_lerp_(ours, theirs, weight)
+        torch._foreach_lerp_(ours, theirs, weight)  # pyright: ignore[reportPrivateImportUsage]
         for mine, current in self.copied:
             mine.copy_(current)

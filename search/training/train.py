@@ -109,7 +109,7 @@ class Trainer:
     def evaluate(self) -> tuple[float, float]:
         """Accuracy and mean NLL of the averaged weights on the validation split."""
         logits = torch.cat([self.ema.net(x) for x in self.bench.val_x.split(EVAL_BATCH)])
-        accuracy = (logits.argmax(1) == self.bench.val_y).float().mean().item()
+        accuracy = (logits.argmax(1) == self.bench.val_y).sum().item() / len(logits)
         return accuracy, F.cross_entropy(logits, self.bench.val_y).item()
 
 

@@ -1,0 +1,150 @@
+"""Genotypes: every rule refused with its place, one key a net, JSON there and back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
+from alternas.archs.parts import build_up
+from alternas.spaces import SPACES, RandomChooser, get
+
+
+def net(*stages: Stage, **parts: Any) -> Genotype:
+    return Genotype(Stem("cifar", 16), stages, **parts)
+
+
+def test_build_up_goes_backwards_from_the_end() -> None:
+    assert [build_up(6, m) for m in range(4)] == [(), (5,), (3, 5), (1, 3, 5)]
+    assert Stage("bottleneck", 4, msa=1).kinds == ("bottleneck", "bottleneck", "bottleneck", "msa")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: net(Stage(depth=3, msa=2)), ("stage 1", "depth >= 2 msa", "3", "2")),
+        (lambda: net(Stage(), Stage(depth=0)), ("stage 2", "depth", "0")),
+        (lambda: net(Stage(stride=2, msa=(0,))), ("stage 1", "cannot downsample")),
+        (lambda: net(Stage(msa=(1, 1))), ("stage 1", "twice")),
+        (lambda: net(Stage(msa=(2,))), ("stage 1", "place in msa", "2")),
+        (lambda: net(Stage("basics")), ("stage 1", "block", "basics", "did you mean 'basic'")),
+        (lambda: net(Stage(heads=True)), ("stage 1", "heads", "True")),
+        (lambda: net(Stage(window=-1)), ("stage 1", "window", "-1")),
+        (lambda: Encoder(embed_dim=100, heads=3), ("encoder", "heads must divide embed_dim", "100", "3")),
+        (lambda: Encoder(mlp_ratio=float("nan")), ("encoder", "mlp_ratio", "nan")),
+        (lambda: Stem("patchify", 8), ("stem", "patch", "0")),
+        (lambda: Stem("bit", 48), ("stem", "32", "48")),
+        (lambda: net(), ("stage or an encoder",)),
+        (lambda: net(Stage(), head=Head("token")), ("head", "token", "encoder")),
+        (lambda: zoo.alternet(depths=(2, 2), msa=(0,), heads=(1, 2)), ("depths 2", "msa 1")),
+        (lambda: zoo.get("alternet5"), ("alternet5", "did you mean", "alternet50")),
+    ],
+)
+def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("genotype", "size", "words"),
+    [
+        (net(Stage(msa=1, window=7)), 32, ("stage 1", "window 7", "32x32")),
+        (net(Stage(), Stage(stride=2, msa=1, window=4)), (32, 36), ("stage 2", "window 4", "16x18")),
+        (net(Stage(), encoder=Encoder(patch=64)), 32, ("encoder", "patch 64", "32x32")),
+        (Genotype(Stem("patchify", 8, 5), (Stage(),)), 32, ("stem", "patch 5", "32x32")),
+        (net(Stage()), 0, ("image size", "0")),
+    ],
+)
+def test_rules_about_maps_are_named(genotype: Genotype, size: Any, words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError) as caught:
+        genotype.check(size)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_two_spellings_have_one_key() -> None:
+    counted, placed = net(Stage(depth=4, msa=2, heads=2)), net(Stage(depth=4, msa=(3, 1), heads=2))
+    assert counted != placed
+    assert counted.key == placed.key
+    dormant = net(Stage(depth=4, heads=7, window=2, head_dim=8))
+    assert dormant.key == net(Stage(depth=4)).key != counted.key
+    ratio = net(Stage(), encoder=Encoder(48, 1, 3, 2.01))
+    assert ratio.key == net(Stage(), encoder=Encoder(48, 1, 3, 2.0)).key
+    assert ratio.canonical() == ratio.canonical().canonical()
+
+
+def test_keys_are_stable() -> None:
+    """Recorded runs hold these keys: a change here orphans their weights."""
+    assert zoo.get("alternet50_cifar", 32).key == "523a49d39438"
+    assert zoo.get("vit_tiny_r_s16_p8").key == "a4fae39cdfcd"
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("size", [8, 32, 224])
+def test_json_round_trip(space: str, size: int) -> None:
+    chooser = RandomChooser(1)
+    for _ in range(30):
+        genotype = get(space, size).sample(chooser)
+        back = Genotype.from_json(genotype.to_json())
+        assert back == genotype
+        assert back.key == genotype.key
+        assert Genotype.from_dict(genotype.canonical().to_dict()).key == genotype.key
+
+
+def corrupted(data: Any, chance: random.Random) -> Any:
+    """The genotype with one value replaced, removed or added somewhere."""
+    data = copy.deepcopy(data)
+    at, path = data, []
+    while isinstance(at, dict | list) and at and (not path or chance.random() < 0.8):
+        name = chance.choice(sorted(at)) if isinstance(at, dict) else chance.randrange(len(at))
+        path.append((at, name))
+        at = at[name]
+    holder, name = path[-1]
+    deed = chance.randrange(3)
+    if deed == 0:
+        del holder[name]
+    elif deed == 1 and isinstance(holder, dict):
+        holder["surprise"] = 1
+    else:
+        holder[name] = chance.choice([-1, 0, 10**9, 1.5, "x", None, [], {}, True, [[1]], float("inf"), "basic", [0, 0]])
+    return data
+
+
+def test_corrupted_json_is_refused_or_means_what_it_says() -> None:
+    chance, refused = random.Random(0), 0
+    sources = [get("all", 32).sample(RandomChooser(seed)).to_dict() for seed in range(40)]
+    for _ in range(1000):
+        data = corrupted(chance.choice(sources), chance)
+        try:
+            genotype = Genotype.from_json(json.dumps(data))
+            genotype.check(32)
+        except InputError as error:
+            refused += 1
+            assert len(str(error).splitlines()) == 1
+            continue
+        spelled = genotype.to_dict()
+        for part in ("stem", "encoder", "head"):
+            given = data.get(part) or {}
+            assert all(spelled[part][name] == value for name, value in given.items())
+        assert "surprise" not in json.dumps(data)
+    assert refused > 500
+
+
+def test_text_that_is_no_json() -> None:
+    for text in ("", "{", "[]", "3", '{"stem": 1}', "[" * 100_000):
+        with pytest.raises(InputError):
+            Genotype.from_json(text)
+
+
+def test_family() -> None:
+    plain = net(Stage())
+    assert plain.family == "resnet"
+    assert net(Stage(msa=1)).family == "alternet"
+    assert replace(plain, encoder=Encoder()).family == "hybrid"

@@ -1,0 +1,88 @@
+"""The house keeps its shape: which room may import which, and what stays light."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import alternas
+
+ROOT = Path(alternas.__file__).parent
+ROOMS = ("archs", "spaces", "search", "results")
+FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")) + [ROOT / "cli.py"]
+ALLOWED = {
+    "archs": {"archs"},
+    "spaces": {"spaces", "archs"},
+    "results": {"results", "archs"},
+    "search": {"search", "spaces", "archs", "results"},
+    "cli": set(ROOMS),
+}
+FLOORS = ("training", "strategy", "engine")  # of search: none imports a later one
+
+
+def imports(path: Path) -> list[tuple[str, ...]]:
+    """Absolute parts, below alternas, of what a file imports from alternas."""
+    here = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = here[: len(here) - node.level + 1]
+            module = tuple(node.module.split(".")) if node.module else ()
+            names = [()] if module else [(alias.name,) for alias in node.names]
+            found += [base + module + name for name in names]
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    for target in imports(path):
+        assert target[0] in ALLOWED[parts[0]], f"{path} imports {'.'.join(target)}"
+        if parts[0] == target[0] == "search" and parts[1] in FLOORS and target[1] in FLOORS:
+            assert FLOORS.index(target[1]) <= FLOORS.index(parts[1]), f"{path} imports {'.'.join(target)}"
+
+
+def test_ray_lives_in_the_pool_and_optuna_in_the_strategy() -> None:
+    homes = {"ray": {"search/engine/pool.py"}, "optuna": {"search/strategy/memory.py", "search/strategy/samplers.py"}}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for module in modules:
+                home = homes.get(module.split(".")[0])
+                assert home is None or str(path.relative_to(ROOT)) in home, f"{path} imports {module}"
+
+
+def test_no_import_circles() -> None:
+    graph = {p: {q for t in imports(p) if (q := (ROOT / Path(*t)).with_suffix(".py")) in FILES} for p in FILES}
+    done: set[Path] = set()
+
+    def visit(path: Path, trail: tuple[Path, ...]) -> None:
+        assert path not in trail, f"circle: {[str(p.relative_to(ROOT)) for p in (*trail, path)]}"
+        if path not in done:
+            for target in graph[path]:
+                visit(target, (*trail, path))
+            done.add(path)
+
+    for path in FILES:
+        visit(path, ())
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import alternas.archs, alternas.spaces, alternas.results.show", ("torch", "ray", "optuna", "pandas")),
+        ("import alternas.search.run", ("torch", "timm", "sklearn")),
+        ("import alternas.search.training.data", ("torch", "ray", "optuna", "sklearn")),
+        ("import alternas.search.training.train", ("ray", "optuna", "timm")),
+        ("import alternas.cli", ("torch", "ray", "optuna", "pandas", "numpy")),
+    ],
+)
+def test_heavy_packages_wait(code: str, absent: tuple[str, ...]) -> None:
+    check = f"{code}\nimport sys\nprint([m for m in {absent!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
