@@ -86,6 +86,9 @@ class Record:
         return record
 
     def _check(self) -> None:
+        for name in ("genotype", "genes", "cost", "metrics", "budget"):
+            if not isinstance(getattr(self, name), dict):
+                raise InputError(f"{name} is not an object")
         numbers = {"trial": self.trial, "seconds": self.seconds, "cost macs": self.cost.get("macs")}
         bad = [name for name, value in numbers.items() if isinstance(value, bool) or not isinstance(value, int | float)]
         if bad:

@@ -1,27 +1,23 @@
-"""Shared by the tests: a tiny scale, a ledger over it, and an executor that trains nothing."""
+"""Fixtures: a scale small enough to enumerate, and a ledger that can be opened again and again."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from fakes import STEPS
 
-from alternas.archs import Genotype, static_cost
+from alternas.archs import static_cost
 from alternas.results.store import Store
-from alternas.search.engine.executor import Lost
 from alternas.search.settings import Settings
 from alternas.search.strategy.ladder import ladder
 from alternas.search.strategy.ledger import Ledger, Terms
 from alternas.search.strategy.memory import open_memory
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Outcome, Point, Tick
 from alternas.spaces import Space, get
 from alternas.spaces.scale import TINY, Scale
-
-STEPS = 16
 
 
 @pytest.fixture
@@ -30,72 +26,16 @@ def small_scale() -> Scale:
     return dataclasses.replace(
         TINY,
         widths=(4, 8),
-        depths=((1, 2), (2, 3), (1, 2)),
+        depths=((1, 2), (2, 3), (1,)),
+        msa=((0, 1), (0, 1), (0,)),
+        patches=(1,),
+        heads=((1, 2), (2,), (4,)),
         windows=(2, 0),
         embed_dims=(16,),
-        encoder_depths=(1, 2),
-        mlp_ratios=(1.0, 2.0),
-        baselines=(("basic", 4, (1, 2, 1)), ("basic", 8, (2, 3, 2))),
+        encoder_depths=(1,),
+        mlp_ratios=(1.0,),
+        baselines=(("basic", 4, (1, 2, 1)), ("basic", 8, (2, 3, 1))),
     )
-
-
-def fake_accuracy(net: Genotype, step: int) -> float:
-    """Deterministic, better with cost and with training, with a bonus for attention."""
-    macs = static_cost(net, 10, 8, 1).macs
-    full = 1 - 30 / macs**0.5 / (1.3 if net.family == "alternet" else 1.0)
-    return max(0.1, full * (0.5 + 0.5 * step / STEPS))
-
-
-class FakeExecutor:
-    """Runs jobs at once, in the order given. `fate(job)` may return an Outcome, a Lost or None."""
-
-    def __init__(self, slots: int = 2, fate: Callable[[Job], Any] = lambda job: None) -> None:
-        self.slots, self.fate = slots, fate
-        self.jobs: list[Job] = []
-        self.ran: list[Job] = []
-
-    @property
-    def idle(self) -> int:
-        return self.slots - len(self.jobs)
-
-    @property
-    def starting(self) -> int:
-        return 0
-
-    def submit(self, job: Job) -> None:
-        assert self.idle > 0
-        assert job.trial not in [other.trial for other in self.jobs]
-        self.jobs.append(job)
-
-    def poll(self, timeout: float) -> list[Any]:
-        if not self.jobs:
-            return []
-        job = self.jobs.pop(0)
-        self.ran.append(job)
-        event = self.fate(job)
-        return [event] if event is not None else [Tick(job.trial, _point(job), 0.1), fake_outcome(job)]
-
-
-def _point(job: Job) -> Point:
-    return Point(job.until, 1.0, fake_accuracy(job.genotype, job.until))
-
-
-def fake_outcome(job: Job) -> Outcome:
-    point = _point(job)
-    return Outcome(job.trial, "ok", job.until, point.accuracy, {"nll": 0.5}, (point,), 0.1, "fake")
-
-
-def lose(job: Job) -> Lost:
-    return Lost(job.trial)
-
-
-class SilentView:
-    """Looks away."""
-
-    def started(self, job: Job) -> None: ...
-    def tick(self, tick: Tick) -> None: ...
-    def ended(self, record: Any, trial: int) -> None: ...
-    def refresh(self) -> None: ...
 
 
 @pytest.fixture

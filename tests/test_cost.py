@@ -52,7 +52,9 @@ def test_zoo_members_cost_what_they_count(name: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(("size", "channels", "draws"), [(8, 1, 25), (12, 3, 10), (28, 1, 10), (32, 3, 10), (224, 3, 5)])
+@pytest.mark.parametrize(
+    ("size", "channels", "draws"), [(8, 1, 25), (12, 3, 10), (28, 1, 10), (32, 3, 10), (224, 3, 5)]
+)
 def test_members_of_spaces_cost_what_they_count(space: str, size: int, channels: int, draws: int) -> None:
     chooser = RandomChooser(size)
     for _ in range(draws):

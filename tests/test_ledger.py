@@ -1,0 +1,266 @@
+"""The ledger with an executor that trains nothing: states, promises, restarts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import optuna
+import pytest
+from fakes import FakeExecutor, SilentView, lose
+from optuna.trial import TrialState
+
+from alternas.archs import Genotype, static_cost
+from alternas.results.front import leaderboard
+from alternas.search.engine.drive import drive
+from alternas.search.strategy.ladder import Pareto, Standing
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.strategy.samplers import STRATEGIES
+from alternas.search.training.job import Job, Outcome
+from alternas.spaces.resnet import ResNetSpace
+from alternas.spaces.scale import Scale
+
+Open = Callable[..., Ledger]
+
+
+def finish(ledger: Ledger, **how: Any) -> FakeExecutor:
+    executor = FakeExecutor(**how)
+    drive(ledger, executor, SilentView())
+    return executor
+
+
+def statuses(ledger: Ledger, kind: str = "search") -> Counter[str]:
+    return Counter(r.status for r in ledger.store.records if r.kind == kind)
+
+
+def states(ledger: Ledger) -> Counter[TrialState]:
+    return Counter(t.state for t in ledger.memory.study.get_trials(deepcopy=False))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("rungs", ["off", "pareto"])
+def test_every_strategy_and_ladder_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
+    ledger = open_ledger(trials=30, strategy=strategy, rungs=rungs)
+    executor = finish(ledger, slots=3)
+    found = statuses(ledger)
+    assert found["ok"] + found["pruned"] == 30
+    assert statuses(ledger, "baseline") == {"ok": 4}
+    keys = [r.key for r in ledger.store.records if r.status not in ("duplicate", "infeasible")]
+    assert len(keys) == len(set(keys)) == 34
+    trials = [r.trial for r in ledger.store.records]
+    assert len(trials) == len(set(trials))
+    told = states(ledger)
+    assert told[TrialState.RUNNING] == 0
+    assert told[TrialState.COMPLETE] >= found["ok"]
+    assert {job.trial for job in executor.ran} == set(trials) - {
+        r.trial for r in ledger.store.records if r.status == "duplicate"
+    }
+    assert {"resnet", "alternet", "hybrid"} <= {r.family for r in ledger.store.records}
+
+
+def test_same_seed_same_sequence(open_ledger: Open, tmp_path: Path) -> None:
+    runs = []
+    for _ in range(2):
+        ledger = open_ledger(trials=12, strategy="nsga2", seed=5)
+        finish(ledger, slots=1)
+        runs.append([r.key for r in ledger.store.records])
+        for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
+            path.unlink()
+    assert runs[0] == runs[1]
+
+
+def test_the_study_learns_what_happened(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=20, strategy="tpe")
+    finish(ledger)
+    by_trial = {r.trial: r for r in ledger.store.records}
+    for trial in ledger.memory.study.get_trials(deepcopy=False):
+        record = by_trial[trial.number]
+        if trial.state == TrialState.COMPLETE:
+            assert trial.values == [record.accuracy, record.cost["macs"]]
+            assert trial.params == record.genes
+        else:
+            assert record.kind == "baseline" or record.status == "duplicate"
+
+
+def test_limits_are_a_static_gate(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=10, limits={"macs": 300_000})
+    executor = finish(ledger)
+    searched = [r for r in ledger.store.records if r.kind == "search"]
+    refused = [r for r in searched if r.status == "infeasible"]
+    assert refused
+    assert all("macs" in r.error and r.cost["macs"] > 300_000 for r in refused)
+    assert all(r.cost["macs"] <= 300_000 for r in searched if r.status == "ok")
+    assert not {r.trial for r in refused} & {job.trial for job in executor.ran}
+    for trial in ledger.memory.study.get_trials(deepcopy=False):
+        if trial.number in {r.trial for r in refused}:
+            assert trial.state == TrialState.PRUNED
+            assert trial.constraints["macs"] > 0
+
+
+def test_a_small_space_is_used_up(open_ledger: Open, small_scale: Scale) -> None:
+    space = ResNetSpace(8, small_scale)
+    ledger = open_ledger(space, trials=100)
+    finish(ledger)
+    assert ledger.exhausted
+    assert statuses(ledger)["ok"] == space.size() - len(space.baselines())
+    twins = [r for r in ledger.store.records if r.status == "duplicate"]
+    known = {r.key: r.accuracy for r in ledger.store.records if r.status == "ok"}
+    assert any(r.accuracy == known[r.key] for r in twins)
+    assert ledger.started == space.size() - len(space.baselines())
+
+
+@pytest.mark.parametrize("status", ["error", "nan", "oom"])
+def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: str) -> None:
+    def fate(job: Job) -> Outcome | None:
+        return Outcome(job.trial, status, 3, error="because") if job.trial % 3 == 0 else None
+
+    ledger = open_ledger(trials=12)
+    finish(ledger, fate=fate)
+    found = statuses(ledger)
+    assert found[status] + found["ok"] == 12
+    assert found[status] >= 3
+    assert all(r.error == "because" and r.accuracy is None for r in ledger.store.records if r.status == status)
+    assert all(row["trial"] % 3 for row in leaderboard(ledger.store.records))
+    json.dumps([r.to_dict() for r in ledger.store.records], allow_nan=False)
+
+
+def test_a_lost_worker_is_tried_again_twice(open_ledger: Open) -> None:
+    seen: Counter[int] = Counter()
+
+    def fate(job: Job) -> Any:
+        seen[job.trial] += 1
+        unlucky = (job.trial == 5) or (job.trial == 6 and seen[6] < 3)
+        return lose(job) if unlucky else None
+
+    ledger = open_ledger(trials=6)
+    finish(ledger, fate=fate)
+    by_trial = {r.trial: r for r in ledger.store.records}
+    assert (seen[5], by_trial[5].status) == (3, "lost")
+    assert (seen[6], by_trial[6].status) == (3, "ok")
+    assert statuses(ledger) == {"ok": 5, "lost": 1}
+
+
+class Killed(Exception):
+    """Stands for a driver that dies."""
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("rungs", ["off", "pareto"])
+@pytest.mark.parametrize("journal", ["kept", "lost"])
+def test_a_driver_killed_anywhere_resumes(
+    open_ledger: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
+) -> None:
+    chance, done = random.Random(f"{strategy}{rungs}{journal}"), False
+    trained: Counter[tuple[int, int]] = Counter()
+    kills = 0
+    while not done:
+        left = chance.randint(1, 12) if kills < 8 else -1
+
+        def fate(job: Job) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Killed
+            trained[job.trial, job.until] += 1
+
+        ledger = open_ledger(trials=20, strategy=strategy, rungs=rungs)
+        try:
+            finish(ledger, fate=fate, slots=3)
+            done = True
+        except Killed:
+            kills += 1
+            if journal == "lost":
+                (tmp_path / "study.journal").unlink()
+    found = statuses(ledger)
+    assert found["ok"] + found["pruned"] == 20
+    keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
+    assert len(keys) == len(set(keys)) == 24
+    trials = [r.trial for r in ledger.store.records]
+    assert len(trials) == len(set(trials))
+    if journal == "kept":
+        assert max(trained.values()) == 1, "no finished leg is trained twice"
+        assert states(ledger)[TrialState.RUNNING] == 0
+
+
+def test_killed_between_record_and_tell(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = open_ledger(trials=6)
+
+    def die(*_: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(ledger.memory, "tell", die)
+    with pytest.raises(Killed):
+        finish(ledger)
+    written = [r.trial for r in ledger.store.records if r.kind == "search"]
+    again = open_ledger(trials=6)
+    finish(again)
+    assert statuses(again)["ok"] == 6
+    assert again.memory.study.get_trials()[written[0]].state == TrialState.COMPLETE
+
+
+def test_random_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Path) -> None:
+    finish(open_ledger(trials=15))
+    whole = [r.key for r in open_ledger(trials=15).store.records]
+    for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
+        path.unlink()
+    for trials in (3, 9, 15):
+        ledger = open_ledger(trials=trials)
+        finish(ledger)
+    assert [r.key for r in ledger.store.records] == whole
+    assert open_ledger(trials=15).complete
+    assert not open_ledger(trials=16).complete
+
+
+def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_ledger: Open, tmp_path: Path) -> None:
+    ledger = open_ledger(trials=15, limits={"macs": 900_000})
+    finish(ledger)
+    before = ledger.memory.study.get_trials()
+    (tmp_path / "study.journal").unlink()
+    after = open_ledger(trials=15, limits={"macs": 900_000}).memory.study.get_trials()
+    assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
+    assert [t.params for t in after] == [t.params for t in before]
+
+
+def test_pareto_promotes_the_better_half() -> None:
+    waiting = [
+        Standing(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
+    ]
+    assert Pareto().promote(waiting, last=False) == 1
+    gone = [dataclasses.replace(s, waits=s.trial != 1) for s in waiting]
+    assert Pareto().promote(gone, last=False) is None
+    assert Pareto().promote(gone, last=True) is not None
+    assert Pareto().promote([], last=True) is None
+    assert Pareto().rungs(100) == (13, 25, 50, 100)
+    assert Pareto().rungs(1) == (1,)
+
+
+def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=40, rungs="pareto")
+    executor = finish(ledger)
+    found = statuses(ledger)
+    assert found["pruned"] >= 20
+    assert found["ok"] >= 2
+    spent: dict[int, int] = {}
+    for job in executor.ran:
+        spent[job.trial] = max(spent.get(job.trial, 0), job.until)
+    assert sum(spent.values()) < 0.6 * 16 * len(spent)
+    for r in ledger.store.records:
+        assert r.budget["done"] == spent.get(r.trial, 0)
+
+
+def test_journal_is_small_and_quiet(open_ledger: Open, capfd: pytest.CaptureFixture[str]) -> None:
+    finish(open_ledger(trials=3))
+    assert optuna.logging.get_verbosity() == optuna.logging.ERROR
+    assert capfd.readouterr().err == ""
+
+
+def test_costs_in_records_are_static_costs(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=4)
+    finish(ledger)
+    for r in ledger.store.records:
+        assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()

@@ -1,0 +1,115 @@
+"""Spaces: the contract every space keeps, and sizes against brute force."""
+
+from __future__ import annotations
+
+import pytest
+
+from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
+from alternas.spaces import SPACES, Memo, RandomChooser, Replay, Space, cheapest, get, members, options_of
+from alternas.spaces.alternet import AlterNetSpace, fit_window
+from alternas.spaces.hybrid import HybridSpace, fit_patch
+from alternas.spaces.resnet import ResNetSpace
+from alternas.spaces.scale import Scale, scale_for
+from alternas.spaces.union import AllSpace
+
+SIZES = [8, 13, 28, 32, 64, 96, 224]
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("size", SIZES)
+def test_contract(name: str, size: int) -> None:
+    space, chooser = get(name, size), RandomChooser(3)
+    options = options_of(space)
+    assert space.name == name
+    for _ in range(100):
+        memo = Memo(chooser)
+        net = space.sample(memo)
+        net.check(size)
+        assert memo.options == options, "every gene is drawn every time"
+        assert space.sample(Replay(memo.genes)) == net
+        assert static_cost(net, 10, size).macs > 0
+    first, second = RandomChooser(7), RandomChooser(7)
+    assert [space.sample(first) for _ in range(5)] == [space.sample(second) for _ in range(5)]
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("size", [8, 32, 224])
+def test_baselines_are_plain_resnets_of_rising_cost(name: str, size: int) -> None:
+    nets = get(name, size).baselines()
+    macs = [static_cost(net, 10, size).macs for net in nets]
+    assert len(nets) >= 3
+    assert {net.family for net in nets} == {"resnet"}
+    assert macs == sorted(set(macs))
+
+
+@pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, AllSpace])
+@pytest.mark.parametrize("size", [8, 12])
+def test_size_counts_the_members(kind: type, size: int, small_scale: Scale) -> None:
+    space: Space = kind(size, small_scale)
+    keys = [net.key for net in members(space)]
+    assert len(set(keys)) == len(keys) == space.size()
+
+
+def test_all_joins_the_three(small_scale: Scale) -> None:
+    union = {net.key: net for net in members(AllSpace(8, small_scale))}
+    parts = [{net.key for net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)]
+    assert set(union) == parts[0] | parts[1] | parts[2]
+    assert parts[0] < parts[1]
+    assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid"}
+
+
+def test_an_alternet_draw_of_all_has_attention_where_it_can() -> None:
+    space = get("all", 8)
+    for seed in range(100):
+        memo = Memo(RandomChooser(seed))
+        space.sample(memo)
+        net = space.sample(Replay(memo.genes | {"family": "alternet"}))
+        assert (net.family == "alternet") == any(stage.depth >= 2 for stage in net.stages)
+
+
+def test_the_papers_net_is_a_member() -> None:
+    wanted = zoo.get("alternet50_cifar", 32)
+    genes = {"block": "bottleneck", "width": 64}
+    for i, (depth, msa, heads) in enumerate(zip((3, 4, 6, 4), (0, 1, 1, 2), (3, 6, 12, 24), strict=True), start=1):
+        genes |= {f"depth{i}": depth, f"msa{i}": msa, f"heads{i}": heads, f"window{i}": 4}
+    found = get("alternet", 32).sample(Replay(genes))
+    assert static_cost(found, 100, 32).params == 33_012_840
+    # On the last 4x4 map a window of 4 is the whole map, which the space spells 0.
+    assert [stage.places for stage in found.stages] == [stage.places for stage in wanted.stages]
+    assert found.stages[:3] == tuple(
+        Stage("bottleneck", s.depth, s.width, s.stride, s.msa, s.heads, 64, 4) for s in wanted.stages[:3]
+    )
+
+
+def test_windows_and_patches_fit() -> None:
+    assert [fit_window(4, side) for side in (16, 14, 7, 4, 2, 6)] == [4, 2, 0, 0, 0, 3]
+    assert fit_window(0, 16) == 0
+    assert fit_patch(2, (7, 7), 64) == 1
+    assert fit_patch(2, (2, 2), 64) == 1
+    assert fit_patch(1, (56, 56), 784) == 2
+    assert fit_patch(2, (8, 6), 64) == 2
+
+
+def test_cheapest_finds_the_minimum(small_scale: Scale) -> None:
+    space = AllSpace(8, small_scale)
+
+    def macs(net: Genotype) -> int:
+        return static_cost(net, 10, 8, 1).macs
+
+    assert cheapest(space, macs)[0] == min(macs(net) for net in members(space))
+
+
+def test_oblong_images_only_where_windows_are_not_square() -> None:
+    for name in ("resnet", "hybrid"):
+        get(name, (8, 12)).sample(RandomChooser(0)).check((8, 12))
+    for name in ("alternet", "all"):
+        with pytest.raises(InputError, match="square.*8x12"):
+            get(name, (8, 12))
+
+
+def test_scales_by_size() -> None:
+    assert [scale_for(size).stem for size in (16, 17, 64, 65)] == ["cifar", "cifar", "cifar", "imagenet"]
+    with pytest.raises(InputError, match="did you mean 'alternet'"):
+        get("alternets", 8)
+    with pytest.raises(InputError, match="gene width"):
+        get("resnet", 8).sample(Replay({"width": 5}))

@@ -1,0 +1,109 @@
+"""Records on disk: round trip, torn and broken lines, names that stay inside."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from alternas.archs import InputError
+from alternas.results import find_run, load_run
+from alternas.results.record import Record
+from alternas.results.store import Store, read_records, read_settings, run_folder, write_json
+
+COST = {"params": 10, "macs": 100, "activation_bytes": 4}
+
+
+def record(trial: int, **more: object) -> Record:
+    return Record(trial, "search", "resnet", "abc", {}, {"width": 8}, COST, "ok", accuracy=0.5, **more)  # type: ignore[arg-type]
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    written = [record(i, curve=[{"step": 1, "loss": 0.5, "accuracy": 0.1}], error="über ✓") for i in range(3)]
+    store = Store(tmp_path)
+    for item in written:
+        store.append(item)
+    store.close()
+    assert read_records(tmp_path) == written
+
+
+def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "records.jsonl"
+    lines = [json.dumps(record(i).to_dict()).encode() + b"\n" for i in range(2)]
+    for cut in range(len(lines[1])):
+        path.write_bytes(lines[0] + lines[1][:cut])
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert [r.trial for r in read_records(tmp_path)] == [0]
+        assert bool(caplog.records) == (cut > 0)
+        store = Store(tmp_path)
+        store.append(record(7))
+        store.close()
+        assert [r.trial for r in read_records(tmp_path)] == [0, 7]
+
+
+@pytest.mark.parametrize(
+    "bad", [b"{", b"[]", b"3", b"null", b"\xff\xfe", b"{}", b"", b'{"trial": 1, "surprise": 2}', b"x" * 1000]
+)
+def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, bad: bytes) -> None:
+    good = json.dumps(record(0).to_dict()).encode()
+    (tmp_path / "records.jsonl").write_bytes(good + b"\n" + bad + b"\n" + good + b"\n")
+    with pytest.raises(InputError, match="line 2 is broken"):
+        read_records(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("trial", "1"),
+        ("trial", True),
+        ("status", "fine"),
+        ("kind", 3),
+        ("accuracy", "high"),
+        ("cost", {}),
+        ("cost", []),
+    ],
+)
+def test_wrong_kinds_of_values_are_refused(field: str, value: object) -> None:
+    with pytest.raises(InputError):
+        Record.from_dict(record(0).to_dict() | {field: value})
+
+
+def test_fields_of_a_later_version_are_left_out() -> None:
+    assert Record.from_dict(record(0).to_dict() | {"later": 1}) == record(0)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "..", "a b", "x" * 101, "a\n", "-x", "ü"])
+def test_names_cannot_leave_the_runs_folder(name: str) -> None:
+    with pytest.raises(InputError, match="run name"):
+        run_folder(name)
+
+
+def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="there are no runs"):
+        find_run("mine")
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    write_json(folder / "run.json", {"settings": {}})
+    assert find_run("mine").resolve() == find_run(folder).resolve() == folder
+    with pytest.raises(InputError, match="runs: mine"):
+        find_run("yours")
+    (folder / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json"):
+        read_settings(folder)
+
+
+def test_load_run_gives_a_frame(tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", {})
+    assert len(load_run(tmp_path)) == 0
+    store = Store(tmp_path)
+    for i in range(2):
+        store.append(record(i, budget={"done": 5, "full": 9}, metrics={"nll": 1.5}))
+    store.close()
+    frame = load_run(tmp_path)
+    assert list(frame.index) == [0, 1]
+    assert list(frame["rank"]) == [1, 1]
+    assert frame.loc[1, ["macs", "steps_done", "nll"]].tolist() == [100, 5, 1.5]
