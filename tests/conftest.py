@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from fakes import STEPS
 
 from alternas.archs import static_cost
 from alternas.results.store import Store
@@ -18,6 +17,7 @@ from alternas.search.strategy.memory import open_memory
 from alternas.search.training import recipes
 from alternas.spaces import Space, get
 from alternas.spaces.scale import TINY, Scale
+from fakes import STEPS
 
 
 @pytest.fixture

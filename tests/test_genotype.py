@@ -125,9 +125,8 @@ def test_corrupted_json_is_refused_or_means_what_it_says() -> None:
         try:
             genotype = Genotype.from_json(json.dumps(data))
             genotype.check(32)
-        except InputError as error:
+        except InputError:
             refused += 1
-            assert len(str(error).splitlines()) == 1
             continue
         spelled = genotype.to_dict()
         for part in ("stem", "encoder", "head"):

@@ -13,7 +13,7 @@ import alternas
 
 ROOT = Path(alternas.__file__).parent
 ROOMS = ("archs", "spaces", "search", "results")
-FILES = sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")) + [ROOT / "cli.py"]
+FILES = [*sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")), ROOT / "cli.py"]
 ALLOWED = {
     "archs": {"archs"},
     "spaces": {"spaces", "archs"},

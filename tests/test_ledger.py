@@ -12,7 +12,6 @@ from typing import Any
 
 import optuna
 import pytest
-from fakes import FakeExecutor, SilentView, lose
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, static_cost
@@ -24,6 +23,7 @@ from alternas.search.strategy.samplers import STRATEGIES
 from alternas.search.training.job import Job, Outcome
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale
+from fakes import FakeExecutor, SilentView, lose
 
 Open = Callable[..., Ledger]
 
@@ -145,7 +145,7 @@ def test_a_lost_worker_is_tried_again_twice(open_ledger: Open) -> None:
     assert statuses(ledger) == {"ok": 5, "lost": 1}
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for a driver that dies."""
 
 
@@ -165,14 +165,14 @@ def test_a_driver_killed_anywhere_resumes(
             nonlocal left
             left -= 1
             if left == 0:
-                raise Killed
+                raise KilledError
             trained[job.trial, job.until] += 1
 
         ledger = open_ledger(trials=20, strategy=strategy, rungs=rungs)
         try:
             finish(ledger, fate=fate, slots=3)
             done = True
-        except Killed:
+        except KilledError:
             kills += 1
             if journal == "lost":
                 (tmp_path / "study.journal").unlink()
@@ -191,10 +191,10 @@ def test_killed_between_record_and_tell(open_ledger: Open, monkeypatch: pytest.M
     ledger = open_ledger(trials=6)
 
     def die(*_: Any) -> None:
-        raise Killed
+        raise KilledError
 
     monkeypatch.setattr(ledger.memory, "tell", die)
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         finish(ledger)
     written = [r.trial for r in ledger.store.records if r.kind == "search"]
     again = open_ledger(trials=6)

@@ -103,7 +103,7 @@ def test_oblong_images_only_where_windows_are_not_square() -> None:
     for name in ("resnet", "hybrid"):
         get(name, (8, 12)).sample(RandomChooser(0)).check((8, 12))
     for name in ("alternet", "all"):
-        with pytest.raises(InputError, match="square.*8x12"):
+        with pytest.raises(InputError, match=r"square.*8x12"):
             get(name, (8, 12))
 
 

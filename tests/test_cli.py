@@ -1,0 +1,185 @@
+"""The command line without Ray: listings, JSON, and one clear line for bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alternas import cli
+from alternas.archs import zoo
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of `alternas WORDS`."""
+    monkeypatch.setattr(sys, "argv", ["alternas", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    captured = capsys.readouterr()
+    return ended.value.code or 0, captured.out, captured.err  # type: ignore[return-value]
+
+
+@pytest.fixture
+def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda *words: run(monkeypatch, capsys, *words)
+
+
+def test_cost_of_a_zoo_member(alternas: Any) -> None:
+    code, out, _ = alternas("cost", "alternet50_cifar", "--image-size", "32", "--classes", "100", "--json")
+    found = json.loads(out)
+    assert (code, found["params"], found["macs"]) == (0, 33_012_840, 1_509_826_560)
+    assert list(found["by_place"]) == ["stem", "stage 1", "stage 2", "stage 3", "stage 4", "head"]
+    code, out, _ = alternas("cost", "vit_tiny_r_s16_p8")
+    assert code == 0
+    assert "6,337,704 params" in out
+
+
+def test_cost_of_a_file(alternas: Any) -> None:
+    Path("net.json").write_text(zoo.get("alternet18", 32).to_json())
+    code, out, _ = alternas("cost", "net.json", "--image-size", "32", "--classes", "100", "--json")
+    assert (code, json.loads(out)["params"]) == (0, 9_499_063)
+
+
+def test_listings(alternas: Any) -> None:
+    code, out, _ = alternas("spaces", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert {row["space"] for row in rows} == {"all", "alternet", "hybrid", "resnet"}
+    assert all(row["nets"] >= 60 and row["genes"] >= 5 for row in rows)
+    code, out, _ = alternas("archs", "--json")
+    assert [row["name"] for row in json.loads(out)] == zoo.names()
+    for words in (("spaces",), ("archs",), ("--help",), ("search", "--help")):
+        assert alternas(*words)[0] == 0
+
+
+def finished_run(name: str = "mine") -> Path:
+    """A run folder written by hand, as a user might copy one from elsewhere."""
+    folder = Path("runs") / name
+    folder.mkdir(parents=True)
+    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
+    (folder / "run.json").write_text(json.dumps({"settings": {"objective": "macs"}, "trials": 2, "data": facts}))
+    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
+    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
+    rows = [
+        {"trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict(), "genes": {}}
+        | {"cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
+        for i in range(2)
+    ]
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_front_show_and_cost_of_a_run(alternas: Any) -> None:
+    folder = finished_run()
+    code, out, _ = alternas("front", "mine", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert {"trial", "key", "accuracy", "macs", "params", "rank", "gain"} <= set(rows[0])
+    assert [(row["trial"], row["rank"], row["gain"]) for row in rows] == [(1, 1, None)]
+    assert alternas("front", str(folder))[0] == 0
+    code, out, _ = alternas("show", "mine", "0")
+    assert code == 0
+    assert "[msa]" in out
+    code, out, _ = alternas("show", "mine", "1", "--json")
+    assert json.loads(out)["accuracy"] == 0.91
+    code, out, _ = alternas("cost", "mine:1", "--json")
+    assert (code, json.loads(out)["image_size"]) == (0, [8, 8])
+
+
+BAD = [
+    (("search", "alternets"), "did you mean 'alternet'"),
+    (("search", "--trials", "0"), "trials"),
+    (("search", "--trials", "-3"), "-3"),
+    (("search", "--trials", "many"), "--trials"),
+    (("search", "--strategy", "magic"), "strategy"),
+    (("search", "--ladder", "rope"), "ladder"),
+    (("search", "--objective", "beauty"), "objective"),
+    (("search", "--max-macs", "-5M"), "max-macs"),
+    (("search", "--max-macs", "lots"), "lots"),
+    (("search", "--max-macs", "10"), "no net of space 'all'"),
+    (("search", "--max-params", "1k"), "max-params"),
+    (("search", "--epochs", "-1"), "epochs"),
+    (("search", "--recipe", "soup"), "recipe"),
+    (("search", "--data", "nothing"), "digits"),
+    (("search", "--data", "missing.npz"), "missing.npz"),
+    (("search", "--data", "oblong.npz"), "8x12"),
+    (("search", "--name", "../../x"), "run name"),
+    (("search", "--seed", "-1"), "seed"),
+    (("search", "--workers", "-1"), "workers"),
+    (("search", "--cpus-per-trial", "0"), "cpus-per-trial"),
+    (("search", "--gpus-per-trial", "1.5"), "gpus-per-trial"),
+    (("search", "--colour", "red"), "--colour"),
+    (("front", "nowhere"), "nowhere"),
+    (("front", "mine", "--objective", "latency"), "objective"),
+    (("show", "mine", "9"), "no trial 9"),
+    (("show", "mine"), "trial"),
+    (("export", "mine", "--out", "d", "--trial", "0"), "no trained weights"),
+    (("export", "mine", "--out", "d", "--pick", "luck"), "pick"),
+    (("export", "nowhere", "--out", "d"), "nowhere"),
+    (("cost", "alternet51"), "did you mean"),
+    (("cost", "none.json"), "none.json"),
+    (("cost", "alternet18", "--image-size", "30x30x30"), "image size"),
+    (("cost", "alternet18", "--image-size", "0"), "image size"),
+    (("cost", "alternet18", "--image-size", "30"), "window 4 does not divide"),
+    (("cost", "alternet18", "--classes", "-1"), "classes"),
+    (("cost", "mine:7"), "no trial 7"),
+    (("spaces", "--image-size", "8x12"), "square"),
+    (("fly",), "fly"),
+]
+
+
+@pytest.mark.parametrize(("words", "hint"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_bad_input_is_one_line_and_exit_code_2(alternas: Any, words: tuple[str, ...], hint: str) -> None:
+    finished_run()
+    np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
+    before = sorted(Path().rglob("*"))
+    code, out, err = alternas(*words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert hint in err
+    assert sorted(Path().rglob("*")) == before, "nothing is written"
+
+
+def test_a_broken_record_is_named(alternas: Any) -> None:
+    path = finished_run() / "records.jsonl"
+    text = path.read_text()
+    path.write_text('{"trial": \n' + text)
+    for words in (("front", "mine"), ("show", "mine", "0"), ("export", "mine", "--out", "d")):
+        code, _, err = alternas(*words)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert "line 1 is broken" in err
+
+
+def test_a_torn_last_line_is_a_warning(alternas: Any) -> None:
+    path = finished_run() / "records.jsonl"
+    path.write_text(path.read_text()[:-30])
+    code, out, _ = alternas("front", "mine", "--json")
+    assert (code, [row["trial"] for row in json.loads(out)]) == (0, [0])
+
+
+def test_runs_that_cannot_be_written(alternas: Any) -> None:
+    Path("runs").write_text("in the way")
+    code, _, err = alternas("search", "resnet", "--trials", "1")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "cannot be written" in err
+
+
+def test_help_and_front_load_nothing_heavy() -> None:
+    finished_run()
+    check = "import sys; from alternas.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn') if m in sys.modules])"
+    for words in (["--help"], ["front", "mine"], ["show", "mine", "0"], ["spaces"], ["cost", "alternet50"]):
+        done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip().splitlines()[-1] == "[]"

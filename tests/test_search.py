@@ -1,0 +1,261 @@
+"""The main job with real Ray and real training: search, front, export; kills; other folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+ALTERNAS = [sys.executable, "-m", "alternas"]
+QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*ALTERNAS, *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(folder: Path, *words: str) -> tuple[int, str, str]:
+    process = start(folder, *words)
+    out, err = process.communicate(timeout=240)
+    return process.returncode, out, err
+
+
+def records(folder: Path, name: str) -> list[dict[str, Any]]:
+    path = folder / "runs" / name / "records.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's folder with modules named like ours, in which one small search has run."""
+    home = tmp_path_factory.mktemp("user")
+    (home / "search.py").write_text("raise RuntimeError('the user's own search.py')\n")
+    (home / "archs").mkdir()
+    (home / "archs" / "__init__.py").write_text("raise RuntimeError\n")
+    code, out, err = run(home, "search", "--trials", "5", "--name", "first", *QUICK)
+    assert code == 0, err
+    assert "export the best:  alternas export first --out first-best" in out
+    return home
+
+
+def test_a_search_trains_what_was_asked(folder: Path) -> None:
+    found = records(folder, "first")
+    assert sum(r["kind"] == "search" and r["status"] == "ok" for r in found) == 5
+    assert sum(r["kind"] == "baseline" for r in found) == 4
+    assert {r["family"] for r in found} == {"resnet", "alternet", "hybrid"}
+    for r in found:
+        if r["status"] == "ok":
+            assert r["budget"] == {"full": 16, "done": 16}
+            assert r["curve"][-1]["step"] == 16
+            assert r["device"] == "cpu"
+            assert {"python", "torch", "ray", "optuna", "alternas"} <= set(r["versions"])
+            assert (folder / "runs" / "first" / "weights" / f"{r['key']}.safetensors").exists()
+    assert not list((folder / "runs" / "first" / "checkpoints").iterdir())
+
+
+def test_the_same_command_again_has_nothing_to_do(folder: Path) -> None:
+    before = records(folder, "first")
+    code, out, _ = run(folder, "search", "--trials", "5", "--name", "first", *QUICK)
+    assert code == 0
+    assert "Pareto front" in out
+    assert records(folder, "first") == before
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--seed", "3"], "seed"),
+        (["--strategy", "tpe"], "strategy"),
+        (["--max-macs", "1M"], "limits.macs"),
+        (["--objective", "params"], "objective"),
+        (["--trials", "4"], "fewer"),
+        (["--epochs", "3"], "recipe.epochs"),
+    ],
+)
+def test_other_settings_are_refused(folder: Path, words: list[str], hint: str) -> None:
+    before = records(folder, "first")
+    code, out, err = run(folder, "search", "--trials", "5", "--name", "first", *QUICK, *words)
+    assert (code, out) == (2, "")
+    assert len(err.splitlines()) == 1
+    assert hint in err
+    assert records(folder, "first") == before
+
+
+def test_front_of_the_run(folder: Path) -> None:
+    rows = json.loads(run(folder, "front", "first", "--json")[1])
+    assert rows
+    assert {row["rank"] for row in rows} == {1}
+    for a in rows:
+        for b in rows:
+            assert a is b or not (a["accuracy"] >= b["accuracy"] and a["macs"] < b["macs"])
+
+
+@pytest.mark.parametrize("family", ["resnet", "alternet", "hybrid"])
+def test_an_export_works_without_alternas(folder: Path, family: str, tmp_path: Path) -> None:
+    trial = next(r["trial"] for r in records(folder, "first") if r["family"] == family and r["status"] == "ok")
+    out = folder / f"export-{family}"
+    code, said, err = run(folder, "export", "first", "--out", str(out), "--trial", str(trial), "--json")
+    assert code == 0, err
+    facts = json.loads(said)
+    assert facts["max_abs_difference"] < 1e-4
+    assert {path.name for path in out.iterdir()} == {
+        "README.md",
+        "config.json",
+        "genotype.json",
+        "model.py",
+        "weights.safetensors",
+    }
+    x, y = load_digits(return_X_y=True)
+    np.savez(tmp_path / "in.npz", x=x.reshape(-1, 1, 8, 8).astype(np.float32), y=y)
+    check = (
+        "import sys; sys.modules['alternas'] = None; import numpy, torch, model; d = numpy.load(sys.argv[1]);"
+        "net = model.load(); logits = net(model.preprocess(torch.from_numpy(d['x'])));"
+        "print((logits.argmax(1).numpy() == d['y']).mean(), 'timm' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", check, str(tmp_path / "in.npz")], cwd=out, capture_output=True, text=True, check=True
+    )
+    accuracy, used_timm = done.stdout.split()
+    assert abs(float(accuracy) - facts["accuracy"]) < 0.15
+    assert used_timm == str(family == "hybrid"), "timm is imported by hybrids alone"
+    main = subprocess.run([sys.executable, "model.py"], cwd=out, capture_output=True, text=True, check=True)
+    assert f"{facts['params']:,} parameters" in main.stdout
+    again = run(folder, "export", "first", "--out", str(out))
+    assert again[0] == 2
+    assert "not an empty folder" in again[2]
+
+
+def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
+    """The validation accuracy in the record, recomputed from the weights and the data."""
+    from safetensors.torch import load_file
+
+    from alternas.archs import Genotype, build
+    from alternas.search.training import data
+
+    digits = data.load("digits")
+    mean, std = digits.mean[0], digits.std[0]
+    for r in records(folder, "first"):
+        if r["status"] != "ok":
+            continue
+        net = build(Genotype.from_dict(r["genotype"]), 10, 8, 1).eval()
+        net.load_state_dict(load_file(folder / "runs" / "first" / "weights" / f"{r['key']}.safetensors"))
+        with torch.no_grad():
+            logits = net((torch.tensor(digits.val.x_NCHW).float() - mean) / std)
+        right = (logits.argmax(1).numpy() == digits.val.y_N).sum()
+        assert abs(right - r["accuracy"] * len(digits.val)) <= 1
+
+
+@pytest.fixture
+def reaper() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def wait_for(what: Any, seconds: float = 120) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := what():
+            return found
+        time.sleep(0.2)
+    raise AssertionError("waited in vain")
+
+
+def ray_workers(driver: int) -> list[psutil.Process]:
+    """Processes below `driver` that hold one of our actors."""
+    below = psutil.Process(driver).children(recursive=True)
+    return [p for p in below if "ray::Worker" in " ".join(p.cmdline())]
+
+
+def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
+    words = ["search", "--trials", "4", "--name", "hurt", "--epochs", "6", "--workers", "2"]
+    reaper.append(driver := start(tmp_path, *words))
+    wait_for(lambda: records(tmp_path, "hurt"))
+    wait_for(lambda: ray_workers(driver.pid))[0].kill()
+    so_far = len(records(tmp_path, "hurt"))
+    wait_for(lambda: len(records(tmp_path, "hurt")) > so_far)
+    family = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    before = records(tmp_path, "hurt")
+    psutil.wait_procs(family, timeout=30)
+    code, _, err = run(tmp_path, *words)
+    assert code == 0, err
+    after = records(tmp_path, "hurt")
+    assert after[: len(before)] == before
+    trained = [r for r in after if r["status"] not in ("duplicate", "infeasible")]
+    assert [r["status"] for r in trained] == ["ok"] * 8
+    assert len({r["trial"] for r in after}) == len(after)
+    assert len({r["key"] for r in trained}) == 8
+
+
+def test_ctrl_c_leaves_a_run_that_resumes(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
+    words = ["search", "resnet", "--trials", "3", "--name", "stopped", "--epochs", "4"]
+    reaper.append(driver := start(tmp_path, *words))
+    wait_for(lambda: records(tmp_path, "stopped"))
+    second = run(tmp_path, *words)
+    assert second[0] == 2, "a second driver on one run is refused"
+    assert "another process" in second[2]
+    driver.send_signal(signal.SIGINT)
+    _, err = driver.communicate(timeout=60)
+    assert (driver.returncode, err.strip()) == (130, "alternas: stopped; the same command resumes")
+    assert run(tmp_path, *words)[0] == 0
+    assert [r["status"] for r in records(tmp_path, "stopped") if r["status"] != "duplicate"] == ["ok"] * 7
+
+
+def test_a_users_own_images(tmp_path: Path) -> None:
+    """Colour, oblong, float images in an .npz file, on the space that takes them, with a tight limit and a ladder."""
+    chance = np.random.default_rng(0)
+    y = chance.integers(0, 3, 120)
+    x = chance.normal(size=(120, 10, 14, 3)) + 2 * (y == 1)[:, None, None, None] - (y == 2)[:, None, None, None]
+    np.savez(tmp_path / "mine.npz", x=x, y=np.array([10, 20, 30])[y])
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "mine.npz",
+        "--max-macs",
+        "900k",
+        "--ladder",
+        "pareto",
+        "--trials",
+        "5",
+        *QUICK,
+    ]
+    code, out, err = run(tmp_path, *words, "--objective", "params", "--json")
+    assert code == 0, err
+    assert json.loads(out)
+    found = records(tmp_path, "resnet-mine")
+    assert {r["status"] for r in found if r["kind"] == "search"} <= {"ok", "pruned", "infeasible", "duplicate"}
+    assert sum(r["status"] in ("ok", "pruned") for r in found if r["kind"] == "search") == 5
+    assert all(r["cost"]["macs"] <= 900_000 for r in found if r["status"] == "pruned")
+    assert run(tmp_path, "export", "resnet-mine", "--out", "net")[0] == 0
+    assert json.loads((tmp_path / "net" / "config.json").read_text())["classes"] == ["10", "20", "30"]
+
+
+def test_resources_that_are_not_there(tmp_path: Path) -> None:
+    for words in (["--gpus-per-trial", "64"], ["--workers", "5000"], ["--cpus-per-trial", "5000"]):
+        code, _, err = run(tmp_path, "search", "resnet", "--name", "big", *words)
+        assert (code, len(err.splitlines())) == (2, 1), err
+        assert words[0].removeprefix("--") in err
