@@ -24,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+INTERRUPTED = 130  # typer's own answer to Ctrl-C
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
@@ -164,16 +165,19 @@ def main() -> None:
     """Entry point: turns `InputError` into one line and exit code 2."""
     logging.basicConfig(format="alternas: %(message)s", level=logging.WARNING)
     try:
-        sys.exit(app(standalone_mode=False))
+        code = app(standalone_mode=False)
     except InputError as error:
         _complain(str(error))
     except USAGE_ERROR as error:
         _complain(error.format_message())
     except (KeyboardInterrupt, typer.Abort):
-        print("alternas: stopped; the same command resumes", file=sys.stderr)
-        sys.exit(130)
+        code = INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    if code == INTERRUPTED:
+        print("alternas: stopped; the same command resumes", file=sys.stderr)
+    sys.exit(code)
 
 
 def _complain(message: str) -> None:

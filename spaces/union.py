@@ -29,7 +29,8 @@ class AllSpace:
         once = Memo(chooser)
         family = cast(str, once.choose("family", FAMILIES))
         nets = {name: space.sample(once) for name, space in self.spaces.items()}
-        return _first_step(nets[family]) if family == "alternet" else nets[family]
+        last_depths = self.alternet.scale.depths[-1]
+        return _first_step(nets[family], last_depths) if family == "alternet" else nets[family]
 
     def size(self) -> int:
         return self.alternet.size() + self.hybrid.size()  # every plain ResNet is an AlterNet without MSAs
@@ -38,11 +39,17 @@ class AllSpace:
         return self.alternet.baselines()
 
 
-def _first_step(net: Genotype) -> Genotype:
-    """An AlterNet drawn without MSA blocks takes the build-up's first step: one, at the last possible stage's end."""
-    able = [i for i, stage in enumerate(net.stages) if stage.depth >= 2]
-    if net.family == "alternet" or not able:
+def _first_step(net: Genotype, depths: tuple[int, ...]) -> Genotype:
+    """Give a draw without MSA blocks the build-up's first step, so that the family is what was drawn.
+
+    One MSA block at the end of the last stage that has two blocks; if none has, the last stage
+    takes the least of its `depths` that allows it.
+    """
+    if net.family == "alternet":
         return net
     stages = list(net.stages)
-    stages[able[-1]] = replace(stages[able[-1]], msa=1)
+    able = [i for i, stage in enumerate(stages) if stage.depth >= 2]
+    at = able[-1] if able else len(stages) - 1
+    depth = stages[at].depth if able else min(d for d in depths if d >= 2)
+    stages[at] = replace(stages[at], depth=depth, msa=1)
     return replace(net, stages=tuple(stages))

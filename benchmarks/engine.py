@@ -1,0 +1,292 @@
+"""The engine beside Ray Tune + OptunaSearch and beside bare pools, in one run.
+
+    python benchmarks/engine.py                # both parts, about 10 minutes on 2 cores
+    python benchmarks/engine.py overhead       # jobs that report once and do nothing
+    python benchmarks/engine.py trainings      # the same 16 nets, 10 epochs of digits
+
+Each contender runs in a process of its own, start-up included, so that none is warmed by another.
+Overhead is the time from the first result to the last, per further trial; torch and timm are
+imported in every worker. Ray Tune is used as its documentation shows it (function trainable).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from machine import keep, summary
+
+WORKERS, JOBS, TUNE_JOBS, NETS, EPOCHS = 2, 200, 20, 16, 10
+os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+
+
+def nets() -> list[Any]:
+    """The first 16 distinct nets of `all` at 8 px, by seed."""
+    from alternas.spaces import RandomChooser, get
+
+    chooser, found = RandomChooser(0), {}
+    while len(found) < NETS:
+        net = get("all", 8).sample(chooser)
+        found.setdefault(net.key, net)
+    return list(found.values())
+
+
+def train_one(net: Any, bench: Any) -> float:
+    """One training with the recipe of a search, without any engine."""
+    from alternas.search.training import recipes
+    from alternas.search.training.job import Job
+    from alternas.search.training.train import train
+
+    recipe = recipes.get("smoke").with_epochs(EPOCHS)
+    steps = recipe.steps(len(bench.train_y))
+    with tempfile.TemporaryDirectory() as scratch:
+        job = Job(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
+        return list(train(job, bench))[-1].accuracy
+
+
+def make_bench() -> Any:
+    import torch
+
+    from alternas.search.training import data
+    from alternas.search.training.train import Bench
+
+    torch.set_num_threads(1)
+    return Bench(data.load("digits").without_test(), torch.device("cpu"))
+
+
+# ---- jobs that do nothing
+
+
+class Idle:
+    """A worker that imports what training needs and reports once. Same interface as ours."""
+
+    def __init__(self, threads: int) -> None: ...
+
+    def take(self, data: Any) -> None:
+        import timm  # noqa: F401
+        import torch  # noqa: F401
+
+    def run(self, job: Any) -> Iterator[Any]:
+        from alternas.search.training.job import Outcome
+
+        accuracy = int(job.genotype.key, 16) / 16**12  # arbitrary, so that the strategy has something to weigh
+        yield Outcome(job.trial, "ok", job.until, accuracy, {"nll": 1.0})
+
+
+def overhead_alternas() -> list[float]:
+    """The real ledger, journal, records and pool; only the training is left out."""
+    from alternas.search.engine import pool
+
+    pool.Worker = Idle
+    images = np.random.default_rng(0).integers(0, 256, (100, 32, 32, 3), dtype=np.uint8)
+    np.savez("images.npz", x=images, y=np.arange(100) % 10)
+    return _search(JOBS, 1.0, data="images.npz")
+
+
+def overhead_pool() -> list[float]:
+    import ray
+
+    from alternas.search.training.job import Job, Outcome  # noqa: F401
+
+    ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+
+    @ray.remote
+    class Actor:
+        def ready(self) -> None:
+            import timm  # noqa: F401
+            import torch  # noqa: F401
+
+        def run(self) -> float:
+            return 0.5
+
+    actors = [Actor.remote() for _ in range(WORKERS)]
+    ray.get([actor.ready.remote() for actor in actors])
+    times, busy = [], {actor.run.remote(): actor for actor in actors}
+    while len(times) < JOBS:
+        done, _ = ray.wait(list(busy))
+        ray.get(done[0])
+        times.append(time.monotonic())
+        actor = busy.pop(done[0])
+        busy[actor.run.remote()] = actor
+    return times
+
+
+def overhead_tune() -> list[float]:
+    def trainable(config: dict[str, Any]) -> None:
+        import timm  # noqa: F401
+        import torch  # noqa: F401
+        from ray import tune
+
+        tune.report({"accuracy": 0.5, "macs": 1.0, "at": time.monotonic()})
+
+    return [result.metrics["at"] for result in _tune(trainable, TUNE_JOBS)]
+
+
+# ---- the same 16 trainings
+
+
+def trainings_alternas() -> list[float]:
+    return _search(NETS, EPOCHS, nets())
+
+
+def trainings_processes() -> list[float]:
+    """A bare two-process pool."""
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    with ProcessPoolExecutor(WORKERS, get_context("spawn"), initializer=_fill_process) as pool:
+        list(pool.map(_train_in_process, nets()))
+    return [time.monotonic()]
+
+
+def trainings_tune() -> list[float]:
+    from ray import tune
+
+    def trainable(config: dict[str, Any]) -> None:
+        net = nets()[config["net"]]
+        tune.report({"accuracy": train_one(net, make_bench()), "macs": 1.0})
+
+    _tune(trainable, NETS, lambda trial: trial.suggest_int("net", 0, NETS - 1))
+    return [time.monotonic()]
+
+
+_BENCH: list[Any] = []
+
+
+def _fill_process() -> None:
+    _BENCH.append(make_bench())
+
+
+def _train_in_process(net: Any) -> float:
+    return train_one(net, _BENCH[0])
+
+
+# ---- shared
+
+
+class _Listed:
+    """A space that holds a list of nets, proposed in turn, and no baselines."""
+
+    name = "listed"
+
+    def __init__(self, members: list[Any]) -> None:
+        self.members, self._next = members, iter(members)
+
+    def sample(self, chooser: Any) -> Any:
+        chooser.choose("net", tuple(range(len(self.members))))
+        return next(self._next)
+
+    def size(self) -> int:
+        return len(self.members)
+
+    def baselines(self) -> tuple[Any, ...]:
+        return ()
+
+
+class _NoBaselines(_Listed):
+    """The real space of 32 px, with its 25 genes, without its baselines."""
+
+    def __init__(self) -> None:
+        from alternas.spaces import get
+
+        self.space = get("all", 32)
+
+    def sample(self, chooser: Any) -> Any:
+        return self.space.sample(chooser)
+
+    def size(self) -> int:
+        return self.space.size()
+
+
+def _search(trials: int, epochs: float, members: list[Any] | None = None, data: str = "digits") -> list[float]:
+    """A whole search through alternas, and when each record was written."""
+    from rich.console import Console
+
+    from alternas import spaces
+    from alternas.results import store
+    from alternas.search.engine.pool import Resources
+    from alternas.search.run import Search, search
+    from alternas.search.settings import Settings
+    from alternas.search.training import recipes
+
+    times: list[float] = []
+    append = store.Store.append
+
+    def timed(self: Any, record: Any) -> None:
+        append(self, record)
+        if record.status == "ok":
+            times.append(time.monotonic())
+
+    store.Store.append = timed
+    spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
+    recipe = recipes.get("smoke").with_epochs(epochs)
+    settings = Settings("listed", data, "nsga2", "off", "macs", recipe)
+    search(Search(settings, trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
+    return times
+
+
+def _tune(trainable: Callable[[dict[str, Any]], None], trials: int, space: Any = None) -> list[Any]:
+    import ray
+    from ray import tune
+    from ray.tune.search.optuna import OptunaSearch
+
+    ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, num_cpus=WORKERS)
+
+    def define(trial: Any) -> None:
+        for i in range(25):
+            trial.suggest_categorical(f"gene{i}", [1, 2, 3])
+
+    found = OptunaSearch(space=space or define, metric=["accuracy", "macs"], mode=["max", "min"])
+    config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
+    tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))
+    return sorted(tuner.fit(), key=lambda result: result.metrics.get("at", 0.0))
+
+
+def measure(contender: str) -> dict[str, float]:
+    """Run one contender in a process and a folder of its own."""
+    with tempfile.TemporaryDirectory() as scratch:
+        began = time.monotonic()
+        command = [sys.executable, str(Path(__file__).resolve()), "contender", contender]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{contender}: {done.stderr[-2000:]}")
+        times = json.loads(done.stdout.strip().splitlines()[-1])
+        per_trial = (times[-1] - times[0]) / max(1, len(times) - 1)
+        return {"total": time.monotonic() - began, "per_trial": per_trial}
+
+
+def overhead(repeats: int = 3) -> dict[str, Any]:
+    """Seconds a trial after the first."""
+    counts = {"overhead_alternas": repeats, "overhead_pool": repeats, "overhead_tune": 1}
+    return {name: summary([measure(name)["per_trial"] for _ in range(n)]) for name, n in counts.items()}
+
+
+def trainings(repeats: int = 3) -> dict[str, Any]:
+    """Seconds for all trainings, start-up included; contenders take turns."""
+    seconds: dict[str, list[float]] = {"trainings_processes": [], "trainings_alternas": [], "trainings_tune": []}
+    for turn in range(repeats):
+        for name, found in seconds.items():
+            if turn == 0 or name != "trainings_tune":
+                found.append(measure(name)["total"])
+    figures: dict[str, Any] = {name: summary(found) for name, found in seconds.items()}
+    bare = figures["trainings_processes"]["median"]
+    ratios = {name: figures[name]["median"] / bare for name in ("trainings_alternas", "trainings_tune")}
+    return figures | {"ratio_to_processes": ratios}
+
+
+if __name__ == "__main__":
+    what = sys.argv[1:] or ["overhead", "trainings"]
+    if what[0] == "contender":
+        print(json.dumps(globals()[what[1]]()))
+    else:
+        for part in what:
+            keep(f"engine_{part}", globals()[part]())
