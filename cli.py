@@ -1,6 +1,6 @@
 """The command line: parses, calls one function, prints. Heavy imports wait for their command.
 
-Exit code 0 done, 1 our fault, 2 the input is wrong (one line), 130 stopped with Ctrl-C.
+Exit code 0 done, 1 not done and not the input's fault, 2 the input is wrong, 130 stopped with Ctrl-C.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .archs.errors import InputError
+from .archs.errors import InputError, OperationError
 
 app = typer.Typer(
     name="alternas",
@@ -167,9 +167,11 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except InputError as error:
-        _complain(str(error))
+        code = _complain(str(error), 2)
     except USAGE_ERROR as error:
-        _complain(error.format_message())
+        code = _complain(error.format_message(), 2)
+    except OperationError as error:
+        code = _complain(str(error), 1)
     except (KeyboardInterrupt, typer.Abort):
         code = INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
@@ -180,9 +182,9 @@ def main() -> None:
     sys.exit(code)
 
 
-def _complain(message: str) -> None:
+def _complain(message: str, code: int) -> int:
     print(f"alternas: {' '.join(message.split())}", file=sys.stderr)
-    sys.exit(2)
+    return code
 
 
 def _print_front(folder: Path, objective: str, as_json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import zoo
 from .cost import Cost, static_cost
-from .errors import InputError
+from .errors import InputError, OperationError
 from .genotype import Genotype
 from .parts import Encoder, Head, Stage, Stem
 
@@ -23,6 +23,7 @@ __all__ = [
     "Head",
     "InputError",
     "Network",
+    "OperationError",
     "Stage",
     "Stem",
     "build",

@@ -1,7 +1,7 @@
-"""The one error that means: the input is wrong, not alternas.
+"""The errors that people are meant to read, each turned into one line by the command line.
 
-The command line turns an `InputError` into one line and exit code 2. Anything else that
-escapes is a bug of ours and keeps its traceback.
+`InputError`: the input is wrong (exit code 2). `OperationError`: the input is fine, but the work
+could not be done (exit code 1). Anything else that escapes is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from collections.abc import Iterable
 
 class InputError(ValueError):
     """Bad input from the user. The message names the rule, the place and the value."""
+
+
+class OperationError(RuntimeError):
+    """The work could not be done: workers do not start, an export fails its check, no net finished."""
 
 
 def one_of(what: str, value: object, known: Iterable[str]) -> str:

@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -179,7 +180,7 @@ class _Listed:
     name = "listed"
 
     def __init__(self, members: list[Any]) -> None:
-        self.members, self._next = members, iter(members)
+        self.members, self._next = members, cycle(members)
 
     def sample(self, chooser: Any) -> Any:
         chooser.choose("net", tuple(range(len(self.members))))

@@ -16,8 +16,9 @@ import numpy as np
 from rich.console import Console
 
 from .. import spaces
-from ..archs import Cost, Genotype, InputError, static_cost
+from ..archs import Cost, Genotype, InputError, OperationError, static_cost
 from ..archs.errors import one_of
+from ..results.record import FAILED, FREE
 from ..results.store import Store, read_settings, run_folder, write_json
 from ..spaces import Space
 from .engine.drive import drive
@@ -55,6 +56,7 @@ def search(plan: Search, console: Console) -> Path:
     Raises:
         InputError: if a setting is wrong, differs from those of the existing run of that name,
             or cannot be met by any net of the space.
+        OperationError: if workers do not start or every net fails.
     """
     settings, folder = plan.settings, run_folder(plan.name)
     steps = ladder(settings.ladder)
@@ -70,7 +72,16 @@ def search(plan: Search, console: Console) -> Path:
         ledger = Ledger(terms, space, steps, store, memory)
         if not ledger.complete:
             _run(ledger, plan.resources, data, console)
+        _check_any(store)
     return folder
+
+
+def _check_any(store: Store) -> None:
+    """Raise OperationError if all that was trained has failed, with the first reason."""
+    trained = [r for r in store.records if r.status not in FREE]
+    if all(r.status in FAILED for r in trained):
+        reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
+        raise OperationError(f"run {store.folder.name!r}: none of {len(trained)} nets could be trained{reason}")
 
 
 def _run(ledger: Ledger, resources: Resources, data: DataSet, console: Console) -> None:

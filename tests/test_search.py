@@ -188,6 +188,7 @@ def ray_workers(driver: int) -> list[psutil.Process]:
     return [p for p in below if "ray::Worker" in " ".join(p.cmdline())]
 
 
+@pytest.mark.slow
 def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
     words = ["search", "--trials", "4", "--name", "hurt", "--epochs", "6", "--workers", "2"]
     reaper.append(driver := start(tmp_path, *words))
@@ -224,6 +225,7 @@ def test_ctrl_c_leaves_a_run_that_resumes(tmp_path: Path, reaper: list[subproces
     assert [r["status"] for r in records(tmp_path, "stopped") if r["status"] != "duplicate"] == ["ok"] * 7
 
 
+@pytest.mark.slow
 def test_a_users_own_images(tmp_path: Path) -> None:
     """Colour, oblong, float images in an .npz file, on the space that takes them, with a tight limit and a ladder."""
     chance = np.random.default_rng(0)
@@ -254,6 +256,7 @@ def test_a_users_own_images(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "net" / "config.json").read_text())["classes"] == ["10", "20", "30"]
 
 
+@pytest.mark.slow
 def test_resources_that_are_not_there(tmp_path: Path) -> None:
     for words in (["--gpus-per-trial", "64"], ["--workers", "5000"], ["--cpus-per-trial", "5000"]):
         code, _, err = run(tmp_path, "search", "resnet", "--name", "big", *words)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from ...archs import Genotype, InputError, build
+from ...archs import Genotype, InputError, OperationError, build
 from ..front import front, pick
 from ..record import Record
 from ..show import Scene, find_trial, objective_of, scene_of
@@ -37,10 +37,6 @@ numpy.save(sys.argv[3], logits.numpy())
 """
 
 
-class ExportError(RuntimeError):
-    """The exported folder does not do what the net does."""
-
-
 def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accuracy") -> dict[str, Any]:
     """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
 
@@ -52,7 +48,7 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
 
     Raises:
         InputError: if there is no such net, it has no weights, or `out` cannot be written.
-        ExportError: if the exported folder does not give the net's outputs.
+        OperationError: if the exported folder does not give the net's outputs.
     """
     record = find_trial(run, _best(run, how) if trial is None else trial)
     weights = run / "weights" / f"{record.key}.safetensors"
@@ -117,7 +113,7 @@ def _check(draft: Path, run: Path, record: Record, scene: Scene) -> float:
         here = net.eval()((torch.from_numpy(images).float() - mean) / std).numpy()
     difference = float(np.abs(here - _elsewhere(draft, images)).max())
     if not difference < TOLERANCE:
-        raise ExportError(f"export check: outputs differ by {difference:.1e}, more than {TOLERANCE:.0e}")
+        raise OperationError(f"export check: outputs differ by {difference:.1e}, more than {TOLERANCE:.0e}")
     return difference
 
 
@@ -135,7 +131,7 @@ def _elsewhere(draft: Path, images: np.ndarray) -> np.ndarray:
     command = [sys.executable, "-c", CHECK, str(draft), str(given), str(found)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=draft.parent)
     if done.returncode:
-        raise ExportError(f"export check: the exported folder does not load: {done.stderr.strip()[-500:]}")
+        raise OperationError(f"export check: the exported folder does not load: {done.stderr.strip()[-500:]}")
     shutil.rmtree(draft / "__pycache__", ignore_errors=True)
     return np.load(found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from ...archs.errors import OperationError
 from ...results.record import Record
 from ..strategy.ledger import Ledger
 from ..training.job import Job, Outcome, Tick
@@ -12,10 +13,6 @@ from .executor import Event, Executor
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
-
-
-class StalledError(RuntimeError):
-    """Nothing runs and nothing can be started."""
 
 
 class View(Protocol):
@@ -31,7 +28,7 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
     """Run until the ledger has nothing left, and close it.
 
     Raises:
-        StalledError: if no worker came to life and nothing happened for `STALL_SECONDS`.
+        OperationError: if no worker came to life and nothing happened for `STALL_SECONDS`.
     """
     running, last = set[int](), time.monotonic()
     while True:
@@ -47,7 +44,7 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
         if events or running or executor.idle:
             last = time.monotonic()
         elif time.monotonic() - last > STALL_SECONDS:
-            raise StalledError(
+            raise OperationError(
                 f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
             )
         view.refresh()

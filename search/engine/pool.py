@@ -19,17 +19,13 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 import ray
 from ray.exceptions import RayError
 
-from ...archs.errors import InputError
+from ...archs.errors import InputError, OperationError
 from ..training.data import DataSet
 from ..training.job import Job, Outcome
 from .executor import Event, Lost
 from .worker import Worker
 
 MOST_START_FAILURES = 3  # in a row
-
-
-class EngineError(RuntimeError):
-    """The machinery failed, not the user's input."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +117,7 @@ class Pool:
         except RayError as error:
             self._failures += 1
             if self._failures >= MOST_START_FAILURES:
-                raise EngineError(f"workers do not start: {_first_line(error)}") from None
+                raise OperationError(f"workers do not start: {_first_line(error)}") from None
             self._replace(actor)
         else:
             self._failures = 0
@@ -133,7 +129,7 @@ class Pool:
         try:
             event: Event = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
-            raise EngineError(f"trial {job.trial}: the worker returned without an outcome") from None
+            raise OperationError(f"trial {job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
             del self._running[stream]
             self._replace(actor)
