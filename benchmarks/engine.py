@@ -156,7 +156,9 @@ def trainings_tune() -> list[float]:
         net = nets()[config["net"]]
         tune.report({"accuracy": train_one(net, make_bench()), "macs": 1.0})
 
-    _tune(trainable, NETS, lambda trial: trial.suggest_int("net", 0, NETS - 1))
+    from optuna.distributions import IntDistribution
+
+    _tune(trainable, NETS, {"net": IntDistribution(0, NETS - 1)}, [{"net": i} for i in range(NETS)])
     return [time.monotonic()]
 
 
@@ -235,7 +237,9 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     return times
 
 
-def _tune(trainable: Callable[[dict[str, Any]], None], trials: int, space: Any = None) -> list[Any]:
+def _tune(
+    trainable: Callable[[dict[str, Any]], None], trials: int, space: Any = None, first: list[Any] | None = None
+) -> list[Any]:
     import ray
     from ray import tune
     from ray.tune.search.optuna import OptunaSearch
@@ -246,7 +250,7 @@ def _tune(trainable: Callable[[dict[str, Any]], None], trials: int, space: Any =
         for i in range(25):
             trial.suggest_categorical(f"gene{i}", [1, 2, 3])
 
-    found = OptunaSearch(space=space or define, metric=["accuracy", "macs"], mode=["max", "min"])
+    found = OptunaSearch(space=space or define, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"])
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
     tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))
     return sorted(tuner.fit(), key=lambda result: result.metrics.get("at", 0.0))
