@@ -48,7 +48,9 @@ def search(
     seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
     workers: Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")] = 0,
     cpus_per_trial: Annotated[float, typer.Option(help="CPUs of each worker.")] = 1.0,
-    gpus_per_trial: Annotated[float, typer.Option(help="GPUs of each worker; 0.5 puts two on a card.")] = 0.0,
+    gpus_per_trial: Annotated[
+        float | None, typer.Option(help="GPUs of each worker; 0.5 puts two on a card [default: 1 where there are any].")
+    ] = None,
     address: Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")] = "",
     as_json: Json = False,
 ) -> None:

@@ -70,7 +70,7 @@ def make_bench() -> Any:
 class Idle:
     """A worker that imports what training needs and reports once. Same interface as ours."""
 
-    def __init__(self, threads: int) -> None: ...
+    def __init__(self, threads: int, device: str) -> None: ...
 
     def take(self, data: Any) -> None:
         import timm  # noqa: F401
@@ -250,7 +250,9 @@ def _tune(
         for i in range(25):
             trial.suggest_categorical(f"gene{i}", [1, 2, 3])
 
-    found = OptunaSearch(space=space or define, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"])
+    found = OptunaSearch(
+        space=space or define, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"]
+    )
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
     tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))
     return sorted(tuner.fit(), key=lambda result: result.metrics.get("at", 0.0))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from .front import leaderboard
+from .show import limits_of
 from .store import find_run, read_records
 
 
@@ -20,12 +21,16 @@ def load_run(run: str | Path, cost: str = "macs") -> pd.DataFrame:
     Raises:
         InputError: if there is no such run or a record is broken.
     """
-    records = read_records(find_run(run))
+    folder = find_run(run)
+    records = read_records(folder)
     flat = []
     for record in records:
         row = record.to_dict()
         budget = {f"steps_{name}": steps for name, steps in row.pop("budget").items()}
         flat.append(row | row.pop("cost") | budget | row.pop("metrics"))
-    ranked = {row["trial"]: {"rank": row["rank"], "gain": row["gain"]} for row in leaderboard(records, cost)}
+    ranked = {
+        row["trial"]: {"rank": row["rank"], "gain": row["gain"]}
+        for row in leaderboard(records, cost, limits_of(folder))
+    }
     frame = pd.DataFrame([row | ranked.get(row["trial"], {}) for row in flat])
     return frame.set_index("trial") if len(frame) else frame

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..archs.errors import InputError, one_of
@@ -13,23 +13,29 @@ COSTS = ("macs", "params")
 PICKS = ("accuracy", "gain", "cheapest")
 
 
-def leaderboard(records: Sequence[Record], cost: str = "macs") -> list[dict[str, Any]]:
-    """Every net trained at full budget, ranked: by Pareto rank, then by rising cost.
+def leaderboard(
+    records: Sequence[Record], cost: str = "macs", limits: Mapping[str, int] | None = None
+) -> list[dict[str, Any]]:
+    """Every net trained at full budget and within the limits, ranked: by Pareto rank, then by rising cost.
 
     Rows hold trial, kind, family, key, accuracy, macs, params, rank, gain (percentage points
     over the plain-ResNet curve, None outside it), accuracy_per_gmac and seconds. Baselines are
-    ranked with the rest: if one of them wins, it says so.
+    ranked with the rest: if one of them wins, it says so. Those over the limits give the curve
+    its shape and are not ranked.
     """
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     curve = envelope([_point(r, cost) for r in trained if r.kind == "baseline"])
+    trained = [r for r in trained if all(r.cost[name] <= most for name, most in (limits or {}).items())]
     ranks = pareto_ranks([_point(r, cost) for r in trained])
     rows = [_row(r, rank, gain(*_point(r, cost), curve)) for r, rank in zip(trained, ranks, strict=True)]
     return sorted(rows, key=lambda row: (row["rank"], row[cost], row["trial"]))
 
 
-def front(records: Sequence[Record], cost: str = "macs") -> list[dict[str, Any]]:
+def front(
+    records: Sequence[Record], cost: str = "macs", limits: Mapping[str, int] | None = None
+) -> list[dict[str, Any]]:
     """The rows of rank 1."""
-    return [row for row in leaderboard(records, cost) if row["rank"] == 1]
+    return [row for row in leaderboard(records, cost, limits) if row["rank"] == 1]
 
 
 def pick(rows: Sequence[dict[str, Any]], how: str = "accuracy", cost: str = "macs") -> dict[str, Any]:

@@ -29,7 +29,7 @@ class Record:
         error: one line, where the status is a failure or says why a net was not trained.
         accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
         metrics: further measurements of the same weights.
-        curve: points of step, loss and accuracy.
+        curve: points of step, loss and accuracy; None where a number was not finite.
         rung: rungs passed; the last one is the full budget.
         budget: optimiser steps "done" and "full".
         recipe: as a dict.
@@ -52,8 +52,8 @@ class Record:
     status: str
     error: str = ""
     accuracy: float | None = None
-    metrics: dict[str, float] = field(default_factory=dict)
-    curve: list[dict[str, float]] = field(default_factory=list)
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    curve: list[dict[str, float | None]] = field(default_factory=list)
     rung: int = 0
     budget: dict[str, int] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)

@@ -112,14 +112,14 @@ def front_rows(folder: Path, objective: str = "") -> list[dict[str, Any]]:
     """
     objective = objective or objective_of(folder)
     one_of("objective", objective, COSTS)
-    return front(read_records(folder), objective)
+    return front(read_records(folder), objective, limits_of(folder))
 
 
 def draw_front(folder: Path, rows: list[dict[str, Any]]) -> RenderableType:
     """The front as a table, and how many nets stand behind it."""
     records = read_records(folder)
     counts = Counter(r.status for r in records)
-    ranked = leaderboard(records, objective_of(folder))
+    ranked = leaderboard(records, objective_of(folder), limits_of(folder))
     area = hypervolume([(row["accuracy"], row["macs"]) for row in ranked], 1 / scene_of(folder).classes)
     seconds = sum(r.seconds for r in records)
     summary = ", ".join(f"{n} {status}" for status, n in counts.items())
@@ -142,6 +142,14 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
 def objective_of(folder: Path) -> str:
     """The kind of cost that a run weighs accuracy against."""
     return one_of("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), COSTS)
+
+
+def limits_of(folder: Path) -> dict[str, int]:
+    """The largest costs that a run allows, by kind of cost."""
+    limits = read_settings(folder).get("settings", {}).get("limits", {})
+    if not isinstance(limits, dict) or not all(k in COSTS and isinstance(v, int) for k, v in limits.items()):
+        raise InputError(f"{folder / 'run.json'}: limits must be whole numbers by {' or '.join(COSTS)}, got {limits!r}")
+    return limits
 
 
 def _from_file(path: Path) -> Genotype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from alternas.search.engine.drive import drive
 from alternas.search.strategy.ladder import Pareto, Standing
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.strategy.samplers import STRATEGIES
-from alternas.search.training.job import Job, Outcome
+from alternas.search.training.job import Job, Outcome, Point
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale
 from fakes import FakeExecutor, SilentView, lose
@@ -117,7 +118,12 @@ def test_a_small_space_is_used_up(open_ledger: Open, small_scale: Scale) -> None
 @pytest.mark.parametrize("status", ["error", "nan", "oom"])
 def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: str) -> None:
     def fate(job: Job) -> Outcome | None:
-        return Outcome(job.trial, status, 3, error="because") if job.trial % 3 == 0 else None
+        curve = (Point(3, math.nan, math.inf),)
+        return (
+            Outcome(job.trial, status, 3, None, {"nll": math.nan}, curve, error="because")
+            if job.trial % 3 == 0
+            else None
+        )
 
     ledger = open_ledger(trials=12)
     finish(ledger, fate=fate)

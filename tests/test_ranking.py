@@ -89,6 +89,12 @@ def test_leaderboard_holds_full_budgets_alone() -> None:
     assert rows[2]["accuracy_per_gmac"] == pytest.approx(87.0)
 
 
+def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
+    rows = leaderboard(RECORDS, "macs", {"macs": 20_000_000, "params": 150_000_000})
+    assert [row["trial"] for row in rows] == [6, 0, 2]
+    assert rows[2]["gain"] == pytest.approx(2.0)
+
+
 def test_pick() -> None:
     rows = front(RECORDS)
     assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]

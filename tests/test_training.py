@@ -168,7 +168,7 @@ def test_errors_come_back_typed(
         raise raised
 
     monkeypatch.setattr(train, "build", fail)
-    worker = worker_module.Worker(threads=1)
+    worker = worker_module.Worker(threads=1, device="cpu")
     worker.take(digits)
     outcome = last(worker.run(job(tmp_path)))
     assert outcome.status == status

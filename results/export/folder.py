@@ -20,10 +20,10 @@ import torch
 from safetensors.torch import load_file
 
 from ...archs import Genotype, InputError, OperationError, build
-from ..front import front, pick
+from ..front import pick
 from ..record import Record
-from ..show import Scene, find_trial, objective_of, scene_of
-from ..store import read_records, read_settings, write_json
+from ..show import Scene, find_trial, front_rows, objective_of, scene_of
+from ..store import read_settings, write_json
 from .source import net_source
 
 TOLERANCE = 1e-4
@@ -69,8 +69,7 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
 
 
 def _best(run: Path, how: str) -> int:
-    cost = objective_of(run)
-    return pick(front(read_records(run), cost), how, cost)["trial"]
+    return pick(front_rows(run), how, objective_of(run))["trial"]
 
 
 def _facts(run: Path, record: Record) -> dict[str, Any]:

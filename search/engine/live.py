@@ -127,7 +127,8 @@ class LiveView(Progress):
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        rows = front(self.ledger.store.records, self.ledger.terms.settings.objective)
+        settings = self.ledger.terms.settings
+        rows = front(self.ledger.store.records, settings.objective, settings.limits)
         shown = rows[-FRONT_ROWS:]
         title = "front so far" + (f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else "")
         return Group(self._bar(), self._status(), self._running(), nets_table(shown, title))

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -36,19 +36,22 @@ class Resources:
         address: of a running Ray cluster, or "" for one of our own on this machine.
         workers: how many at most; 0 means as many as fit.
         cpus: of each worker; also its number of torch threads, at least one.
-        gpus: of each worker, a fraction shares a card.
+        gpus: of each worker, a fraction shares a card; None means 1 where there are GPUs, else 0.
+            Workers with none train on the CPU.
     """
 
     address: str = ""
     workers: int = 0
     cpus: float = 1.0
-    gpus: float = 0.0
+    gpus: float | None = None
 
     def __post_init__(self) -> None:
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
             raise InputError(f"cpus-per-trial: must be above 0, got {self.cpus}")
+        if self.gpus is None:
+            return
         if not math.isfinite(self.gpus) or self.gpus < 0:
             raise InputError(f"gpus-per-trial: must be 0 or more, got {self.gpus}")
         if self.gpus > 1 and self.gpus != int(self.gpus):
@@ -63,12 +66,12 @@ class Pool:
     """
 
     def __init__(self, resources: Resources, data: DataSet, most: int) -> None:
-        self._resources = resources
         _connect(resources.address)
         try:
-            self.size = min(_slots(resources), most)
+            self._resources = _settled(resources)
+            self.size = min(_slots(self._resources), most)
             self._data = ray.put(data)
-            self._actor_class: Any = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=resources.gpus)
+            self._actor_class: Any = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=self._resources.gpus)
             self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
             self._idle: list[Any] = []
             self._running: dict[Any, tuple[Any, Job]] = {}  # stream of events -> actor and its job
@@ -107,7 +110,8 @@ class Pool:
         ray.shutdown()
 
     def _start_actor(self) -> None:
-        actor = self._actor_class.remote(max(1, int(self._resources.cpus)))
+        device = "cuda" if self._resources.gpus else "cpu"
+        actor = self._actor_class.remote(max(1, int(self._resources.cpus)), device)
         self._starting[actor.take.remote(self._data)] = actor
 
     def _started(self, ref: Any) -> list[Event]:
@@ -152,6 +156,13 @@ def _connect(address: str) -> None:
         raise InputError(f"address: no Ray cluster at {address!r} ({_first_line(error)})") from None
 
 
+def _settled(resources: Resources) -> Resources:
+    """With the number of GPUs decided by what the cluster has, where the user left it open."""
+    if resources.gpus is not None:
+        return resources
+    return replace(resources, gpus=1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0)
+
+
 def _slots(resources: Resources) -> int:
     """Workers that fit the cluster; at least one must.
 
@@ -170,7 +181,7 @@ def _slots(resources: Resources) -> int:
             raise InputError(f"gpus-per-trial: {resources.gpus:g} asked for, {gpus:g} there")
         fits = min(fits, cards)
     if resources.workers > fits:
-        rule = f"at {resources.cpus:g} CPUs and {resources.gpus:g} GPUs each only {fits} fit"
+        rule = f"at {resources.cpus:g} CPUs and {resources.gpus or 0:g} GPUs each only {fits} fit"
         raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")
     return resources.workers or fits
 

@@ -21,8 +21,8 @@ _OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")
 class Worker:
     """Holds the data and trains one job at a time."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
+    def __init__(self, threads: int, device: str) -> None:
+        self._threads, self._device = threads, device
         self._bench: Bench | None = None
 
     def take(self, data: DataSet) -> None:
@@ -32,7 +32,7 @@ class Worker:
         from ..training.train import Bench
 
         torch.set_num_threads(self._threads)
-        self._bench = Bench(data, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+        self._bench = Bench(data, torch.device(self._device))
 
     def run(self, job: Job) -> Iterator[Tick | Outcome]:
         """Train: some ticks, then exactly one outcome, whatever happens."""

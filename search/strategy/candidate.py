@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -49,10 +50,15 @@ class Candidate:
             status=status,
             error=error,
             accuracy=accuracy,
-            metrics=last.metrics,
-            curve=[asdict(point) for point in last.curve],
+            metrics=_finite(last.metrics),
+            curve=[_finite(asdict(point)) for point in last.curve],
             rung=len(self.reached),
             seconds=round(last.seconds, 3),
             device=last.device,
             **(common | {"budget": common["budget"] | {"done": last.step}}),
         )
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, Any]:
+    """With None, which JSON has, for NaN and infinity, which it has not."""
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

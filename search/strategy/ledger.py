@@ -151,7 +151,7 @@ class Ledger:
             if c.kind == "search" and len(c.reached) > rung
         ]
         for r in self.store.records:
-            at = [point["accuracy"] for point in r.curve if point["step"] == step]
+            at = [p["accuracy"] for p in r.curve if p["step"] == step and p["accuracy"] is not None]
             if r.kind == "search" and r.rung > rung and at:
                 here.append(Standing(r.trial, at[0], r.cost[cost], False))
         return here
