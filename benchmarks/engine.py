@@ -277,7 +277,7 @@ def overhead(repeats: int = 3) -> dict[str, Any]:
     return {name: summary([measure(name)["per_trial"] for _ in range(n)]) for name, n in counts.items()}
 
 
-def trainings(repeats: int = 3) -> dict[str, Any]:
+def trainings(repeats: int = 2) -> dict[str, Any]:
     """Seconds for all trainings, start-up included; contenders take turns."""
     seconds: dict[str, list[float]] = {"trainings_processes": [], "trainings_alternas": [], "trainings_tune": []}
     for turn in range(repeats):
