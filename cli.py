@@ -37,19 +37,22 @@ def search(
     space: Annotated[str, typer.Argument(help="all, alternet, hybrid or resnet.")] = "all",
     data: Annotated[str, typer.Option(help="digits, or an .npz file with arrays x and y.")] = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
-    name: Annotated[str, typer.Option(help="Name of the run [default: SPACE-DATA].")] = "",
+    name: Annotated[str, typer.Option(help="Name of the run; without one, SPACE-DATA.")] = "",
     strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe or nsga2.")] = "nsga2",
     ladder: Annotated[str, typer.Option(help="off: all at full budget; pareto: the weaker half stops early.")] = "off",
     objective: Objective = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
     recipe: Annotated[str, typer.Option(help="How each net is trained.")] = "smoke",
-    epochs: Annotated[float, typer.Option(help="Full budget of a net [default: the recipe's].")] = 0.0,
+    epochs: Annotated[
+        float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
     workers: Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")] = 0,
     cpus_per_trial: Annotated[float, typer.Option(help="CPUs of each worker.")] = 1.0,
     gpus_per_trial: Annotated[
-        float | None, typer.Option(help="GPUs of each worker; 0.5 puts two on a card [default: 1 where there are any].")
+        float | None,
+        typer.Option(help="GPUs of each worker; 0.5 puts two on a card. Without it, 1 where there are any."),
     ] = None,
     address: Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")] = "",
     as_json: Json = False,
@@ -65,7 +68,7 @@ def search(
 
     limits = {cost: amount(f"max-{cost}", text) for cost, text in (("macs", max_macs), ("params", max_params)) if text}
     how = recipes.get(recipe)
-    how = how if epochs == 0 else how.with_epochs(epochs)
+    how = how if epochs is None else how.with_epochs(epochs)
     settings = Settings(space, data, strategy, ladder, objective, how, seed, limits)
     place = Resources(address, workers, cpus_per_trial, gpus_per_trial)
     run_name = name or f"{space}-{Path(data).stem}"
@@ -102,15 +105,17 @@ def show(run: Run, trial: Annotated[int, typer.Argument(help="Number of the tria
 def export(
     run: Run,
     out: Annotated[Path, typer.Option(help="Folder to create.")],
-    trial: Annotated[int, typer.Option(help="Number of the trial [default: the best].")] = -1,
-    pick: Annotated[str, typer.Option(help="Which of the front: accuracy, gain or cheapest.")] = "accuracy",
+    trial: Annotated[int | None, typer.Option(help="Number of a trial, instead of the best.")] = None,
+    pick: Annotated[str, typer.Option(help="The best of the front by accuracy (default), gain, or cheapest.")] = "",
     as_json: Json = False,
 ) -> None:
     """Write the best net as a folder that needs no alternas to run."""
     from .results.export.folder import export_net
     from .results.store import find_run
 
-    facts = export_net(find_run(run), out, trial if trial >= 0 else None, pick)
+    if trial is not None and pick:
+        raise InputError(f"export: --trial names a net and --pick chooses one, got both {trial} and {pick!r}")
+    facts = export_net(find_run(run), out, trial, pick or "accuracy")
     if as_json:
         _print_json(facts)
     else:
@@ -122,9 +127,9 @@ def export(
 @app.command()
 def cost(
     arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, or RUN:TRIAL.")],
-    image_size: Annotated[str, typer.Option(help="Side in pixels, or HEIGHTxWIDTH.")] = "",
-    classes: Annotated[int, typer.Option(help="Number of classes.")] = 0,
-    channels: Annotated[int, typer.Option(help="Channels of the image.")] = 0,
+    image_size: Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's or 224.")] = "",
+    classes: Annotated[int | None, typer.Option(help="Number of classes; without it, the run's or 1000.")] = None,
+    channels: Annotated[int | None, typer.Option(help="Channels of the image; without it, the run's or 3.")] = None,
     as_json: Json = False,
 ) -> None:
     """Parameters and MACs of one net, part by part."""
@@ -192,11 +197,10 @@ def _complain(message: str, code: int) -> int:
 def _print_front(folder: Path, objective: str, as_json: bool) -> None:
     from .results.show import draw_front, front_rows
 
-    rows = front_rows(folder, objective)
     if as_json:
-        _print_json(rows)
+        _print_json(front_rows(folder, objective))
     else:
-        _print(draw_front(folder, rows))
+        _print(draw_front(folder, objective))
 
 
 def _print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -54,9 +54,9 @@ def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans
     cost = static_cost(net, num_classes, image_size, in_chans)
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name in ("part", "blocks", "output"):
-        table.add_column(name)
+        table.add_column(name, no_wrap=name != "blocks")
     for name in ("params", "MACs", "share"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     lines = {"stem": (_stem_text(net), _shape(net.stem.width, plan.stem_map))}
     for blocks in plan.stages:
         lines[blocks[0].place] = _stage_text(blocks), _shape(blocks[-1].c_out, blocks[-1].map_out)
@@ -83,11 +83,11 @@ def _stem_text(net: Genotype) -> Text:
 def _stage_text(blocks: tuple[Block, ...]) -> Text:
     text = Text()
     for block in blocks:
-        text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}]", STYLES[block.kind])
+        text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}] ", STYLES[block.kind])
     attention = next((b for b in blocks if b.kind == "msa"), None)
     if attention:
         window = "x".join(str(side) for side in attention.window)
-        text.append(f" {attention.heads} heads of {attention.head_dim}, window {window}", "dim")
+        text.append(f"{attention.heads} heads of {attention.head_dim}, window {window}", "dim")
     return text
 
 

@@ -23,7 +23,7 @@ class Record:
         family: resnet, alternet or hybrid.
         key: of the genotype; two spellings of one net share it.
         genotype: as JSON.
-        genes: what the strategy chose, by gene.
+        genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
         cost: params, macs and activation_bytes of one image.
         status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
         error: one line, where the status is a failure or says why a net was not trained.

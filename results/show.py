@@ -34,6 +34,11 @@ class Scene:
         return static_cost(net, self.classes, self.image_size, self.channels)
 
     def drawing(self, net: Genotype) -> RenderableType:
+        height, width = self.image_size
+        title = Text(f"at {height}x{width} px, {self.channels} channels, {self.classes} classes", "dim")
+        return Group(title, self._table(net))
+
+    def _table(self, net: Genotype) -> RenderableType:
         return net_drawing(net, self.classes, self.image_size, self.channels)
 
 
@@ -81,16 +86,18 @@ def find_trial(folder: Path, trial: int) -> Record:
     return found
 
 
-def find_arch(arch: str, image_size: str, classes: int, channels: int) -> tuple[Genotype, Scene]:
+def find_arch(
+    arch: str, image_size: str = "", classes: int | None = None, channels: int | None = None
+) -> tuple[Genotype, Scene]:
     """A net named by zoo, JSON file or RUN:TRIAL, and what to look at it with.
 
-    Sizes left at "" or 0 are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels.
+    Sizes left out are the run's, or ImageNet's: 224 px, 1000 classes, 3 channels.
 
     Raises:
         InputError: if there is no such net or a size is wrong.
     """
     for name, value in (("classes", classes), ("channels", channels)):
-        if value < 0:
+        if value is not None and value < 1:
             raise InputError(f"{name}: must be 1 or more, got {value}")
     run, _, trial = arch.rpartition(":")
     record = find_trial(find_run(run), int(trial)) if run and trial.isdigit() else None
@@ -101,6 +108,8 @@ def find_arch(arch: str, image_size: str, classes: int, channels: int) -> tuple[
         return Genotype.from_dict(record.genotype), scene
     if arch.endswith(".json"):
         return _from_file(Path(arch)), scene
+    if arch not in zoo.names() and (":" in arch or "/" in arch):
+        raise InputError(f"architecture: a zoo name, a genotype's .json file or RUN:TRIAL, got {arch!r}")
     return zoo.get(arch, size), scene
 
 
@@ -115,19 +124,27 @@ def front_rows(folder: Path, objective: str = "") -> list[dict[str, Any]]:
     return front(read_records(folder), objective, limits_of(folder))
 
 
-def draw_front(folder: Path, rows: list[dict[str, Any]]) -> RenderableType:
-    """The front as a table, and how many nets stand behind it."""
-    records = read_records(folder)
+def draw_front(folder: Path, objective: str = "") -> RenderableType:
+    """The front as a table, and how many nets stand behind it.
+
+    Raises:
+        InputError: if the run or the objective is wrong.
+    """
+    objective, records, limits = objective or objective_of(folder), read_records(folder), limits_of(folder)
+    one_of("objective", objective, COSTS)
+    rows = leaderboard(records, objective, limits)
+    area = hypervolume([(row["accuracy"], row["macs"]) for row in rows], 1 / scene_of(folder).classes)
     counts = Counter(r.status for r in records)
-    ranked = leaderboard(records, objective_of(folder), limits_of(folder))
-    area = hypervolume([(row["accuracy"], row["macs"]) for row in ranked], 1 / scene_of(folder).classes)
-    seconds = sum(r.seconds for r in records)
-    summary = ", ".join(f"{n} {status}" for status, n in counts.items())
+    over = counts["ok"] - len(rows)
     lines = [
-        f"{len(records)} records: {summary or 'none yet'}; {seconds:.0f} s of training",
+        f"{len(records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
+        f"{sum(r.seconds for r in records):.0f} s of training",
         f"hypervolume (accuracy above chance x log MACs) {area:.4f}; gain: points above plain ResNets of equal cost",
     ]
-    return Group(nets_table(rows, f"Pareto front of {folder.name}"), Text("\n".join(lines), "dim"))
+    if over:
+        lines.append(f"over the run's limits and not listed: {over} plain ResNets, which gains refer to")
+    best = [row for row in rows if row["rank"] == 1]
+    return Group(nets_table(best, f"Pareto front of {folder.name}"), Text("\n".join(lines), "dim"))
 
 
 def draw_trial(folder: Path, trial: int) -> RenderableType:

@@ -19,7 +19,7 @@ from .. import spaces
 from ..archs import Cost, Genotype, InputError, OperationError, static_cost
 from ..archs.errors import one_of
 from ..results.record import FAILED, FREE
-from ..results.store import Store, read_settings, run_folder, write_json
+from ..results.store import Store, read_records, read_settings, run_folder, write_json
 from ..spaces import Space
 from .engine.drive import drive
 from .engine.live import view
@@ -120,14 +120,9 @@ def _settle(folder: Path, plan: Search, data: DataSet) -> None:
     settings = plan.settings.to_dict() | {"data_split": data.split_hash}
     trials = plan.trials
     if (folder / "run.json").exists():
-        old = read_settings(folder)
-        differing = differences(old.get("settings", {}), settings)
-        if differing:
-            hint = "give the new search another --name, or repeat the old settings to resume"
-            raise InputError(f"run {plan.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-        if trials < old.get("trials", 0):
-            rule = f"it can go on with more trials, not with fewer: {old['trials']} there, {trials} here"
-            raise InputError(f"run {plan.name!r} exists: {rule}")
+        _compare(folder, settings, trials)
+    elif (folder / "records.jsonl").exists():
+        raise InputError(f"run {plan.name!r}: has records but no run.json to say what they are; give another --name")
     facts = {"settings": settings, "trials": trials, "command": sys.argv, "versions": versions()}
     facts["data"] = {
         "name": data.name,
@@ -145,6 +140,25 @@ def _settle(folder: Path, plan: Search, data: DataSet) -> None:
         write_json(folder / "run.json", facts)
     except OSError as error:
         raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
+
+
+def _compare(folder: Path, settings: dict[str, Any], trials: int) -> None:
+    """Raise InputError if the run in `folder` is another search; one that has trained nothing yet starts anew."""
+    old = read_settings(folder)
+    before = old.get("trials")
+    if not isinstance(before, int) or not isinstance(old.get("settings"), dict):
+        raise InputError(f"{folder / 'run.json'}: must hold settings and trials")
+    differing = differences(old["settings"], settings)
+    if not read_records(folder):
+        if differing:
+            (folder / "study.journal").unlink(missing_ok=True)
+        return
+    if differing:
+        hint = "give the new search another --name, or repeat the old settings to resume"
+        raise InputError(f"run {folder.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+    if trials < before:
+        rule = f"it can go on with more trials, not with fewer: {before} there, {trials} here"
+        raise InputError(f"run {folder.name!r} exists: {rule}")
 
 
 def _common(plan: Search, data: DataSet) -> dict[str, Any]:

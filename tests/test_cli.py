@@ -124,7 +124,7 @@ BAD = [
     (("front", "mine", "--objective", "latency"), "objective"),
     (("show", "mine", "9"), "no trial 9"),
     (("show", "mine"), "trial"),
-    (("export", "mine", "--out", "d", "--trial", "0"), "no trained weights"),
+    (("export", "mine", "--out", "d", "--trial", "0"), "trained weights are not there"),
     (("export", "mine", "--out", "d", "--pick", "luck"), "pick"),
     (("export", "nowhere", "--out", "d"), "nowhere"),
     (("cost", "alternet51"), "did you mean"),
@@ -134,6 +134,10 @@ BAD = [
     (("cost", "alternet18", "--image-size", "30"), "window 4 does not divide"),
     (("cost", "alternet18", "--classes", "-1"), "classes"),
     (("cost", "mine:7"), "no trial 7"),
+    (("cost", "mine:x"), "RUN:TRIAL"),
+    (("export", "mine", "--out", "d", "--trial", "-5"), "no trial -5"),
+    (("export", "mine", "--out", "d", "--trial", "1", "--pick", "gain"), "both"),
+    (("search", "resnet", "--name", "orphaned"), "no run.json"),
     (("spaces", "--image-size", "8x12"), "square"),
     (("fly",), "fly"),
 ]
@@ -142,6 +146,8 @@ BAD = [
 @pytest.mark.parametrize(("words", "hint"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
 def test_bad_input_is_one_line_and_exit_code_2(alternas: Any, words: tuple[str, ...], hint: str) -> None:
     finished_run()
+    (Path("runs") / "orphaned").mkdir()
+    (Path("runs") / "orphaned" / "records.jsonl").write_text("")
     np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
     before = sorted(Path().rglob("*"))
     code, out, err = alternas(*words)

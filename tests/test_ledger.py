@@ -270,3 +270,25 @@ def test_costs_in_records_are_static_costs(open_ledger: Open) -> None:
     finish(ledger)
     for r in ledger.store.records:
         assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()
+
+
+@pytest.mark.parametrize("content", ["junk", "{", '{"op_code": 0}\n{"op_code": 99}\n', "[]\n[]\n"])
+def test_a_broken_journal_is_put_aside_and_rebuilt(
+    open_ledger: Open, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    finish(open_ledger(trials=5))
+    before = [r.trial for r in open_ledger(trials=5).store.records]
+    (tmp_path / "study.journal").write_text(content)
+    ledger = open_ledger(trials=8)
+    finish(ledger)
+    assert statuses(ledger)["ok"] == 8
+    assert [r.trial for r in ledger.store.records][: len(before)] == before
+    assert "rebuilt from the records" in caplog.text
+
+
+def test_baselines_far_over_the_limits_are_not_trained(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=5, limits={"macs": 150_000})
+    finish(ledger)
+    macs = [r.cost["macs"] for r in ledger.store.records if r.kind == "baseline"]
+    assert macs == [49_568, 193_344]
+    assert min(r.trial for r in ledger.store.records if r.kind == "search") == 4

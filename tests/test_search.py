@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -164,6 +165,33 @@ def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
         assert abs(right - r["accuracy"] * len(digits.val)) <= 1
 
 
+def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
+    """Whatever is broken in a run's folder, export and search say so in a line."""
+    good = folder / "runs" / "first"
+    trial, key = next((r["trial"], r["key"]) for r in records(folder, "first") if r["family"] == "alternet")
+    other = next(r["key"] for r in records(folder, "first") if r["family"] == "hybrid" and r["status"] == "ok")
+    weights = f"weights/{key}.safetensors"
+    facts = json.loads((good / "run.json").read_text())
+    fewer = facts | {"data": facts["data"] | {"classes": ["a", "b"]}}
+    np.savez(tmp_path / "wrong.npz", x=np.zeros((3, 20, 20, 3)))
+    damages = {
+        weights: [b"junk", (good / weights).read_bytes()[:3000], (good / f"weights/{other}.safetensors").read_bytes()],
+        "sample.npz": [b"junk", (good / "sample.npz").read_bytes()[:500], (tmp_path / "wrong.npz").read_bytes()],
+        "run.json": [b"{", b"{}", json.dumps(fewer).encode()],
+    }
+    bad = tmp_path / "runs" / "bad"
+    for name, contents in damages.items():
+        for content in contents:
+            shutil.rmtree(bad, ignore_errors=True)
+            shutil.copytree(good, bad)
+            (bad / name).write_bytes(content)
+            code, _, err = run(tmp_path, "export", "bad", "--out", "out", "--trial", str(trial))
+            assert (code, len(err.splitlines())) == (2, 1), (name, content[:20], err)
+            assert not (tmp_path / "out").exists()
+    (bad / "run.json").write_text(json.dumps(facts | {"trials": "q"}))
+    assert run(tmp_path, "search", "--trials", "5", "--name", "bad", *QUICK)[0] == 2
+
+
 @pytest.fixture
 def reaper() -> Iterator[list[subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
@@ -258,7 +286,12 @@ def test_a_users_own_images(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_resources_that_are_not_there(tmp_path: Path) -> None:
-    for words in (["--gpus-per-trial", "64"], ["--workers", "5000"], ["--cpus-per-trial", "5000"]):
+    for words in (
+        ["--gpus-per-trial", "64"],
+        ["--workers", "5000"],
+        ["--cpus-per-trial", "5000"],
+        ["--address", "foo"],
+    ):
         code, _, err = run(tmp_path, "search", "resnet", "--name", "big", *words)
         assert (code, len(err.splitlines())) == (2, 1), err
         assert words[0].removeprefix("--") in err

@@ -14,9 +14,11 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from ...archs import Genotype, InputError, OperationError, build
@@ -52,8 +54,10 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
     """
     record = find_trial(run, _best(run, how) if trial is None else trial)
     weights = run / "weights" / f"{record.key}.safetensors"
-    if record.status not in ("ok", "duplicate") or not weights.exists():
-        raise InputError(f"trial {record.trial}: has no trained weights (status {record.status})")
+    if record.status not in ("ok", "duplicate"):
+        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
+    if not weights.exists():
+        raise InputError(f"trial {record.trial}: its trained weights are not there, {weights}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out: {out} exists and is not an empty folder")
     with tempfile.TemporaryDirectory() as scratch:
@@ -83,6 +87,7 @@ def _facts(run: Path, record: Record) -> dict[str, Any]:
         "accuracy_on": f"validation split of {data['name']}, one training, seed {record.seed}",
         "macs": record.cost["macs"],
         "params": record.cost["params"],
+        "data": data["name"],
         "image_size": data["image_size"],
         "in_chans": data["in_chans"],
         "classes": data["classes"],
@@ -104,9 +109,15 @@ def _fill(draft: Path, record: Record, weights: Path, facts: dict[str, Any]) -> 
 def _check(draft: Path, run: Path, record: Record, scene: Scene) -> float:
     """Largest absolute difference between the logits of the folder, elsewhere, and of the net, here."""
     facts = json.loads((draft / "config.json").read_text())
-    images = _sample(run)
+    images = _sample(run, scene)
     net = build(Genotype.from_dict(record.genotype), scene.classes, scene.image_size, scene.channels)
-    net.load_state_dict(load_file(draft / "weights.safetensors"))
+    try:
+        net.load_state_dict(load_file(draft / "weights.safetensors"))
+    except (SafetensorError, RuntimeError) as error:  # RuntimeError: names or shapes of another net
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{run / 'weights' / record.key}.safetensors: not the weights of this net ({reason})"
+        ) from None
     mean, std = (torch.tensor(facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
     with torch.no_grad():
         here = net.eval()((torch.from_numpy(images).float() - mean) / std).numpy()
@@ -116,12 +127,16 @@ def _check(draft: Path, run: Path, record: Record, scene: Scene) -> float:
     return difference
 
 
-def _sample(run: Path) -> np.ndarray:
+def _sample(run: Path, scene: Scene) -> np.ndarray:
+    path, shape = run / "sample.npz", (scene.channels, *scene.image_size)
     try:
-        with np.load(run / "sample.npz", allow_pickle=False) as file:
-            return file["x"]
-    except (OSError, ValueError, KeyError, EOFError) as error:
-        raise InputError(f"{run / 'sample.npz'}: cannot be read ({error})") from None
+        with np.load(path, allow_pickle=False) as file:
+            images = file["x"]
+    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile):
+        raise InputError(f"{path}: not readable as the validation images kept there") from None
+    if len(images) == 0 or images.shape[1:] != shape:
+        raise InputError(f"{path}: must hold images of shape {shape}, got {images.shape}")
+    return images
 
 
 def _elsewhere(draft: Path, images: np.ndarray) -> np.ndarray:
@@ -150,10 +165,11 @@ def _readme(facts: dict[str, Any]) -> str:
         "accuracy": f"{facts['accuracy']:.4f} ({facts['accuracy_on']})",
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
-        "input": f"{facts['in_chans']} x {height} x {width}, values as in {facts['run']}'s data",
+        "input": f"{facts['in_chans']} x {height} x {width}, raw values as in the data set {facts['data']}",
         "classes": f"{len(facts['classes'])}: {names}",
         "checked": f"outputs on validation images equal those of the searched net to {facts['max_abs_difference']:.1e}",
     }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items())
+    sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
     usage = (Path(__file__).parent / "readme_template.txt").read_text()
-    return usage.replace("TITLE", f"{facts['family']} {facts['key']}").replace("TABLE", table)
+    return usage.replace("TITLE", f"{facts['family']} {facts['key']}").replace("TABLE", table).replace("SIZES", sizes)

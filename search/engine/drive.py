@@ -48,7 +48,8 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
                 f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
             )
         view.refresh()
-    ledger.close()
+    for record in ledger.close():
+        view.ended(record, record.trial)
     view.refresh()
 
 

@@ -56,7 +56,7 @@ class Progress:
 
     def target(self) -> int:
         """Nets to train in all, baselines included."""
-        return self.ledger.terms.trials + len(self.ledger.space.baselines())
+        return self.ledger.terms.trials + len(self.ledger.baselines)
 
     def epochs_per_second(self) -> float:
         if len(self._recent) < 2:

@@ -152,7 +152,7 @@ def _connect(address: str) -> None:
     dashboard = None if address else False  # a cluster's dashboard is its own affair
     try:
         ray.init(address or "local", include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
-    except ConnectionError as error:
+    except (ConnectionError, ValueError) as error:
         raise InputError(f"address: no Ray cluster at {address!r} ({_first_line(error)})") from None
 
 

@@ -62,6 +62,7 @@ class Ledger:
         self._again: deque[int] = deque()
         self._known = {r.key: r for r in store.records if r.status not in FREE}
         self._trained = sum(r.kind == "search" and r.status not in FREE for r in store.records)
+        self.baselines = self._chosen_baselines()
         self._seat_baselines()
         self._adopt_orphans()
 
@@ -113,10 +114,10 @@ class Ledger:
         self._retry.append(trial)
         return None
 
-    def close(self) -> None:
-        """End the search: parked nets become pruned."""
-        for candidate in [c for c in self.live.values() if c.waits]:
-            self._end(candidate, "pruned", accuracy=candidate.reached[-1])
+    def close(self) -> list[Record]:
+        """End the search: parked nets become pruned. Returns their records."""
+        parked = [c for c in self.live.values() if c.waits]
+        return [self._end(candidate, "pruned", accuracy=candidate.reached[-1]) for candidate in parked]
 
     def _job(self, candidate: Candidate) -> Job:
         candidate.waits = False
@@ -222,12 +223,17 @@ class Ledger:
         told = self._known.get(record.key, record) if record.status == "duplicate" else record
         self.memory.tell(record.trial, told, self.terms.settings.objective)
 
+    def _chosen_baselines(self) -> list[Genotype]:
+        """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""
+        nets = self.space.baselines()
+        over = [bool(self._over_limit(self.terms.price(net))) for net in nets]
+        return list(nets[: over.index(True) + 1] if True in over else nets)
+
     def _seat_baselines(self) -> None:
         """Baselines hold the first trial numbers; those without a record are trained before all else."""
-        nets = self.space.baselines()
-        self.memory.reserve(len(nets))
+        self.memory.reserve(len(self.space.baselines()))
         have = {r.trial for r in self.store.records}
-        for number, net in enumerate(nets):
+        for number, net in enumerate(self.baselines):
             if number not in have:
                 self.live[number] = self._candidate(number, "baseline", net, {})
                 self._again.append(number)

@@ -5,6 +5,7 @@ Rebuilt from the records if its journal is gone. Only the driver writes it.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ...results.record import FREE, Record
 from ...spaces import Gene, Genes, Space, options_of
 from .samplers import TrialChooser, sampler
 
+log = logging.getLogger("alternas")
 _STATES = {"ok": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "infeasible": TrialState.PRUNED}
 
 
@@ -108,10 +110,14 @@ def open_memory(
 ) -> Memory:
     """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
-    fresh = not path.exists()
+    if path.exists():
+        try:
+            return Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
+        except (ValueError, KeyError) as error:
+            log.warning("%s is broken (%s): kept as %s.broken and rebuilt from the records", path, error, path.name)
+            path.replace(path.with_name(path.name + ".broken"))
     memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
-    if fresh:
-        _seed_study(memory, space, records, objective)
+    _seed_study(memory, space, records, objective)
     return memory
 
 

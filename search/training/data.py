@@ -106,7 +106,7 @@ def _read_npz(path: Path) -> tuple[np.ndarray, np.ndarray, list[str]]:
     except FileNotFoundError:
         raise InputError(f"data: no file {path}") from None
     except (OSError, ValueError, EOFError, BadZipFile) as error:
-        raise InputError(f"data: {path} is not a readable .npz file ({error})") from None
+        raise InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})") from None
     missing = [name for name in ("x", "y") if name not in arrays]
     if missing:
         raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(arrays)}")
@@ -119,7 +119,7 @@ def _check_npz(path: Path, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np
     if x.ndim != 4 or x.dtype.kind not in "uif":
         raise InputError(f"data: {path}: x must be numbers of shape (N, H, W) or (N, H, W, C), got {x.dtype} {x.shape}")
     if y.shape != (len(x),) or y.dtype.kind not in "ui":
-        raise InputError(f"data: {path}: y must be {len(x)} whole numbers, got {y.dtype} {y.shape}")
+        raise InputError(f"data: {path}: y must be {len(x)} whole numbers in one dimension, got {y.dtype} {y.shape}")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise InputError(f"data: {path}: x holds values that are not finite")
     labels, y = np.unique(y, return_inverse=True)
