@@ -241,17 +241,15 @@ def _tune(
     trainable: Callable[[dict[str, Any]], None], trials: int, space: Any = None, first: list[Any] | None = None
 ) -> list[Any]:
     import ray
+    from optuna.distributions import CategoricalDistribution
     from ray import tune
     from ray.tune.search.optuna import OptunaSearch
 
     ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR, num_cpus=WORKERS)
 
-    def define(trial: Any) -> None:
-        for i in range(25):
-            trial.suggest_categorical(f"gene{i}", [1, 2, 3])
-
+    genes = {f"gene{i}": CategoricalDistribution([1, 2, 3]) for i in range(25)}
     found = OptunaSearch(
-        space=space or define, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"]
+        space=space or genes, points_to_evaluate=first, metric=["accuracy", "macs"], mode=["max", "min"]
     )
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
     tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))

@@ -96,8 +96,8 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.records = read_records(folder)
+        cut_torn_line(folder / "records.jsonl")
         self._file = open(folder / "records.jsonl", "ab")  # noqa: SIM115 - held for the run
-        self._cut_torn_line()
 
     def append(self, record: Record) -> None:
         """Write one record; it is on disk when this returns."""
@@ -110,11 +110,13 @@ class Store:
     def close(self) -> None:
         self._file.close()
 
-    def _cut_torn_line(self) -> None:
-        text = (self.folder / "records.jsonl").read_bytes()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            self._file.truncate(whole)
+
+def cut_torn_line(path: Path) -> None:
+    """Cut what follows the last line end, so that the next line appended stands alone."""
+    text = path.read_bytes() if path.exists() else b""
+    whole = text.rfind(b"\n") + 1
+    if whole < len(text):
+        os.truncate(path, whole)
 
 
 def write_json(path: Path, value: Any) -> None:

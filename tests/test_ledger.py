@@ -272,7 +272,7 @@ def test_costs_in_records_are_static_costs(open_ledger: Open) -> None:
         assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()
 
 
-@pytest.mark.parametrize("content", ["junk", "{", '{"op_code": 0}\n{"op_code": 99}\n', "[]\n[]\n"])
+@pytest.mark.parametrize("content", ["junk\n{}\n", "{\n\n", '{"op_code": 0}\n{"op_code": 99}\n', "[]\n[]\n"])
 def test_a_broken_journal_is_put_aside_and_rebuilt(
     open_ledger: Open, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -284,6 +284,21 @@ def test_a_broken_journal_is_put_aside_and_rebuilt(
     assert statuses(ledger)["ok"] == 8
     assert [r.trial for r in ledger.store.records][: len(before)] == before
     assert "rebuilt from the records" in caplog.text
+
+
+def test_every_tear_of_the_journal_is_survived(open_ledger: Open, tmp_path: Path) -> None:
+    finish(open_ledger(trials=4))
+    path = tmp_path / "study.journal"
+    whole = path.read_bytes()
+    chance = random.Random(0)
+    for trials, cut in enumerate([0, 1, *(chance.randrange(len(whole)) for _ in range(6))], start=5):
+        path.write_bytes(path.read_bytes()[:cut])
+        ledger = open_ledger(trials=trials)
+        finish(ledger)
+        assert statuses(ledger)["ok"] == trials
+        keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
+        assert len(keys) == len(set(keys))
+        assert len({r.trial for r in ledger.store.records}) == len(ledger.store.records)
 
 
 def test_baselines_far_over_the_limits_are_not_trained(open_ledger: Open) -> None:

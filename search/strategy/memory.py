@@ -13,11 +13,12 @@ from pathlib import Path
 
 import optuna
 from optuna.distributions import CategoricalDistribution
-from optuna.storages import BaseStorage, InMemoryStorage, JournalStorage
+from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ...results.record import FREE, Record
+from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, Space, options_of
 from .samplers import TrialChooser, sampler
 
@@ -48,6 +49,12 @@ class Memory:
         offset = 0 if strategy == "random" else len(self._trials())
         self.study.sampler = sampler(strategy, seed + offset)
         self._open: dict[int, Trial] = {}
+
+    def check_knows(self, records: Sequence[Record]) -> None:
+        """Raise ValueError if a trial was recorded that the study never saw: its journal has lost lines."""
+        last = max((r.trial for r in records), default=-1)
+        if len(self._trials()) <= last:
+            raise ValueError(f"ends before trial {last}")
 
     def reserve(self, count: int) -> None:
         """Keep the first `count` numbers for the baselines, which the strategy never learns of."""
@@ -110,21 +117,17 @@ def open_memory(
 ) -> Memory:
     """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
-    if path.exists():
+    cut_torn_line(path)
+    if path.exists() and path.stat().st_size:
         try:
-            return Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
-        except (ValueError, KeyError) as error:
-            log.warning("%s is broken (%s): kept as %s.broken and rebuilt from the records", path, error, path.name)
+            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
+            memory.check_knows(records)
+            return memory
+        except (ValueError, KeyError, TypeError, AssertionError) as error:  # what Optuna raises on a bad line
+            log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
     memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
     _seed_study(memory, space, records, objective)
-    return memory
-
-
-def memory_in_ram(space: Space, strategy: str, seed: int) -> Memory:
-    """A memory that is gone with the process: for tests and simulations."""
-    memory = Memory(InMemoryStorage(), strategy, seed)
-    _seed_study(memory, space, (), "macs")
     return memory
 
 
