@@ -17,7 +17,7 @@ from .draw import net_drawing, nets_table
 from .front import COSTS, front, leaderboard
 from .ranking import hypervolume
 from .record import Record
-from .store import find_run, read_records, read_settings
+from .store import find_run, read_data_facts, read_records, read_settings
 
 IMAGENET = ((224, 224), 1000, 3)
 
@@ -60,12 +60,8 @@ def scene_of(folder: Path) -> Scene:
     Raises:
         InputError: if its run.json does not say.
     """
-    facts = read_settings(folder).get("data", {})
-    try:
-        height, width = facts["image_size"]
-        return Scene(as_map((height, width)), len(facts["classes"]), facts["in_chans"])
-    except (KeyError, TypeError, ValueError):
-        raise InputError(f"{folder / 'run.json'}: data must say image_size, classes and in_chans") from None
+    facts = read_data_facts(folder)
+    return Scene(as_map(tuple(facts["image_size"])), len(facts["classes"]), facts["in_chans"])
 
 
 def find_trial(folder: Path, trial: int) -> Record:

@@ -68,6 +68,33 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return settings
 
 
+def read_data_facts(folder: Path) -> dict[str, Any]:
+    """What `run.json` says of the data: name, image_size, in_chans, classes, mean, std.
+
+    Raises:
+        InputError: if one of them is missing or of the wrong form.
+    """
+    facts = read_settings(folder).get("data")
+    facts = facts if isinstance(facts, dict) else {}
+    channels = facts.get("in_chans")
+    forms = {
+        "name": isinstance(facts.get("name"), str),
+        "image_size": _numbers(facts.get("image_size"), 2, int),
+        "in_chans": isinstance(channels, int) and channels > 0,
+        "classes": isinstance(facts.get("classes"), list) and all(isinstance(c, str) for c in facts["classes"]),
+        "mean": _numbers(facts.get("mean"), channels, int | float),
+        "std": _numbers(facts.get("std"), channels, int | float),
+    }
+    wrong = [name for name, right in forms.items() if not right]
+    if wrong:
+        raise InputError(f"{folder / 'run.json'}: data has no valid {wrong[0]}")
+    return facts
+
+
+def _numbers(value: Any, count: int | None, kind: Any) -> bool:
+    return isinstance(value, list) and len(value) == count and all(isinstance(v, kind) and v == v for v in value)
+
+
 def read_records(folder: Path) -> list[Record]:
     """All records, in the order written. A torn last line is left out with a warning.
 

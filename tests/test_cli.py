@@ -68,6 +68,7 @@ def finished_run(name: str = "mine") -> Path:
     folder = Path("runs") / name
     folder.mkdir(parents=True)
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
+    facts |= {"mean": [4.9], "std": [6.0]}
     (folder / "run.json").write_text(json.dumps({"settings": {"objective": "macs"}, "trials": 2, "data": facts}))
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}

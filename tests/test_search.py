@@ -165,6 +165,7 @@ def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
         assert abs(right - r["accuracy"] * len(digits.val)) <= 1
 
 
+@pytest.mark.slow
 def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
     """Whatever is broken in a run's folder, export and search say so in a line."""
     good = folder / "runs" / "first"

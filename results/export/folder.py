@@ -25,7 +25,7 @@ from ...archs import Genotype, InputError, OperationError, build
 from ..front import pick
 from ..record import Record
 from ..show import Scene, find_trial, front_rows, objective_of, scene_of
-from ..store import read_settings, write_json
+from ..store import read_data_facts, write_json
 from .source import net_source
 
 TOLERANCE = 1e-4
@@ -77,7 +77,7 @@ def _best(run: Path, how: str) -> int:
 
 
 def _facts(run: Path, record: Record) -> dict[str, Any]:
-    data = read_settings(run)["data"]
+    data = read_data_facts(run)
     return {
         "run": run.resolve().name,
         "trial": record.trial,
