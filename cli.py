@@ -22,6 +22,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing rich for the help would double its time
 )
 
 INTERRUPTED = 130  # typer's own answer to Ctrl-C

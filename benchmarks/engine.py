@@ -269,7 +269,7 @@ def measure(contender: str) -> dict[str, float]:
         return {"total": time.monotonic() - began, "per_trial": per_trial}
 
 
-def overhead(repeats: int = 3) -> dict[str, Any]:
+def overhead(repeats: int = 2) -> dict[str, Any]:
     """Seconds a trial after the first."""
     counts = {"overhead_alternas": repeats, "overhead_pool": repeats, "overhead_tune": 1}
     return {name: summary([measure(name)["per_trial"] for _ in range(n)]) for name, n in counts.items()}
