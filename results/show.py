@@ -14,7 +14,7 @@ from ..archs import Cost, Genotype, InputError, static_cost, zoo
 from ..archs.errors import one_of
 from ..archs.plan import as_map
 from .draw import net_drawing, nets_table
-from .front import COSTS, front, leaderboard
+from .front import COSTS, leaderboard
 from .ranking import hypervolume
 from .record import Record
 from .store import find_run, read_data_facts, read_records, read_settings
@@ -36,10 +36,7 @@ class Scene:
     def drawing(self, net: Genotype) -> RenderableType:
         height, width = self.image_size
         title = Text(f"at {height}x{width} px, {self.channels} channels, {self.classes} classes", "dim")
-        return Group(title, self._table(net))
-
-    def _table(self, net: Genotype) -> RenderableType:
-        return net_drawing(net, self.classes, self.image_size, self.channels)
+        return Group(title, net_drawing(net, self.classes, self.image_size, self.channels))
 
 
 def parse_size(text: str) -> tuple[int, int]:
@@ -115,9 +112,14 @@ def front_rows(folder: Path, objective: str = "") -> list[dict[str, Any]]:
     Raises:
         InputError: if the run or the objective is wrong.
     """
-    objective = objective or objective_of(folder)
-    one_of("objective", objective, COSTS)
-    return front(read_records(folder), objective, limits_of(folder))
+    return [row for row in _ranked(folder, objective)[1] if row["rank"] == 1]
+
+
+def _ranked(folder: Path, objective: str) -> tuple[list[Record], list[dict[str, Any]]]:
+    """A run's records and its leaderboard."""
+    objective = one_of("objective", objective or objective_of(folder), COSTS)
+    records = read_records(folder)
+    return records, leaderboard(records, objective, limits_of(folder))
 
 
 def draw_front(folder: Path, objective: str = "") -> RenderableType:
@@ -126,9 +128,7 @@ def draw_front(folder: Path, objective: str = "") -> RenderableType:
     Raises:
         InputError: if the run or the objective is wrong.
     """
-    objective, records, limits = objective or objective_of(folder), read_records(folder), limits_of(folder)
-    one_of("objective", objective, COSTS)
-    rows = leaderboard(records, objective, limits)
+    records, rows = _ranked(folder, objective)
     area = hypervolume([(row["accuracy"], row["macs"]) for row in rows], 1 / scene_of(folder).classes)
     counts = Counter(r.status for r in records)
     over = counts["ok"] - len(rows)

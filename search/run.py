@@ -65,9 +65,11 @@ def search(plan: Search, console: Console) -> Path:
     space = spaces.get(settings.space, data.image_size)
     price = _Price(data)
     _check_limits(space, settings, price)
-    _settle(folder, plan, data)
+    wanted = settings.to_dict() | {"data_split": data.split_hash}
+    _compare(folder, plan, wanted)
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
     with _locked(folder), closing(Store(folder)) as store:
+        _settle(folder, plan, wanted, data)
         memory = open_memory(folder, space, store.records, settings.strategy, settings.seed, settings.objective)
         ledger = Ledger(terms, space, steps, store, memory)
         if not ledger.complete:
@@ -115,15 +117,34 @@ def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
             raise InputError(f"max-{cost}: {rule}, got {most}")
 
 
-def _settle(folder: Path, plan: Search, data: DataSet) -> None:
-    """Create the run's folder with its settings, or compare them with those that are there."""
-    settings = plan.settings.to_dict() | {"data_split": data.split_hash}
-    trials = plan.trials
-    if (folder / "run.json").exists():
-        _compare(folder, settings, trials)
-    elif (folder / "records.jsonl").exists():
-        raise InputError(f"run {plan.name!r}: has records but no run.json to say what they are; give another --name")
-    facts = {"settings": settings, "trials": trials, "command": sys.argv, "versions": versions()}
+def _compare(folder: Path, plan: Search, settings: dict[str, Any]) -> None:
+    """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
+    if not (folder / "run.json").exists():
+        if (folder / "records.jsonl").exists():
+            raise InputError(
+                f"run {plan.name!r}: has records but no run.json to say what they are; give another --name"
+            )
+        return
+    old = read_settings(folder)
+    before = old.get("trials")
+    if not isinstance(before, int) or not isinstance(old.get("settings"), dict):
+        raise InputError(f"{folder / 'run.json'}: must hold settings and trials")
+    if not read_records(folder):
+        return
+    differing = differences(old["settings"], settings)
+    if differing:
+        hint = "give the new search another --name, or repeat the old settings to resume"
+        raise InputError(f"run {plan.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+    if plan.trials < before:
+        rule = f"it can go on with more trials, not with fewer: {before} there, {plan.trials} here"
+        raise InputError(f"run {plan.name!r} exists: {rule}")
+
+
+def _settle(folder: Path, plan: Search, settings: dict[str, Any], data: DataSet) -> None:
+    """Write the run's settings and facts. A strategy's memory made under other settings is dropped."""
+    if (folder / "run.json").exists() and read_settings(folder)["settings"] != settings:
+        (folder / "study.journal").unlink(missing_ok=True)
+    facts = {"settings": settings, "trials": plan.trials, "command": sys.argv, "versions": versions()}
     facts["data"] = {
         "name": data.name,
         "image_size": list(data.image_size),
@@ -134,31 +155,8 @@ def _settle(folder: Path, plan: Search, data: DataSet) -> None:
         "images": {"train": len(data.train), "val": len(data.val), "test": len(data.test or ())},
         "split": data.split_hash,
     }
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        np.savez(folder / "sample.npz", x=data.val.x_NCHW[:SAMPLE], y=data.val.y_N[:SAMPLE])
-        write_json(folder / "run.json", facts)
-    except OSError as error:
-        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
-
-
-def _compare(folder: Path, settings: dict[str, Any], trials: int) -> None:
-    """Raise InputError if the run in `folder` is another search; one that has trained nothing yet starts anew."""
-    old = read_settings(folder)
-    before = old.get("trials")
-    if not isinstance(before, int) or not isinstance(old.get("settings"), dict):
-        raise InputError(f"{folder / 'run.json'}: must hold settings and trials")
-    differing = differences(old["settings"], settings)
-    if not read_records(folder):
-        if differing:
-            (folder / "study.journal").unlink(missing_ok=True)
-        return
-    if differing:
-        hint = "give the new search another --name, or repeat the old settings to resume"
-        raise InputError(f"run {folder.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if trials < before:
-        rule = f"it can go on with more trials, not with fewer: {before} there, {trials} here"
-        raise InputError(f"run {folder.name!r} exists: {rule}")
+    np.savez(folder / "sample.npz", x=data.val.x_NCHW[:SAMPLE], y=data.val.y_N[:SAMPLE])
+    write_json(folder / "run.json", facts)
 
 
 def _common(plan: Search, data: DataSet) -> dict[str, Any]:
@@ -183,8 +181,13 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second driver out of the run."""
-    with open(folder / "lock", "w") as file:
+    """Create the run's folder and keep a second driver out of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "lock", "w")  # noqa: SIM115 - held for the run
+    except OSError as error:
+        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

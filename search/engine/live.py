@@ -75,8 +75,7 @@ class Progress:
 
     def _first_step(self, tick: Tick) -> int:
         """The step before a job's first tick: nets that continue from a checkpoint must not count twice."""
-        every = max(1, self.jobs[tick.trial].steps // 10) if tick.trial in self.jobs else 0
-        return max(0, tick.point.step - every)
+        return max(0, tick.point.step - self.jobs[tick.trial].tick_steps) if tick.trial in self.jobs else 0
 
 
 class PlainView(Progress):

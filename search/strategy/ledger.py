@@ -23,7 +23,7 @@ from ..settings import Settings
 from ..training.job import Job, Outcome
 from .candidate import Candidate
 from .ladder import Ladder, Standing
-from .memory import Memory
+from .memory import Memory, told_as
 
 MOST_LOSSES = 2  # retries of a net whose worker died
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
@@ -217,11 +217,9 @@ class Ledger:
         return record
 
     def _tell(self, record: Record) -> None:
-        """Tell the study what its trial came to; a duplicate is told what its twin was told."""
-        if record.kind != "search":
-            return
-        told = self._known.get(record.key, record) if record.status == "duplicate" else record
-        self.memory.tell(record.trial, told, self.terms.settings.objective)
+        """Tell the study what its trial came to."""
+        if record.kind == "search":
+            self.memory.tell(record.trial, told_as(record, self._known), self.terms.settings.objective)
 
     def _chosen_baselines(self) -> list[Genotype]:
         """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""

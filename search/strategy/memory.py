@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,10 +147,10 @@ def _rebuild(
     trained = {r.key: r for r in records if r.status not in FREE}
     for number in range(max(r.trial for r in records) + 1):
         record = by_trial.get(number)
-        told = trained.get(record.key, record) if record and record.status == "duplicate" else record
-        if record is None or told is None or set(record.genes) != set(options):
+        if record is None or set(record.genes) != set(options):
             study.add_trial(create_trial(state=TrialState.FAIL))
             continue
+        told = told_as(record, trained)
         state = _state(told)
         values = _values(told, objective) if state == TrialState.COMPLETE else None
         distributions = {name: CategoricalDistribution(choices) for name, choices in options.items()}
@@ -163,6 +163,11 @@ def _rebuild(
                 user_attrs={"key": record.key},
             )
         )
+
+
+def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
+    """The record whose result a trial is told: for a duplicate its twin, found in `trained` by key once that has ended."""
+    return trained.get(record.key, record) if record.status == "duplicate" else record
 
 
 def _state(record: Record) -> TrialState:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from ...archs import Genotype
 from .recipes import Recipe
 
+TICKS = 10  # over a full budget
+
 
 @dataclass(frozen=True)
 class Job:
@@ -32,6 +34,11 @@ class Job:
     steps: int
     checkpoint: str
     weights: str
+
+    @property
+    def tick_steps(self) -> int:
+        """Optimiser steps between two ticks."""
+        return max(1, self.steps // TICKS)
 
 
 @dataclass(frozen=True)

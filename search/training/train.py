@@ -24,7 +24,6 @@ from .ema import Ema
 from .job import Job, Outcome, Point, Tick
 from .recipes import Recipe
 
-TICKS = 10  # over a full budget
 CHECKPOINT_SECONDS = 20.0
 EVAL_BATCH = 1024
 
@@ -56,6 +55,7 @@ class Trainer:
         self.ema = Ema(self.net, self.recipe.ema)
         self.optimizer = _optimizer(self.net, self.recipe)
         self.step, self.seconds, self.curve = 0, 0.0, []
+        self.scores: tuple[float, float] | None = None  # accuracy and NLL at this step, once evaluated
         self.load()
 
     def _parts(self) -> dict[str, Any]:
@@ -88,8 +88,8 @@ class Trainer:
         while self.step < stop:
             losses.append(self._one_step())
         loss = torch.stack(losses).mean().item()
-        accuracy, _ = self.evaluate() if math.isfinite(loss) else (math.nan, math.nan)
-        self.curve.append(Point(self.step, loss, accuracy))
+        self.scores = self.evaluate() if math.isfinite(loss) else (math.nan, math.nan)
+        self.curve.append(Point(self.step, loss, self.scores[0]))
         self.seconds += time.perf_counter() - start
 
     def _one_step(self) -> Tensor:
@@ -120,7 +120,7 @@ def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
     its weights file. Errors of torch and of the file system pass through.
     """
     trainer, saved = Trainer(job, bench), time.monotonic()
-    every = max(1, job.steps // TICKS)
+    every = job.tick_steps
     while trainer.step < job.until:
         trainer.train_to(min(job.until, (trainer.step // every + 1) * every))
         point = trainer.curve[-1]
@@ -131,7 +131,7 @@ def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
         if trainer.step < job.until and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
-    accuracy, nll = trainer.evaluate()
+    accuracy, nll = trainer.scores or trainer.evaluate()
     if not math.isfinite(nll):
         yield _outcome(trainer, "nan", error=f"validation NLL {nll} at step {trainer.step}")
         return
