@@ -166,7 +166,7 @@ def _rebuild(
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
-    """The record whose result a trial is told: for a duplicate its twin, found in `trained` by key once that has ended."""
+    """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
     return trained.get(record.key, record) if record.status == "duplicate" else record
 
 
