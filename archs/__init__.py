@@ -11,7 +11,8 @@ from . import zoo
 from .cost import Cost, static_cost
 from .errors import InputError, OperationError
 from .genotype import Genotype
-from .parts import Encoder, Head, Stage, Stem
+from .parts import Encoder, Head, Stem, Style
+from .stage import Stage
 
 if TYPE_CHECKING:
     from .network import Network, build
@@ -26,6 +27,7 @@ __all__ = [
     "OperationError",
     "Stage",
     "Stem",
+    "Style",
     "build",
     "static_cost",
     "zoo",

@@ -1,9 +1,10 @@
 """Windowed multi-head self-attention on maps, as AlterNet uses it.
 
-B batch, C channels, H x W map, P positions of a window, D channels of a head, N heads.
-Park & Kim, ICLR 2022, code models/attentions.py (LocalAttention): q, k, v and output as 1x1
-convs, head dimension 64, windows that are never shifted, one relative-position table shared
-by all heads.
+B batch, C channels, H x W map, W windows of all images, P positions of a window, D channels of a
+head, N heads. Park & Kim, ICLR 2022, code models/alternet.py (LocalAttention): windows that are
+never shifted, a relative-position table shared by all heads. Their q, k, v and output are 1x1
+convs; on windows those are linear layers, which cost one copy of the input instead of one of
+q, k and v.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from .errors import InputError
 
 
 class WindowAttention(nn.Module):
@@ -22,46 +25,52 @@ class WindowAttention(nn.Module):
         heads: number of heads.
         head_dim: channels of a head; the scale is head_dim ** -0.5.
         window: (height, width) of a window; must divide the map.
+        per_head: a relative-position table for each head instead of one for all.
     """
 
-    offsets: Tensor
-
-    def __init__(self, dim: int, dim_out: int, heads: int, head_dim: int, window: tuple[int, int]) -> None:
+    def __init__(
+        self, dim: int, dim_out: int, heads: int, head_dim: int, window: tuple[int, int], per_head: bool = False
+    ) -> None:
         super().__init__()
         self.heads, self.window = heads, window
-        self.qkv = nn.Conv2d(dim, 3 * heads * head_dim, 1, bias=False)
-        self.out = nn.Conv2d(heads * head_dim, dim_out, 1)
+        self.qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
+        self.out = nn.Linear(heads * head_dim, dim_out)
         height, width = window
-        self.table = nn.Parameter(0.02 * torch.randn(2 * height - 1, 2 * width - 1))
-        self.register_buffer("offsets", _offsets(window), persistent=False)
+        shape = (heads,) * per_head + (2 * height - 1, 2 * width - 1)
+        self.table = nn.Parameter(0.02 * torch.randn(shape))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         batch, _, height, width = x_BCHW.shape
-        q, k, v = self._split(self.qkv(x_BCHW))
-        bias_PP = self.table.flatten()[self.offsets]
-        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias_PP.to(q.dtype))
-        return self.out(self._join(y, batch, height, width))
-
-    def _split(self, qkv_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """To three tensors (B x windows, N, P, D)."""
-        batch, channels, height, width = qkv_BCHW.shape
         p, q = self.window
-        dim = channels // (3 * self.heads)
-        x = qkv_BCHW.reshape(batch, 3, self.heads, dim, height // p, p, width // q, q)
-        x = x.permute(1, 0, 4, 6, 2, 5, 7, 3).reshape(3, -1, self.heads, p * q, dim)
-        return x[0], x[1], x[2]
+        if height % p or width % q:
+            raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
+        x_WPC = to_windows(x_BCHW, self.window)
+        qkv = self.qkv(x_WPC).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        queries, keys, values = qkv.unbind(0)
+        bias = relative_bias(self.table).to(queries.dtype)
+        y_WNPD = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
+        return from_windows(self.out(y_WNPD.transpose(1, 2).flatten(2)), self.window, (batch, height, width))
 
-    def _join(self, y_WNPD: Tensor, batch: int, height: int, width: int) -> Tensor:
-        p, q = self.window
-        y = y_WNPD.reshape(batch, height // p, width // q, self.heads, p, q, -1)
-        return y.permute(0, 3, 6, 1, 4, 2, 5).reshape(batch, -1, height, width)
+
+def to_windows(x_BCHW: Tensor, window: tuple[int, int]) -> Tensor:
+    """x_WPC: one copy, or none where a channels-last map is one window."""
+    p, q = window
+    x = x_BCHW.unflatten(2, (-1, p)).unflatten(4, (-1, q))  # B, C, rows, p, columns, q
+    return x.permute(0, 2, 4, 3, 5, 1).flatten(3, 4).flatten(0, 2)
 
 
-def _offsets(window: tuple[int, int]) -> Tensor:
-    """(P, P) places in the flat table: key minus query plus (side - 1) in each direction."""
-    height, width = window
-    rows, columns = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-    rows, columns = rows.flatten(), columns.flatten()
-    down = rows[None, :] - rows[:, None] + height - 1
-    right = columns[None, :] - columns[:, None] + width - 1
-    return down * (2 * width - 1) + right
+def from_windows(x_WPC: Tensor, window: tuple[int, int], shape: tuple[int, int, int]) -> Tensor:
+    """x_BCHW of `shape` (B, H, W): the inverse of `to_windows`."""
+    (p, q), (batch, height, width) = window, shape
+    x = x_WPC.reshape(batch, height // p, width // q, p, q, -1)
+    return x.permute(0, 5, 1, 3, 2, 4).reshape(batch, -1, height, width)
+
+
+def relative_bias(table: Tensor) -> Tensor:
+    """(..., P, P) of a (..., 2h-1, 2w-1) table: entry [i, k] is at key k minus query i plus side - 1.
+
+    Views instead of an index, so that a net built on the meta device has nothing to lose.
+    """
+    height, width = (table.shape[-2] + 1) // 2, (table.shape[-1] + 1) // 2
+    rows = table.unfold(-2, height, 1).unfold(-2, width, 1)  # ..., start row, start column, key row, key column
+    return rows.flip(-4, -3).flatten(-4, -3).flatten(-2)

@@ -1,9 +1,11 @@
-"""Residual blocks: pre-activation conv blocks and the AlterNet MSA block.
+"""Residual blocks of ResNets, BiTs and AlterNets. All map x_BCHW to y_BCHW.
 
-All map x_BCHW to y_BCHW, are pre-activation (norm, activation, then conv) and project the
-shortcut with a 1x1 conv, without norm, only where stride or width change; the projection sees
-the activated input, the identity the raw one. He et al., ECCV 2016 (pre-activation);
-Park & Kim, ICLR 2022, models/preresnet.py and models/alternet.py (block variant "B").
+Pre-activation blocks norm and activate before each conv, and project the shortcut with a 1x1 conv,
+without norm, only where stride or width change; the projection sees the activated input, the
+identity the raw one. Post-activation blocks do so behind each conv, the projection has a norm,
+and the last ReLU stands behind the addition; the 3x3 conv of a bottleneck carries the stride.
+He et al., CVPR 2016 (post) and ECCV 2016 (pre); Kolesnikov et al., ECCV 2020 (BiT); Park & Kim,
+ICLR 2022, models/preresnet.py and models/alternet.py (MSA blocks, variants A and B).
 """
 
 from __future__ import annotations
@@ -12,21 +14,49 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import WindowAttention
+from .parts import GROUPS, Style
 from .plan import Block
 
 
+class Layers:
+    """Makes the convs and norms of one style."""
+
+    def __init__(self, style: Style) -> None:
+        self.style = style
+
+    def conv(self, c_in: int, c_out: int, kernel: int, stride: int = 1) -> nn.Module:
+        """A conv without bias that pads to ceil(side / stride)."""
+        if self.style.norm == "group":
+            from .bit import standardised_conv  # needs timm, which takes seconds to import
+
+            return standardised_conv(c_in, c_out, kernel, stride, same=self.style.order == "post")
+        return nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+    def norm(self, channels: int) -> nn.Module:
+        return nn.GroupNorm(GROUPS, channels) if self.style.norm == "group" else nn.BatchNorm2d(channels)
+
+    def projection(self, b: Block) -> nn.Module | None:
+        """The shortcut's 1x1 conv where the block needs one, with a norm in post-activation nets."""
+        if not b.projects:
+            return None
+        conv = self.conv(b.c_in, b.c_out, 1, b.stride)
+        return conv if self.style.order == "pre" else nn.Sequential(conv, self.norm(b.c_out))
+
+
 class ResidualBlock(nn.Module):
-    """What the blocks share: first norm, activation, shortcut; `branch` does the rest."""
+    """A pre-activation block: first norm, activation, shortcut; `branch` does the rest."""
 
     def __init__(self, b: Block) -> None:
         super().__init__()
-        self.norm1 = nn.BatchNorm2d(b.c_in)
-        self.shortcut = nn.Conv2d(b.c_in, b.c_out, 1, stride=b.stride, bias=False) if b.projects else None
+        layers = Layers(Style("pre", b.style.norm))
+        self.norm1 = layers.norm(b.c_in)
+        self.shortcut = layers.projection(b)
+        self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         active = self.activate(self.norm1(x_BCHW))
         skip = x_BCHW if self.shortcut is None else self.shortcut(active)
-        return skip + self.branch(active)
+        return skip + self.drop_path(self.branch(active))
 
     def activate(self, x_BCHW: Tensor) -> Tensor:
         return F.relu(x_BCHW)
@@ -35,29 +65,31 @@ class ResidualBlock(nn.Module):
         raise NotImplementedError
 
 
-class BasicBlock(ResidualBlock):
+class PreBasic(ResidualBlock):
     """3x3 conv, norm, ReLU, 3x3 conv."""
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        self.conv1 = nn.Conv2d(b.c_in, b.width, 3, stride=b.stride, padding=1, bias=False)
-        self.norm2 = nn.BatchNorm2d(b.width)
-        self.conv2 = nn.Conv2d(b.width, b.c_out, 3, padding=1, bias=False)
+        layers = Layers(b.style)
+        self.conv1 = layers.conv(b.c_in, b.width, 3, b.stride)
+        self.norm2 = layers.norm(b.width)
+        self.conv2 = layers.conv(b.width, b.c_out, 3)
 
     def branch(self, active_BCHW: Tensor) -> Tensor:
         return self.conv2(F.relu(self.norm2(self.conv1(active_BCHW))))
 
 
-class Bottleneck(ResidualBlock):
-    """1x1 conv, 3x3 conv (which carries the stride), 1x1 conv, with norm and ReLU between."""
+class PreBottleneck(ResidualBlock):
+    """1x1 conv, 3x3 conv, 1x1 conv, with norm and ReLU between."""
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        self.conv1 = nn.Conv2d(b.c_in, b.width, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(b.width)
-        self.conv2 = nn.Conv2d(b.width, b.width, 3, stride=b.stride, padding=1, bias=False)
-        self.norm3 = nn.BatchNorm2d(b.width)
-        self.conv3 = nn.Conv2d(b.width, b.c_out, 1, bias=False)
+        layers = Layers(b.style)
+        self.conv1 = layers.conv(b.c_in, b.width, 1)
+        self.norm2 = layers.norm(b.width)
+        self.conv2 = layers.conv(b.width, b.width, 3, b.stride)
+        self.norm3 = layers.norm(b.width)
+        self.conv3 = layers.conv(b.width, b.c_out, 1)
 
     def branch(self, active_BCHW: Tensor) -> Tensor:
         y = self.conv2(F.relu(self.norm2(self.conv1(active_BCHW))))
@@ -65,13 +97,14 @@ class Bottleneck(ResidualBlock):
 
 
 class MsaBlock(ResidualBlock):
-    """1x1 conv to the inner width, norm, windowed MSA. GELU; no MLP: the conv blocks play its role."""
+    """Variant B: 1x1 conv to the inner width, norm, windowed MSA. GELU; no MLP: the conv blocks play its role."""
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        self.conv = nn.Conv2d(b.c_in, b.width, 1, bias=False)
-        self.norm2 = nn.BatchNorm2d(b.width)
-        self.attn = WindowAttention(b.width, b.c_out, b.heads, b.head_dim, b.window)
+        layers = Layers(Style("pre", b.style.norm))
+        self.conv = layers.conv(b.c_in, b.width, 1)
+        self.norm2 = layers.norm(b.width)
+        self.attn = window_attention(b, b.width)
 
     def activate(self, x_BCHW: Tensor) -> Tensor:
         return F.gelu(x_BCHW)
@@ -80,4 +113,88 @@ class MsaBlock(ResidualBlock):
         return self.attn(self.norm2(self.conv(active_BCHW)))
 
 
-BLOCKS = {"basic": BasicBlock, "bottleneck": Bottleneck, "msa": MsaBlock}
+class PostBlock(nn.Module):
+    """A post-activation block: `branch`, shortcut, last activation."""
+
+    def __init__(self, b: Block) -> None:
+        super().__init__()
+        self.shortcut = Layers(Style("post", b.style.norm)).projection(b)
+        self.drop_path = nn.Identity()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        skip = x_BCHW if self.shortcut is None else self.shortcut(x_BCHW)
+        return F.relu(skip + self.drop_path(self.branch(x_BCHW)))
+
+    def branch(self, x_BCHW: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class PostBasic(PostBlock):
+    """3x3 conv, norm, ReLU, 3x3 conv, norm."""
+
+    def __init__(self, b: Block) -> None:
+        super().__init__(b)
+        layers = Layers(b.style)
+        self.conv1, self.norm1 = layers.conv(b.c_in, b.width, 3, b.stride), layers.norm(b.width)
+        self.conv2, self.norm2 = layers.conv(b.width, b.c_out, 3), layers.norm(b.c_out)
+
+    def branch(self, x_BCHW: Tensor) -> Tensor:
+        return self.norm2(self.conv2(F.relu(self.norm1(self.conv1(x_BCHW)))))
+
+
+class PostBottleneck(PostBlock):
+    """1x1 conv, 3x3 conv, 1x1 conv, each with a norm, ReLU between."""
+
+    def __init__(self, b: Block) -> None:
+        super().__init__(b)
+        layers = Layers(b.style)
+        self.conv1, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
+        self.conv2, self.norm2 = layers.conv(b.width, b.width, 3, b.stride), layers.norm(b.width)
+        self.conv3, self.norm3 = layers.conv(b.width, b.c_out, 1), layers.norm(b.c_out)
+        if b.style.norm == "group":
+            nn.init.zeros_(self.norm3.weight)  # as the code of the ViT paper's hybrids
+
+    def branch(self, x_BCHW: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x_BCHW)))
+        return self.norm3(self.conv3(F.relu(self.norm2(self.conv2(y)))))
+
+
+class PostMsaBlock(PostBlock):
+    """Variant A, for ablations: 1x1 conv, norm, GELU, windowed MSA, norm; nothing behind the addition."""
+
+    def __init__(self, b: Block) -> None:
+        super().__init__(b)
+        layers = Layers(Style("post", b.style.norm))
+        self.conv, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
+        self.attn, self.norm2 = window_attention(b, b.width), layers.norm(b.c_out)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        skip = x_BCHW if self.shortcut is None else self.shortcut(x_BCHW)
+        return skip + self.drop_path(self.branch(x_BCHW))
+
+    def branch(self, x_BCHW: Tensor) -> Tensor:
+        return self.norm2(self.attn(F.gelu(self.norm1(self.conv(x_BCHW)))))
+
+
+def window_attention(b: Block, dim: int) -> WindowAttention:
+    """The attention of block `b` on a map of `dim` channels."""
+    return WindowAttention(dim, b.c_out, b.stage.heads, b.stage.head_dim, b.window, b.stage.per_head)
+
+
+def block_of(b: Block) -> nn.Module:
+    """The module of block `b`."""
+    if b.kind in ("mbconv", "convnext", "transformer"):
+        from .modern import MODERN_BLOCKS  # needs timm
+
+        return MODERN_BLOCKS[b.kind](b)
+    return BLOCKS[b.kind, "any" if b.kind in ("msa", "msa_a") else b.style.order](b)
+
+
+BLOCKS = {
+    ("basic", "pre"): PreBasic,
+    ("basic", "post"): PostBasic,
+    ("bottleneck", "pre"): PreBottleneck,
+    ("bottleneck", "post"): PostBottleneck,
+    ("msa", "any"): MsaBlock,
+    ("msa_a", "any"): PostMsaBlock,
+}

@@ -1,171 +1,169 @@
 """What a net costs, in closed form and without torch: microseconds instead of a build.
 
-Convention: one multiply-accumulate is 1; conv, linear and attention products count, norms,
-activations, softmax, pooling and additions do not. That is `FlopCounterMode` / 2, and tests hold
-the two equal. Batch 1. Activation bytes are the outputs of those same operators in float32.
+MACs, params and the outputs of conv, linear and attention are exact, and tests hold them equal to
+the built model's and to `FlopCounterMode` / 2. Memory is an estimate for float32 in eager PyTorch,
+checked against measurements on CPU (tests/test_memory.py, benchmarks/memory.py).
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
+from .cost_blocks import COSTS, size
 from .genotype import Genotype
-from .parts import Encoder, Stem
-from .plan import Block, ImageSize, Map, Plan
+from .parts import Encoder, Stem, Style
+from .plan import ImageSize, Plan
+from .tally import FLOAT_BYTES, Part, Tally, total_of
 
-FLOAT_BYTES = 4
-
-
-@dataclass(frozen=True)
-class Part:
-    """The share of one place ("stem", "stage 2", "encoder", "head") and kind of operator."""
-
-    place: str
-    kind: str
-    params: int
-    macs: int
-    activation_bytes: int
+OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
+BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Parameters, multiply-accumulates and activation bytes of one image's forward pass."""
+    """What one image costs.
+
+    Attributes:
+        params: parameters.
+        macs: multiply-accumulates of a forward pass.
+        activation_bytes: outputs of conv, linear and attention, float32.
+        peak_activation_bytes: activations alive at once, at most, in a pass without gradients.
+        training_activation_bytes: activations that autograd keeps for the backward pass.
+        parts: params, MACs and activations by place and kind of operator.
+    """
 
     params: int
     macs: int
     activation_bytes: int
+    peak_activation_bytes: int
+    training_activation_bytes: int
     parts: tuple[Part, ...] = ()
 
-    def by(self, field: str) -> dict[str, Cost]:
+    def by(self, field: str) -> dict[str, Part]:
         """Totals grouped by "place" or by "kind", in the order of the net."""
         groups: dict[str, list[Part]] = {}
         for part in self.parts:
             groups.setdefault(getattr(part, field), []).append(part)
-        return {name: _total(parts) for name, parts in groups.items()}
+        return {name: total_of(parts, **{field: name}) for name, parts in groups.items()}
+
+    def training_bytes(self, batch: int) -> int:
+        """Memory of a training step with AdamW: weights, gradients, moments, kept activations."""
+        return OPTIMISER_COPIES * FLOAT_BYTES * self.params + batch * self.training_activation_bytes
+
+    def training_flops(self, images: float) -> float:
+        """FLOPs of training on so many images (epochs counted): 6 x MACs x images, as the ViT paper's table 6."""
+        return BACKWARD_FACTOR * self.macs * images
+
+    def totals(self) -> dict[str, int]:
+        names = ("params", "macs", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
+        return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
         """The totals and their shares by place and by kind, for JSON."""
         shares = {f"by_{field}": {k: v.totals() for k, v in self.by(field).items()} for field in ("place", "kind")}
         return self.totals() | shares
 
-    def totals(self) -> dict[str, int]:
-        return {"params": self.params, "macs": self.macs, "activation_bytes": self.activation_bytes}
-
-
-class _Tally:
-    """Adds up operators at the place it currently stands."""
-
-    def __init__(self) -> None:
-        self.place = ""
-        self.sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
-
-    def add(self, kind: str, params: int, macs: int = 0, outputs: int = 0) -> None:
-        row = self.sums[self.place, kind]
-        row[0] += params
-        row[1] += macs
-        row[2] += outputs * FLOAT_BYTES
-
-    def conv(self, c_in: int, c_out: int, kernel: int, at: Map, bias: bool = False) -> None:
-        """A conv whose output map is `at`."""
-        weights, pixels = c_in * c_out * kernel * kernel, at[0] * at[1]
-        self.add("conv", weights + bias * c_out, weights * pixels, c_out * pixels)
-
-    def linear(self, c_in: int, c_out: int, tokens: int = 1) -> None:
-        self.add("linear", c_in * c_out + c_out, c_in * c_out * tokens, c_out * tokens)
-
-    def norm(self, channels: int) -> None:
-        self.add("norm", 2 * channels)
-
-    def attention(self, queries: int, keys: int, dim: int) -> None:
-        """Products q k^T and (weights) v; `queries` of the whole map, each against `keys`."""
-        self.add("attention", 0, 2 * queries * keys * dim, queries * dim)
-
 
 def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
-    """Cost of `build(genotype, num_classes, image_size, in_chans)`, exact.
+    """Cost of `build(genotype, num_classes, image_size, in_chans)`.
 
     Raises:
         InputError: if the net cannot be built at `image_size`.
     """
-    plan, tally = genotype.plan(image_size), _Tally()
-    tally.place = "stem"
-    _stem(tally, genotype.stem, plan, in_chans)
+    plan, tally = genotype.plan(image_size, in_chans), Tally()
+    if genotype.stem.kind != "none":
+        tally.place = "stem"
+        _stem(tally, genotype.stem, genotype.style, plan, in_chans)
     for block in plan.blocks:
         tally.place = block.place
-        (_msa_block if block.kind == "msa" else _conv_block)(tally, block)
-    features = plan.channels
+        COSTS[block.kind, block.style.order](tally, block)
+    tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
+    if plan.final_norm:
+        _final_norm(tally, plan)
     if genotype.encoder is not None:
-        _encoder(tally, genotype, genotype.encoder, plan)
+        _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")
         features = genotype.encoder.embed_dim
     tally.place = "head"
-    if genotype.encoder is None:
-        tally.norm(features)
+    for hidden in [genotype.head.hidden] if genotype.head.hidden else []:
+        tally.linear(features, hidden)
+        features = hidden
     tally.linear(features, num_classes)
-    return _total([Part(place, kind, *row) for (place, kind), row in tally.sums.items()])
+    parts = tally.parts()
+    return Cost(
+        *total_of(list(parts)).totals().values(), tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES, parts=parts
+    )
 
 
-def _total(parts: list[Part]) -> Cost:
-    sums = [sum(getattr(p, field) for p in parts) for field in ("params", "macs", "activation_bytes")]
-    return Cost(*sums, parts=tuple(parts))
-
-
-def _stem(tally: _Tally, stem: Stem, plan: Plan, in_chans: int) -> None:
+def _stem(tally: Tally, stem: Stem, style: Style, plan: Plan, in_chans: int) -> None:
+    """The pool behind a 7x7 / 2 conv halves its map once more."""
+    image, out = size(in_chans, plan.image), size(stem.width, plan.stem_map)
+    tally.keep(image)
     if stem.kind == "patchify":
         tally.conv(in_chans, stem.width, stem.patch, plan.stem_map, bias=True)
+        at = plan.stem_map
     elif stem.kind == "cifar":
         tally.conv(in_chans, stem.width, 3, plan.stem_map)
-    else:  # the pool behind the conv halves its map once more
-        tally.conv(in_chans, stem.width, 7, (-(-plan.image[0] // 2), -(-plan.image[1] // 2)))
-    if stem.kind == "bit":
-        tally.norm(stem.width)
-
-
-def _conv_block(tally: _Tally, b: Block) -> None:
-    tally.norm(b.c_in)
-    if b.kind == "basic":
-        tally.conv(b.c_in, b.width, 3, b.map_out)
-        tally.norm(b.width)
-        tally.conv(b.width, b.c_out, 3, b.map_out)
+        at = plan.stem_map
     else:
-        tally.conv(b.c_in, b.width, 1, b.map_in)
-        tally.norm(b.width)
-        tally.conv(b.width, b.width, 3, b.map_out)
-        tally.norm(b.width)
-        tally.conv(b.width, b.c_out, 1, b.map_out)
-    if b.projects:
-        tally.conv(b.c_in, b.c_out, 1, b.map_out)
+        at = (-(-plan.image[0] // 2), -(-plan.image[1] // 2))
+        tally.conv(in_chans, stem.width, 7, at)
+    wide, pooled = size(stem.width, at), at != plan.stem_map
+    active = stem.kind == "bit" or (style.order == "post" and stem.kind != "patchify")
+    if active:
+        tally.norm(stem.width)
+        tally.keep(wide, wide)
+    elif pooled:
+        tally.keep(wide)
+    tally.keep(2 * out if pooled else 0)  # the pool's indices are 64 bits
+    tally.input_kept = active and not pooled
+    padded = wide if stem.kind == "bit" else 0
+    tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
 
 
-def _msa_block(tally: _Tally, b: Block) -> None:
-    inner, (height, width) = b.heads * b.head_dim, b.window
-    tally.norm(b.c_in)
-    tally.conv(b.c_in, b.width, 1, b.map_out)
-    tally.norm(b.width)
-    tally.conv(b.width, 3 * inner, 1, b.map_out)
-    tally.attention(b.map_out[0] * b.map_out[1], height * width, inner)
-    tally.add("position", (2 * height - 1) * (2 * width - 1))
-    tally.conv(inner, b.c_out, 1, b.map_out, bias=True)
-    if b.projects:
-        tally.conv(b.c_in, b.c_out, 1, b.map_out)
+def _final_norm(tally: Tally, plan: Plan) -> None:
+    tally.norm(plan.channels)
+    x = size(plan.channels, plan.last_map)
+    tally.keep_input(x)
+    tally.alive(x, 2 * x)
+    if plan.grid is not None:
+        tally.keep(x)
+        tally.input_kept = True
 
 
-def _encoder(tally: _Tally, genotype: Genotype, encoder: Encoder, plan: Plan) -> None:
+def _encoder(tally: Tally, encoder: Encoder, plan: Plan, token: bool) -> None:
     assert plan.grid is not None
-    tally.place, dim = "encoder", encoder.embed_dim
-    if genotype.stages:
-        tally.norm(plan.channels)  # pre-activation blocks leave their output raw
+    dim, tokens = encoder.embed_dim, plan.grid[0] * plan.grid[1] + token
+    tally.keep_input(size(plan.channels, plan.last_map))
     tally.conv(plan.channels, dim, encoder.patch, plan.grid, bias=True)
-    token = genotype.head.pool == "token"
-    tokens = plan.grid[0] * plan.grid[1] + token
-    tally.add("position", (tokens + token) * dim)
+    tally.add("position", token * dim + _position_params(encoder, plan.grid, tokens))
+    x, hidden, qkv = tokens * dim, tokens * encoder.hidden, 3 * tokens * dim
+    offsets = 2 * tokens - 1
     for _ in range(encoder.depth):
         tally.norm(dim)
-        tally.linear(dim, 3 * dim, tokens)
+        tally.linear(dim, 3 * dim, tokens, bias=encoder.qkv_bias)
         tally.attention(tokens, tokens, dim)
+        logits = 0
+        if encoder.position == "relative":
+            tally.add("attention", 0, tokens * offsets * dim, tokens * offsets * encoder.heads)
+            logits = encoder.heads * tokens * tokens
         tally.linear(dim, dim, tokens)
         tally.norm(dim)
         tally.linear(dim, encoder.hidden, tokens)
         tally.linear(encoder.hidden, dim, tokens)
+        # Kept: both norms' inputs and outputs, q k v, attention's output twice, the MLP's two sides.
+        tally.keep(4 * x, qkv, 2 * x, 2 * hidden, logits)
+        tally.alive(2 * x, x + qkv + 4 * logits, x + 2 * hidden)
     tally.norm(dim)
+    tally.keep(x)
+
+
+def _position_params(encoder: Encoder, grid: tuple[int, int], tokens: int) -> int:
+    tables = encoder.depth if encoder.position_at == "layers" else 1
+    one = {
+        "none": 0,
+        "1d": tokens * encoder.embed_dim,
+        "2d": (grid[0] + grid[1]) * (encoder.embed_dim // 2),
+        "relative": (2 * tokens - 1) * (encoder.embed_dim // encoder.heads),
+    }
+    return tables * one[encoder.position]

@@ -1,8 +1,8 @@
 """`Genotype`: a network as a value, free of torch, with a JSON round trip and a stable key.
 
-One type describes ResNets, ResNet+ViT hybrids, AlterNets and everything between: a stem,
-residual stages whose blocks may be MSA blocks, an optional transformer encoder, a head. It
-carries no image size and no class count; `build` and `static_cost` are given those.
+One type describes ResNets, BiTs, ViTs, ResNet+ViT hybrids, AlterNets and everything between: a
+stem, residual stages whose blocks may be attention blocks, an optional transformer encoder, a
+head. It carries no image size and no class count; `build` and `static_cost` are given those.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 from .errors import InputError
-from .parts import Encoder, Head, Stage, Stem
+from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style
 from .plan import ImageSize, Plan, lay_out
+from .stage import MODERN, Stage
 
-FAMILIES = ("resnet", "alternet", "hybrid")
+FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Genotype:
     stages: tuple[Stage, ...] = ()
     encoder: Encoder | None = None
     head: Head = field(default_factory=Head)
+    style: Style = PREACTIVATION
 
     def __post_init__(self) -> None:
         if not self.stages and self.encoder is None:
@@ -41,16 +43,28 @@ class Genotype:
             raise InputError(f"genotype: at most 64 stages, got {len(self.stages)}")
         for number, stage in enumerate(self.stages, start=1):
             stage.check(f"stage {number}")
+        self._check_stem()
         if self.head.pool == "token" and self.encoder is None:
             raise InputError("head: pool 'token' needs an encoder, got none")
 
-    def plan(self, image_size: ImageSize) -> Plan:
+    def _check_stem(self) -> None:
+        """Rules of the stem and of each stage's input."""
+        if self.stem.kind == "none" and (self.stages or self.encoder is None):
+            raise InputError("stem: kind 'none' needs an encoder and no stages, which take the stem's map")
+        c_in = self.stem.width
+        if self.style.norm == "group" and self.stem.kind in ("cifar", "imagenet") and c_in % GROUPS:
+            raise InputError(f"stem: width must be a multiple of {GROUPS} under group norm, got {c_in}")
+        for number, stage in enumerate(self.stages, start=1):
+            stage.check_channels(f"stage {number}", c_in, self.style)
+            c_in = stage.channels
+
+    def plan(self, image_size: ImageSize, in_chans: int = 3) -> Plan:
         """Lay the net out at `image_size` (one side, or height and width, in pixels).
 
         Raises:
             InputError: if a window or patch does not divide its map.
         """
-        return lay_out(self.stem, self.stages, self.encoder, image_size)
+        return lay_out((self.stem, self.stages, self.encoder), self.style, image_size, in_chans)
 
     def check(self, image_size: ImageSize) -> None:
         """Raise InputError if the net cannot be built at `image_size`."""
@@ -58,18 +72,28 @@ class Genotype:
 
     @property
     def family(self) -> str:
-        """ "hybrid" with an encoder, else "alternet" with any MSA block, else "resnet"."""
+        """ "vit" for an encoder on the image, "hybrid" for one on a conv map, "modern" for any modern
+        block, "alternet" for any MSA block, else "resnet"."""
         if self.encoder is not None:
-            return "hybrid"
+            return "vit" if self.stem.kind == "none" else "hybrid"
+        kinds = {kind for stage in self.stages for kind in stage.kinds}
+        if kinds & set(MODERN):
+            return "modern"
         return "alternet" if any(stage.places for stage in self.stages) else "resnet"
 
     def canonical(self) -> Genotype:
         """The one spelling of this net: unused fields at their defaults, MSA blocks by place."""
+        stem, style = self.stem.canonical(), self.style
+        if stem.kind == "imagenet" and style == Style("post", "group"):
+            stem = replace(stem, kind="bit")  # the same root by two names
+        if not self.stages and stem.kind in ("none", "bit", "patchify"):
+            style = PREACTIVATION  # nothing of that style is left
         return Genotype(
-            self.stem.canonical(),
+            stem,
             tuple(stage.canonical() for stage in self.stages),
             self.encoder.canonical() if self.encoder else None,
             self.head,
+            style,
         )
 
     @cached_property
@@ -102,6 +126,7 @@ class Genotype:
             tuple(_stage(number, stage) for number, stage in enumerate(stages, start=1)),
             None if encoder is None else Encoder(**_fields("encoder", Encoder, encoder)),
             Head(**_fields("head", Head, given.get("head", {}))),
+            Style(**_fields("style", Style, given.get("style", {}))),
         )
 
     @classmethod

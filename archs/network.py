@@ -5,37 +5,44 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .blocks import BLOCKS
+from .blocks import Layers, block_of
+from .encoder import TransformerEncoder
+from .errors import InputError
 from .genotype import Genotype
-from .parts import Stem
+from .parts import Head, Stem, Style
 from .plan import ImageSize
 
 
 class Network(nn.Module):
-    """x_BCHW -> logits (B, num_classes). Made by `build`."""
+    """x_BCHW -> logits (B, num_classes). Made by `build`.
 
-    def __init__(self, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> None:
+    Images of another size than built for pass where the net allows it: every window must divide its
+    map, and an encoder with position embeddings needs its number of tokens (see `resized`).
+    """
+
+    def __init__(
+        self, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int, dropout: float
+    ) -> None:
         super().__init__()
-        plan = genotype.plan(image_size)
-        self.genotype = genotype
-        self.stem = _stem(genotype.stem, in_chans)
-        self.stages = nn.Sequential(*(nn.Sequential(*(BLOCKS[b.kind](b) for b in stage)) for stage in plan.stages))
-        # Pre-activation blocks leave their output raw: it is normalised and activated here.
-        raw = genotype.encoder is None or bool(genotype.stages)
-        self.norm = nn.BatchNorm2d(plan.channels) if raw else None
+        plan = genotype.plan(image_size, in_chans)
+        self.genotype, self.num_classes, self.image_size, self.in_chans = genotype, num_classes, plan.image, in_chans
+        self.stem = _stem(genotype.stem, genotype.style, in_chans)
+        self.stages = nn.ModuleList(nn.ModuleList(block_of(b) for b in stage) for stage in plan.stages)
+        self.norm = Layers(genotype.style).norm(plan.channels) if plan.final_norm else None
         self.encoder, features = None, plan.channels
         if genotype.encoder is not None:
-            from .hybrid import TransformerEncoder  # timm takes seconds to import: only where it is needed
-
             assert plan.grid is not None
             token = genotype.head.pool == "token"
-            self.encoder = TransformerEncoder(genotype.encoder, plan.channels, plan.grid, token)
+            self.encoder = TransformerEncoder(genotype.encoder, plan.channels, plan.grid, token, dropout)
             features = genotype.encoder.embed_dim
-        self.head = nn.Linear(features, num_classes)
+        self.head = _head(genotype.head, features, num_classes)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
         """The last map x_BCHW, normalised, that the pooling or the encoder sees."""
-        x_BCHW = self.stages(self.stem(x_BCHW))
+        x_BCHW = self.stem(x_BCHW)
+        for stage in self.stages:
+            for block in stage:  # a call of `self.stages` would hold each stage's input to its end
+                x_BCHW = block(x_BCHW)
         return x_BCHW if self.norm is None else F.relu(self.norm(x_BCHW))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -44,7 +51,14 @@ class Network(nn.Module):
         return self.head(pooled)
 
 
-def build(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Network:
+def build(
+    genotype: Genotype,
+    num_classes: int,
+    image_size: ImageSize,
+    in_chans: int = 3,
+    dropout: float = 0.0,
+    drop_path: float = 0.0,
+) -> Network:
     """Build the net with fresh weights from torch's global random state.
 
     Args:
@@ -52,21 +66,49 @@ def build(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans:
         num_classes: width of the logits.
         image_size: side in pixels, or (height, width).
         in_chans: channels of the image.
+        dropout: of a transformer encoder, as the ViT paper's. It and `drop_path` belong to a
+            training, not to the net: neither is part of the genotype.
+        drop_path: stochastic depth of the last residual block; it grows linearly from 0 (Huang et
+            al., ECCV 2016; Park & Kim's code counts blocks over all stages, as here).
 
     Raises:
-        InputError: if the net cannot be built at `image_size`.
+        InputError: if the net cannot be built at `image_size`, or a rate is not in [0, 1).
     """
-    return Network(genotype, num_classes, image_size, in_chans)
+    for name, rate in (("dropout", dropout), ("drop_path", drop_path)):
+        if not 0 <= rate < 1:
+            raise InputError(f"build: {name} must be at least 0 and below 1, got {rate!r}")
+    network = Network(genotype, num_classes, image_size, in_chans, dropout)
+    if drop_path:
+        _drop_paths(network, drop_path)
+    return network
 
 
-def _stem(stem: Stem, in_chans: int) -> nn.Module:
+def _drop_paths(network: Network, last: float) -> None:
+    from timm.layers.drop import DropPath
+
+    blocks = [module for module in network.modules() if hasattr(module, "drop_path")]
+    for i, block in enumerate(blocks):
+        block.drop_path = DropPath(last * i / max(1, len(blocks) - 1))
+
+
+def _head(head: Head, features: int, num_classes: int) -> nn.Module:
+    if not head.hidden:
+        return nn.Linear(features, num_classes)
+    return nn.Sequential(nn.Linear(features, head.hidden), nn.Tanh(), nn.Linear(head.hidden, num_classes))
+
+
+def _stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
+    if stem.kind == "none":
+        return nn.Identity()
     if stem.kind == "patchify":
         return nn.Conv2d(in_chans, stem.width, stem.patch, stride=stem.patch)
-    if stem.kind == "cifar":
-        return nn.Conv2d(in_chans, stem.width, 3, padding=1, bias=False)
-    if stem.kind == "imagenet":
-        conv = nn.Conv2d(in_chans, stem.width, 7, stride=2, padding=3, bias=False)
-        return nn.Sequential(conv, nn.MaxPool2d(3, stride=2, padding=1))
-    from .hybrid import bit_root
+    if stem.kind == "bit" or (stem.kind == "imagenet" and style.norm == "group"):
+        from .bit import bit_root, hybrid_root  # needs timm, which takes seconds to import
 
-    return bit_root(in_chans, stem.width)
+        root = hybrid_root if stem.kind == "bit" or style.order == "post" else bit_root
+        return root(in_chans, stem.width)
+    layers, small = Layers(style), stem.kind == "cifar"
+    parts = [layers.conv(in_chans, stem.width, 3 if small else 7, 1 if small else 2)]
+    if style.order == "post":
+        parts += [layers.norm(stem.width), nn.ReLU()]
+    return nn.Sequential(*parts, *([] if small else [nn.MaxPool2d(3, stride=2, padding=1)]))

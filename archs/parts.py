@@ -1,4 +1,4 @@
-"""The parts a genotype is made of: stem, stage, transformer encoder, head.
+"""The small parts of a genotype: stem, style of the residual blocks, transformer encoder, head.
 
 Plain frozen records of int / float / bool / str / tuple, so that equality, hashing and JSON
 come for free. Each checks in its constructor every rule that needs no image size, and knows
@@ -15,10 +15,13 @@ from dataclasses import dataclass, replace
 
 from .errors import InputError, one_of
 
-EXPANSION = {"basic": 1, "bottleneck": 4}
-STEMS = ("cifar", "imagenet", "patchify", "bit")
+STEMS = ("cifar", "imagenet", "patchify", "bit", "none")
+ORDERS = ("pre", "post")
+NORMS = ("batch", "group")
 POOLS = ("avg", "token")
-BIT_GROUPS = 32  # GroupNorm groups of the BiT root
+POSITIONS = ("none", "1d", "2d", "relative")
+POSITIONS_AT = ("stem", "layers", "shared")
+GROUPS = 32  # of every GroupNorm
 
 
 def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536) -> int:
@@ -33,23 +36,29 @@ def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536
     return value
 
 
-def build_up(depth: int, count: int) -> tuple[int, ...]:
-    """Places of `count` MSA blocks in a stage of `depth` under the build-up rule.
+def ratio_of(place: str, value: object, width: int) -> float:
+    """Return the mlp_ratio `value` as a float if it leaves a hidden unit at `width`.
 
-    Going backwards from the stage's end, every second conv block is swapped: (n - 2m) conv
-    blocks, then m times (conv, MSA). Park & Kim, ICLR 2022, section 4 and their models/alternet.py.
+    Raises:
+        InputError: otherwise, or if it is no number above 0 and at most 64.
     """
-    return tuple(sorted(depth - 1 - 2 * i for i in range(count)))
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not 0 < value <= 64:
+        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {value!r}")
+    if int(width * value + 1e-6) < 1:
+        raise InputError(f"{place}: mlp_ratio {value} leaves no hidden unit at width {width}")
+    return float(value)
 
 
 @dataclass(frozen=True)
 class Stem:
     """What stands in front of the stages.
 
-    cifar: 3x3 conv. imagenet: 7x7 / 2 conv, then 3x3 / 2 max-pool. Both without norm and
-    activation, as pre-activation nets have them. patchify: `patch` x `patch` conv of that stride.
-    bit: the root of the ViT paper's hybrids, weight-standardised 7x7 / 2 conv, GroupNorm, ReLU,
-    3x3 / 2 max-pool, SAME padding.
+    cifar: 3x3 conv. imagenet: 7x7 / 2 conv, then 3x3 / 2 max-pool. Both as the net's style has
+    them: norm and ReLU behind the conv in post-activation nets, none in pre-activation nets.
+    patchify: `patch` x `patch` conv of that stride. bit: the root of the ViT paper's hybrids in
+    any net, weight-standardised 7x7 / 2 conv, GroupNorm, ReLU, 3x3 / 2 max-pool, SAME padding.
+    none: the encoder takes the image itself, as a ViT does.
     """
 
     kind: str = "cifar"
@@ -60,92 +69,41 @@ class Stem:
         one_of("stem: kind", self.kind, STEMS)
         whole("stem", "width", self.width)
         whole("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
-        if self.kind == "bit" and self.width % BIT_GROUPS:
-            raise InputError(f"stem: width of a bit stem must be a multiple of {BIT_GROUPS}, got {self.width}")
+        if self.kind == "bit" and self.width % GROUPS:
+            raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
 
     def canonical(self) -> Stem:
+        if self.kind == "none":
+            return Stem("none")
         return self if self.kind == "patchify" else replace(self, patch=0)
 
     @property
     def stride(self) -> int:
         """Downsampling in each direction."""
-        return {"cifar": 1, "patchify": self.patch}.get(self.kind, 4)
+        return {"cifar": 1, "none": 1, "patchify": self.patch}.get(self.kind, 4)
 
 
 @dataclass(frozen=True)
-class Stage:
-    """A run of pre-activation residual blocks, some of them MSA blocks.
+class Style:
+    """How basic and bottleneck blocks, the stem and the last norm are made.
 
     Attributes:
-        block: conv block, "basic" (expansion 1) or "bottleneck" (expansion 4).
-        depth: number of blocks, conv and MSA together.
-        width: base width in channels; the stage's output has width x expansion.
-        stride: of the first block, which must then be a conv block.
-        msa: number of MSA blocks placed by the build-up rule (depth >= 2 msa), or the
-            0-based places of the MSA blocks, free.
-        heads: attention heads of each MSA block.
-        head_dim: channels of each head.
-        window: side of the square attention window; 0 attends over the whole map.
+        order: "pre" puts norm and ReLU before each conv (He et al., ECCV 2016), "post" behind it
+            (He et al., CVPR 2016).
+        norm: "batch", or "group": GroupNorm and weight-standardised convs, as BiT (Kolesnikov et
+            al., ECCV 2020). With "pre" it pads symmetrically, as timm's resnetv2_*_bit; with
+            "post" as TensorFlow's SAME, as the trunk of the ViT paper's hybrids.
     """
 
-    block: str = "basic"
-    depth: int = 2
-    width: int = 64
-    stride: int = 1
-    msa: int | tuple[int, ...] = 0
-    heads: int = 1
-    head_dim: int = 64
-    window: int = 0
+    order: str = "pre"
+    norm: str = "batch"
 
-    def check(self, place: str) -> None:
-        """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
-        one_of(f"{place}: block", self.block, EXPANSION)
-        whole(place, "depth", self.depth, 1, 1024)
-        whole(place, "width", self.width)
-        whole(place, "stride", self.stride, 1, 8)
-        whole(place, "heads", self.heads, 1, 4096)
-        whole(place, "head_dim", self.head_dim, 1, 4096)
-        whole(place, "window", self.window, 0, 4096)
-        if isinstance(self.msa, tuple):
-            self._check_free(place, self.msa)
-        else:
-            whole(place, "msa", self.msa, 0, 1024)
-            if self.depth < 2 * self.msa:
-                rule = "the build-up rule needs depth >= 2 msa"
-                raise InputError(f"{place}: {rule}, got depth {self.depth}, msa {self.msa}")
+    def __post_init__(self) -> None:
+        one_of("style: order", self.order, ORDERS)
+        one_of("style: norm", self.norm, NORMS)
 
-    def _check_free(self, place: str, places: tuple[int, ...]) -> None:
-        for at in places:
-            whole(place, "place in msa", at, 0, self.depth - 1)
-        if len(set(places)) != len(places):
-            raise InputError(f"{place}: msa names a place twice, got {list(places)}")
-        if 0 in places and self.stride != 1:
-            raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
 
-    @property
-    def places(self) -> tuple[int, ...]:
-        """0-based places of the MSA blocks, ascending."""
-        return tuple(sorted(self.msa)) if isinstance(self.msa, tuple) else build_up(self.depth, self.msa)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kind of each block: `block` or "msa"."""
-        return tuple("msa" if i in self.places else self.block for i in range(self.depth))
-
-    @property
-    def expansion(self) -> int:
-        return EXPANSION[self.block]
-
-    @property
-    def channels(self) -> int:
-        """Channels of the stage's output."""
-        return self.width * self.expansion
-
-    def canonical(self) -> Stage:
-        plain = Stage(block=self.block, depth=self.depth, width=self.width, stride=self.stride, msa=())
-        if not self.places:
-            return plain
-        return replace(plain, msa=self.places, heads=self.heads, head_dim=self.head_dim, window=self.window)
+PREACTIVATION = Style()
 
 
 @dataclass(frozen=True)
@@ -158,6 +116,14 @@ class Encoder:
         heads: attention heads.
         mlp_ratio: hidden width of the MLP over embed_dim.
         patch: side of the patch of the feature map that becomes one token.
+        qkv_bias: whether queries, keys and values have a bias.
+        position: the paper's appendix on position embeddings: "none"; "1d", one vector a token;
+            "2d", half a vector for its row and half for its column; "relative", keys for each
+            1-D offset that queries are compared with (class token included, shared by the heads).
+        position_at: added to the tokens at the "stem", anew before every one of the "layers", or
+            the same "shared" by all layers; relative ones live in the layers.
+        local: a token attends to the local x local tokens around it (odd), the class token to all
+            and all to it; 0 is global. The "convolutional ViT" of Park & Kim, ICLR 2022.
     """
 
     embed_dim: int = 192
@@ -165,20 +131,33 @@ class Encoder:
     heads: int = 3
     mlp_ratio: float = 4.0
     patch: int = 1
+    qkv_bias: bool = True
+    position: str = "1d"
+    position_at: str = "stem"
+    local: int = 0
 
     def __post_init__(self) -> None:
         for field in ("embed_dim", "depth", "heads", "patch"):
             whole("encoder", field, getattr(self, field), 1, 1024 if field != "embed_dim" else 65536)
-        ratio = self.mlp_ratio
-        number = isinstance(ratio, (int, float)) and not isinstance(ratio, bool)
-        if not number or not math.isfinite(ratio) or not 0 < ratio <= 64:
-            raise InputError(f"encoder: mlp_ratio must be a number above 0 and at most 64, got {ratio!r}")
-        object.__setattr__(self, "mlp_ratio", float(ratio))
         if self.embed_dim % self.heads:
             rule = "heads must divide embed_dim"
             raise InputError(f"encoder: {rule}, got embed_dim {self.embed_dim}, heads {self.heads}")
-        if self.hidden < 1:
-            raise InputError(f"encoder: mlp_ratio {ratio} leaves no hidden unit at embed_dim {self.embed_dim}")
+        object.__setattr__(self, "mlp_ratio", ratio_of("encoder", self.mlp_ratio, self.embed_dim))
+        if not isinstance(self.qkv_bias, bool):
+            raise InputError(f"encoder: qkv_bias must be true or false, got {self.qkv_bias!r}")
+        whole("encoder", "local", self.local, 0, 1023)
+        if self.local and (self.local < 3 or self.local % 2 == 0):
+            raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
+        self._check_position()
+
+    def _check_position(self) -> None:
+        one_of("encoder: position", self.position, POSITIONS)
+        one_of("encoder: position_at", self.position_at, POSITIONS_AT)
+        if self.position == "2d" and self.embed_dim % 2:
+            raise InputError(f"encoder: position '2d' needs an even embed_dim, got {self.embed_dim}")
+        if self.position == "relative" and self.position_at == "stem":
+            rule = "position 'relative' lives in the layers: position_at must be 'layers' or 'shared'"
+            raise InputError(f"encoder: {rule}, got 'stem'")
 
     @property
     def hidden(self) -> int:
@@ -186,14 +165,27 @@ class Encoder:
         return int(self.embed_dim * self.mlp_ratio + 1e-6)  # so that hidden / embed_dim gives hidden again
 
     def canonical(self) -> Encoder:
-        return replace(self, mlp_ratio=self.hidden / self.embed_dim)
+        at = self.position_at
+        if self.position == "none":
+            at = "stem"
+        elif self.depth == 1:  # one layer: all three are the same
+            at = "layers" if self.position == "relative" else "stem"
+        return replace(self, mlp_ratio=self.hidden / self.embed_dim, position_at=at)
 
 
 @dataclass(frozen=True)
 class Head:
-    """How the last map becomes logits: "avg" pools it, "token" reads a class token."""
+    """How the last map becomes logits.
+
+    Attributes:
+        pool: "avg" averages the map or all tokens, "token" reads a class token.
+        hidden: units of a hidden layer with tanh before the logits, the ViT paper's head for
+            pre-training; 0 for none.
+    """
 
     pool: str = "avg"
+    hidden: int = 0
 
     def __post_init__(self) -> None:
         one_of("head: pool", self.pool, POOLS)
+        whole("head", "hidden", self.hidden, 0)

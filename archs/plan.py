@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import InputError
-from .parts import Encoder, Stage, Stem, whole
+from .parts import Encoder, Stem, Style, whole
+from .stage import Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
@@ -22,20 +23,32 @@ class Block:
 
     place: str
     kind: str
+    stage: Stage
+    style: Style
     c_in: int
-    c_out: int
-    width: int
     stride: int
     map_in: Map
     map_out: Map
-    heads: int
-    head_dim: int
     window: Map
+
+    @property
+    def c_out(self) -> int:
+        return self.stage.channels
+
+    @property
+    def width(self) -> int:
+        """Channels of the inner convs; of an AlterNet MSA block, its input's over the expansion."""
+        return self.c_in // self.stage.expansion if self.kind in ("msa", "msa_a") else self.stage.width
 
     @property
     def projects(self) -> bool:
         """Whether the shortcut is a 1x1 conv instead of the identity."""
         return self.stride != 1 or self.c_in != self.c_out
+
+    @property
+    def raw(self) -> bool:
+        """Whether the output still wants norm and activation: all but post-activation conv blocks."""
+        return self.style.order == "pre" or self.kind not in ("basic", "bottleneck")
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,11 @@ class Plan:
         """The map that the head or the encoder sees."""
         return self.stages[-1][-1].map_out if self.stages else self.stem_map
 
+    @property
+    def final_norm(self) -> bool:
+        """Whether a last norm and ReLU stand behind the stages."""
+        return bool(self.stages) and self.stages[-1][-1].raw
+
 
 def as_map(image_size: ImageSize) -> Map:
     """(height, width) of an image size given as one side or as a pair.
@@ -71,19 +89,23 @@ def as_map(image_size: ImageSize) -> Map:
     return height, width
 
 
-def lay_out(stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, image_size: ImageSize) -> Plan:
-    """Walk the parts from the image to the head.
+def lay_out(
+    parts: tuple[Stem, tuple[Stage, ...], Encoder | None], style: Style, image_size: ImageSize, in_chans: int
+) -> Plan:
+    """Walk the parts (stem, stages, encoder) from the image to the head.
 
     Raises:
         InputError: if a patch or window does not divide its map.
     """
+    stem, stages, encoder = parts
     image = as_map(image_size)
+    whole("image", "channels", in_chans)
     if stem.kind == "patchify":
         _must_divide("stem", "patch", stem.patch, image)
-    at, channels = _shrink(image, stem.stride), stem.width
+    at, channels = _shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
     stem_map, laid = at, []
     for number, stage in enumerate(stages, start=1):
-        laid.append(_lay_stage(f"stage {number}", stage, channels, at))
+        laid.append(_lay_stage(f"stage {number}", stage, style, channels, at))
         at, channels = laid[-1][-1].map_out, stage.channels
     grid = None
     if encoder is not None:
@@ -92,26 +114,15 @@ def lay_out(stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, imag
     return Plan(image, stem_map, tuple(laid), channels, grid)
 
 
-def _lay_stage(place: str, stage: Stage, c_in: int, at: Map) -> tuple[Block, ...]:
+def _lay_stage(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
     blocks = []
     for i, kind in enumerate(stage.kinds):
         stride = stage.stride if i == 0 else 1
         out = _shrink(at, stride)
-        window, width = (1, 1), stage.width
-        if kind == "msa":
-            window = _window(place, stage.window, out)
-            width = _inner_width(place, c_in, stage.expansion)
-        blocks.append(
-            Block(place, kind, c_in, stage.channels, width, stride, at, out, stage.heads, stage.head_dim, window)
-        )
+        window = _window(place, stage.window, out) if kind == stage.attention else (1, 1)
+        blocks.append(Block(place, kind, stage, style, c_in, stride, at, out, window))
         at, c_in = out, stage.channels
     return tuple(blocks)
-
-
-def _inner_width(place: str, c_in: int, expansion: int) -> int:
-    if c_in % expansion:
-        raise InputError(f"{place}: an MSA block's input width must be a multiple of {expansion}, got {c_in}")
-    return c_in // expansion
 
 
 def _window(place: str, window: int, at: Map) -> Map:
@@ -122,6 +133,8 @@ def _window(place: str, window: int, at: Map) -> Map:
 
 
 def _must_divide(place: str, field: str, side: int, at: Map) -> None:
+    if side > at[0] or side > at[1]:
+        raise InputError(f"{place}: {field} {side} is larger than the {at[0]}x{at[1]} map")
     if at[0] % side or at[1] % side:
         raise InputError(f"{place}: {field} {side} does not divide a {at[0]}x{at[1]} map")
 

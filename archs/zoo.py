@@ -1,19 +1,45 @@
 """Named nets, with paper, original code and what differs. Names follow timm without the resolution.
 
 For the ResNet and AlterNet names, stem and window follow the image size: up to 64 px the CIFAR
-stem and window 4, above it the ImageNet stem and window 7.
+stem and window 4, above it the ImageNet stem and window 7. The functions that make the families
+are public: `alternet`, `resnet`, `preresnet`, `bit`, `vit`, `vit_hybrid`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from .errors import InputError, one_of
 from .genotype import Genotype
-from .parts import Encoder, Head, Stage, Stem
+from .parts import PREACTIVATION, Encoder, Head, Stem, Style
 from .plan import ImageSize, as_map
+from .stage import Stage
 
 SMALL_IMAGE = 64
+RESNETS = {
+    18: ("basic", (2, 2, 2, 2)),
+    34: ("basic", (3, 4, 6, 3)),
+    50: ("bottleneck", (3, 4, 6, 3)),
+    101: ("bottleneck", (3, 4, 23, 3)),
+    152: ("bottleneck", (3, 8, 36, 3)),
+    200: ("bottleneck", (3, 24, 36, 3)),
+}
+ALTERNETS = {  # block, depths, MSAs a stage: the defaults of Park & Kim's code
+    18: ("basic", (2, 2, 2, 2), (0, 1, 1, 1)),
+    34: ("basic", (3, 4, 6, 4), (0, 1, 3, 2)),
+    50: ("bottleneck", (3, 4, 6, 4), (0, 1, 3, 2)),
+    101: ("bottleneck", (3, 4, 23, 4), (0, 1, 3, 2)),
+    152: ("bottleneck", (3, 8, 36, 4), (0, 1, 3, 2)),
+}
+VITS = {  # embed_dim, depth, heads
+    "tiny": (192, 12, 3),
+    "small": (384, 12, 6),
+    "base": (768, 12, 12),
+    "large": (1024, 24, 16),
+    "huge": (1280, 32, 16),
+}
+TRUNKS = {"r26": (2, 2, 2, 2), "r50": (3, 4, 6, 3), "r50 in three stages": (3, 4, 9)}
 
 
 def alternet(
@@ -43,46 +69,153 @@ def alternet(
     return Genotype(Stem(stem, width), stages)
 
 
+def resnet(
+    block: str, depths: tuple[int, ...], stem: str = "cifar", width: int = 64, style: Style = Style("post")
+) -> Genotype:
+    """A ResNet (He et al., CVPR 2016; the stride on the bottleneck's 3x3 conv), `width` channels in stage 1."""
+    stages = tuple(Stage(block, depth, width * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
+    return Genotype(Stem(stem, width), stages, style=style)
+
+
 def preresnet(block: str, depths: tuple[int, ...], stem: str = "cifar", width: int = 64) -> Genotype:
     """A pre-activation ResNet (He et al., ECCV 2016): an AlterNet without MSA blocks."""
-    none = (0,) * len(depths)
-    return alternet(block, depths, none, (1,) * len(depths), 0, stem, width)
+    return resnet(block, depths, stem, width, PREACTIVATION)
 
 
-def alternet18(image_size: ImageSize) -> Genotype:
-    """AlterNet-18, Park & Kim's code default: basic blocks, MSAs (0,1,1,1)."""
-    return alternet("basic", (2, 2, 2, 2), (0, 1, 1, 1), window=_window(image_size), stem=_stem(image_size))
+def bit(depth: int, width_factor: int = 1) -> Genotype:
+    """A BiT ResNet (Kolesnikov et al., ECCV 2020) as timm's resnetv2_*_bit: pre-activation, GroupNorm,
+    weight-standardised convs; every width times `width_factor`.
+
+    Raises:
+        InputError: if the depth is not one of 50, 101, 152, 200.
+    """
+    known = [n for n, (block, _) in RESNETS.items() if block == "bottleneck"]
+    if depth not in known:
+        raise InputError(f"bit: depth must be one of {known}, got {depth!r}")
+    return resnet(*RESNETS[depth], "imagenet", 64 * width_factor, Style("pre", "group"))
 
 
-def alternet50(image_size: ImageSize) -> Genotype:
-    """AlterNet-50, Park & Kim's code default: MSAs (0,1,3,2), which is not the paper's CIFAR-100 net."""
-    return alternet(msa=(0, 1, 3, 2), window=_window(image_size), stem=_stem(image_size))
+def vit(size: str, patch: int) -> Genotype:
+    """A ViT (Dosovitskiy et al., ICLR 2021): tiny, small, base, large or huge, with a class token.
+
+    Raises:
+        InputError: if the size is unknown.
+    """
+    return Genotype(Stem("none"), (), Encoder(*VITS[one_of("vit: size", size, VITS)], patch=patch), Head("token"))
 
 
-def alternet50_cifar(image_size: ImageSize) -> Genotype:
-    """The CIFAR-100 net of Park & Kim, figure 11: MSAs (0,1,1,2) on a (3,4,6,4) body."""
-    return alternet(msa=(0, 1, 1, 2), window=_window(image_size), stem=_stem(image_size))
+def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
+    """A ResNet+ViT of the ViT paper: a BiT trunk (post-activation, SAME padding) before the encoder.
+
+    Args:
+        size: as of `vit`.
+        depths: of the trunk's stages: none for the root alone, four for stride 32, and (3, 4, 9),
+            stage 4 moved into stage 3, for stride 16.
+        patch: side of the patch of the trunk's map.
+    """
+    stages = tuple(Stage("bottleneck", depth, 64 * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
+    style = Style("post", "group") if stages else PREACTIVATION
+    encoder = Encoder(*VITS[one_of("vit: size", size, VITS)], patch=patch)
+    return Genotype(Stem("bit", 64), stages, encoder, Head("token"), style)
 
 
-def preresnet18(image_size: ImageSize) -> Genotype:
-    """Pre-activation ResNet-18, as Park & Kim's models/preresnet.py."""
-    return preresnet("basic", (2, 2, 2, 2), _stem(image_size))
+@dataclass(frozen=True)
+class Entry:
+    """One named net: how to make it at an image size, where it comes from, its name in timm."""
+
+    make: Callable[[ImageSize], Genotype]
+    about: str
+    timm: str = ""
 
 
-def preresnet50(image_size: ImageSize) -> Genotype:
-    """Pre-activation ResNet-50, as Park & Kim's models/preresnet.py: (3,4,6,3)."""
-    return preresnet("bottleneck", (3, 4, 6, 3), _stem(image_size))
+def _resnets() -> dict[str, Entry]:
+    entries = {}
+    for n, (block, depths) in list(RESNETS.items())[:5]:
+        entries[f"resnet{n}"] = Entry(
+            lambda size, b=block, d=depths: resnet(b, d, _stem(size)),
+            f"ResNet-{n}, He et al., CVPR 2016, with the stride on the 3x3 conv, as torchvision and timm.",
+            f"resnet{n}",
+        )
+        entries[f"preresnet{n}"] = Entry(
+            lambda size, b=block, d=depths: preresnet(b, d, _stem(size)),
+            f"Pre-activation ResNet-{n}, He et al., ECCV 2016, as Park & Kim's models/preresnet.py.",
+            f"resnetv2_{n}",
+        )
+    return entries
 
 
-def vit_tiny_r_s16_p8(image_size: ImageSize) -> Genotype:
-    """R+ViT-Ti/16, timm's vit_tiny_r_s16_p8: BiT root (stride 4) and 8x8 patches, stride 32 in all."""
-    return Genotype(Stem("bit", 64), (), Encoder(192, 12, 3, patch=8), Head("token"))
+def _bits() -> dict[str, Entry]:
+    in_timm = {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}
+    sizes = [(n, x) for n in (50, 101, 152) for x in (1, 2, 3, 4)] + [(200, 3)]
+    return {
+        f"bit_r{n}x{x}": Entry(
+            lambda _, n=n, x=x: bit(n, x),
+            f"BiT ResNet-{n} of {x} times the width, Kolesnikov et al., ECCV 2020, to timm's eps of 1e-8.",
+            f"resnetv2_{n}x{x}_bit" if (n, x) in in_timm else "",
+        )
+        for n, x in sizes
+    }
 
 
-ZOO: dict[str, Callable[[ImageSize], Genotype]] = {
-    entry.__name__: entry
-    for entry in (alternet18, alternet50, alternet50_cifar, preresnet18, preresnet50, vit_tiny_r_s16_p8)
-}
+def _vits() -> dict[str, Entry]:
+    entries = {}
+    for size, patches in {"tiny": (16,), "small": (8, 16, 32), "base": (8, 16, 32), "large": (14, 16, 32)}.items():
+        for patch in patches:
+            name = f"vit_{size}_patch{patch}"
+            about = f"ViT-{size.title()}/{patch}, Dosovitskiy et al., ICLR 2021, as timm's."
+            entries[name] = Entry(lambda _, s=size, p=patch: vit(s, p), about, f"{name}_224")
+    about = "ViT-Huge/14, Dosovitskiy et al., ICLR 2021, as timm's."
+    entries["vit_huge_patch14"] = Entry(lambda _: vit("huge", 14), about, "vit_huge_patch14_224")
+    about = "Park & Kim's ViT-Ti for CIFAR: 2x2 patches, no bias on q, k and v."
+    encoder = Encoder(*VITS["tiny"], patch=2, qkv_bias=False)
+    entries["vit_tiny_patch2"] = Entry(lambda _: Genotype(Stem("none"), (), encoder, Head("token")), about)
+    return entries
+
+
+def _hybrids() -> dict[str, Entry]:
+    trunks = [("r26_s32", "r26"), ("r50_s32", "r50"), ("r50_s16", "r50 in three stages")]
+    sizes = {"small": trunks[:1], "base": trunks, "large": trunks[1:]}
+    in_timm = {"vit_small_r26_s32", "vit_base_r26_s32", "vit_base_r50_s16", "vit_large_r50_s32"}
+    about = "R+ViT-Ti/16: BiT root (stride 4) and 8x8 patches, stride 32 in all, as timm's."
+    entries = {"vit_tiny_r_s16_p8": Entry(lambda _: vit_hybrid("tiny", (), 8), about, "vit_tiny_r_s16_p8_224")}
+    for size, of_size in sizes.items():
+        for suffix, trunk in of_size:
+            name = f"vit_{size}_{suffix}"
+            about = f"{trunk.upper()} + ViT-{size.title()} of the ViT paper, stride {suffix[-2:]}, post-activation BiT trunk."
+            timm = f"{name}_224" if name in in_timm else ""
+            entries[name] = Entry(lambda _, s=size, t=trunk: vit_hybrid(s, TRUNKS[t]), about, timm)
+    return entries
+
+
+def _alternets() -> dict[str, Entry]:
+    entries = {
+        f"alternet{n}": Entry(
+            lambda size, n=n: _alternet(size, *ALTERNETS[n]),
+            f"AlterNet-{n}, Park & Kim, ICLR 2022: the default of their code, MSAs {msa}.",
+        )
+        for n, (_, _, msa) in ALTERNETS.items()
+    }
+    about = "The CIFAR-100 net of Park & Kim, figure 11: MSAs (0, 1, 1, 2) on a (3, 4, 6, 4) body."
+    entries["alternet50_cifar"] = Entry(
+        lambda size: _alternet(size, "bottleneck", (3, 4, 6, 4), (0, 1, 1, 2)),
+        about,
+    )
+    return entries
+
+
+def _alternet(size: ImageSize, block: str, depths: tuple[int, ...], msa: tuple[int, ...]) -> Genotype:
+    return alternet(block, depths, msa, window=4 if _small(size) else 7, stem=_stem(size))
+
+
+def _stem(size: ImageSize) -> str:
+    return "cifar" if _small(size) else "imagenet"
+
+
+def _small(size: ImageSize) -> bool:
+    return max(as_map(size)) <= SMALL_IMAGE
+
+
+ZOO: dict[str, Entry] = _alternets() | _resnets() | _bits() | _vits() | _hybrids()
 
 
 def names() -> list[str]:
@@ -96,12 +229,9 @@ def get(name: str, image_size: ImageSize = 224) -> Genotype:
     Raises:
         InputError: if the name is unknown.
     """
-    return ZOO[one_of("architecture", name, ZOO)](image_size)
+    return ZOO[one_of("architecture", name, ZOO)].make(image_size)
 
 
-def _stem(image_size: ImageSize) -> str:
-    return "cifar" if max(as_map(image_size)) <= SMALL_IMAGE else "imagenet"
-
-
-def _window(image_size: ImageSize) -> int:
-    return 4 if max(as_map(image_size)) <= SMALL_IMAGE else 7
+def timm_name(genotype: Genotype) -> str | None:
+    """The model of timm that is this net at 224 px, if one of the zoo's is."""
+    return next((e.timm for e in ZOO.values() if e.timm and e.make(224).key == genotype.key), None)
