@@ -35,7 +35,7 @@ Objective = Annotated[str, typer.Option(help="Cost to weigh accuracy against: ma
 
 @app.command()
 def search(
-    space: Annotated[str, typer.Argument(help="all, alternet, hybrid or resnet.")] = "all",
+    space: Annotated[str, typer.Argument(help="all, alternet, hybrid, modern or resnet.")] = "all",
     data: Annotated[str, typer.Option(help="digits, or an .npz file with arrays x and y.")] = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Annotated[str, typer.Option(help="Name of the run; without one, SPACE-DATA.")] = "",
@@ -127,20 +127,26 @@ def export(
 
 @app.command()
 def cost(
-    arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, or RUN:TRIAL.")],
-    image_size: Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's or 224.")] = "",
+    arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
+    image_size: Annotated[
+        str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
+    ] = "",
     classes: Annotated[int | None, typer.Option(help="Number of classes; without it, the run's or 1000.")] = None,
     channels: Annotated[int | None, typer.Option(help="Channels of the image; without it, the run's or 3.")] = None,
+    batch: Annotated[int, typer.Option(help="Images of a training step, for its memory.")] = 1,
+    images: Annotated[str, typer.Option(help="Images of a whole training, such as 2.1G, for its compute.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Parameters and MACs of one net, part by part."""
-    from .results.show import find_arch
+    """Params, MACs and memory of one net, part by part; of timm's nets too."""
+    from .results.costs import cost_facts
+    from .search.settings import amount
 
-    net, scene = find_arch(arch, image_size, classes, channels)
+    total = amount("images", images) if images else None
+    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, total)
     if as_json:
-        _print_json(scene.cost(net).to_dict() | {"key": net.key, "image_size": list(scene.image_size)})
+        _print_json(facts)
     else:
-        _print(scene.drawing(net))
+        _print(drawing)
 
 
 @app.command()
@@ -148,8 +154,8 @@ def archs(as_json: Json = False) -> None:
     """The zoo: named nets and where they come from."""
     from .archs.zoo import ZOO
 
-    about = {name: " ".join((entry.__doc__ or "").split()) for name, entry in ZOO.items()}
-    _print_listing([{"name": name, "about": text} for name, text in about.items()], as_json)
+    rows = [{"name": name, "timm": entry.timm, "about": entry.about} for name, entry in ZOO.items()]
+    _print_listing(rows, as_json)
 
 
 @app.command()

@@ -151,7 +151,7 @@ class PostBottleneck(PostBlock):
         self.conv1, self.norm1 = layers.conv(b.c_in, b.width, 1), layers.norm(b.width)
         self.conv2, self.norm2 = layers.conv(b.width, b.width, 3, b.stride), layers.norm(b.width)
         self.conv3, self.norm3 = layers.conv(b.width, b.c_out, 1), layers.norm(b.c_out)
-        if b.style.norm == "group":
+        if isinstance(self.norm3, nn.GroupNorm):
             nn.init.zeros_(self.norm3.weight)  # as the code of the ViT paper's hybrids
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
@@ -179,15 +179,6 @@ class PostMsaBlock(PostBlock):
 def window_attention(b: Block, dim: int) -> WindowAttention:
     """The attention of block `b` on a map of `dim` channels."""
     return WindowAttention(dim, b.c_out, b.stage.heads, b.stage.head_dim, b.window, b.stage.per_head)
-
-
-def block_of(b: Block) -> nn.Module:
-    """The module of block `b`."""
-    if b.kind in ("mbconv", "convnext", "transformer"):
-        from .modern import MODERN_BLOCKS  # needs timm
-
-        return MODERN_BLOCKS[b.kind](b)
-    return BLOCKS[b.kind, "any" if b.kind in ("msa", "msa_a") else b.style.order](b)
 
 
 BLOCKS = {

@@ -90,9 +90,9 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         features = hidden
     tally.linear(features, num_classes)
     parts = tally.parts()
-    return Cost(
-        *total_of(list(parts)).totals().values(), tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES, parts=parts
-    )
+    total = total_of(list(parts))
+    alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
+    return Cost(total.params, total.macs, total.activation_bytes, alive, kept, parts)
 
 
 def _stem(tally: Tally, stem: Stem, style: Style, plan: Plan, in_chans: int) -> None:

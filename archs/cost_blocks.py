@@ -186,6 +186,4 @@ COSTS = {
     ("basic", "post"): post_basic,
     ("bottleneck", "pre"): pre_bottleneck,
     ("bottleneck", "post"): post_bottleneck,
-} | {
-    (cost.__name__, order): cost for cost in (msa, msa_a, mbconv, convnext, transformer) for order in ("pre", "post")
-}
+} | {(cost.__name__, order): cost for cost in (msa, msa_a, mbconv, convnext, transformer) for order in ("pre", "post")}

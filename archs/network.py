@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .blocks import Layers, block_of
+from .blocks import BLOCKS, Layers
 from .encoder import TransformerEncoder
 from .errors import InputError
 from .genotype import Genotype
 from .parts import Head, Stem, Style
-from .plan import ImageSize
+from .plan import Block, ImageSize
 
 
 class Network(nn.Module):
@@ -27,7 +27,7 @@ class Network(nn.Module):
         plan = genotype.plan(image_size, in_chans)
         self.genotype, self.num_classes, self.image_size, self.in_chans = genotype, num_classes, plan.image, in_chans
         self.stem = _stem(genotype.stem, genotype.style, in_chans)
-        self.stages = nn.ModuleList(nn.ModuleList(block_of(b) for b in stage) for stage in plan.stages)
+        self.stages = nn.ModuleList(nn.Sequential(*(_block(b) for b in stage)) for stage in plan.stages)
         self.norm = Layers(genotype.style).norm(plan.channels) if plan.final_norm else None
         self.encoder, features = None, plan.channels
         if genotype.encoder is not None:
@@ -41,7 +41,7 @@ class Network(nn.Module):
         """The last map x_BCHW, normalised, that the pooling or the encoder sees."""
         x_BCHW = self.stem(x_BCHW)
         for stage in self.stages:
-            for block in stage:  # a call of `self.stages` would hold each stage's input to its end
+            for block in stage.children():  # a call of `stage` would hold its input to its end
                 x_BCHW = block(x_BCHW)
         return x_BCHW if self.norm is None else F.relu(self.norm(x_BCHW))
 
@@ -81,6 +81,15 @@ def build(
     if drop_path:
         _drop_paths(network, drop_path)
     return network
+
+
+def _block(b: Block) -> nn.Module:
+    """The module of block `b`."""
+    if b.kind in ("mbconv", "convnext", "transformer"):
+        from .modern import MODERN_BLOCKS  # needs timm
+
+        return MODERN_BLOCKS[b.kind](b)
+    return BLOCKS[b.kind, "any" if b.kind in ("msa", "msa_a") else b.style.order](b)
 
 
 def _drop_paths(network: Network, last: float) -> None:

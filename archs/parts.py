@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .errors import InputError, one_of
 
@@ -36,7 +37,7 @@ def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536
     return value
 
 
-def ratio_of(place: str, value: object, width: int) -> float:
+def ratio_of(place: str, value: Any, width: int) -> float:
     """Return the mlp_ratio `value` as a float if it leaves a hidden unit at `width`.
 
     Raises:

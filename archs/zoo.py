@@ -17,6 +17,7 @@ from .plan import ImageSize, as_map
 from .stage import Stage
 
 SMALL_IMAGE = 64
+POSTACTIVATION = Style("post")
 RESNETS = {
     18: ("basic", (2, 2, 2, 2)),
     34: ("basic", (3, 4, 6, 3)),
@@ -70,7 +71,7 @@ def alternet(
 
 
 def resnet(
-    block: str, depths: tuple[int, ...], stem: str = "cifar", width: int = 64, style: Style = Style("post")
+    block: str, depths: tuple[int, ...], stem: str = "cifar", width: int = 64, style: Style = POSTACTIVATION
 ) -> Genotype:
     """A ResNet (He et al., CVPR 2016; the stride on the bottleneck's 3x3 conv), `width` channels in stage 1."""
     stages = tuple(Stage(block, depth, width * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
@@ -181,7 +182,8 @@ def _hybrids() -> dict[str, Entry]:
     for size, of_size in sizes.items():
         for suffix, trunk in of_size:
             name = f"vit_{size}_{suffix}"
-            about = f"{trunk.upper()} + ViT-{size.title()} of the ViT paper, stride {suffix[-2:]}, post-activation BiT trunk."
+            what = f"{trunk.title()} + ViT-{size.title()}"
+            about = f"{what} of the ViT paper, stride {suffix[-2:]}; its trunk is a post-activation BiT."
             timm = f"{name}_224" if name in in_timm else ""
             entries[name] = Entry(lambda _, s=size, t=trunk: vit_hybrid(s, TRUNKS[t]), about, timm)
     return entries

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from ..archs import Cost, Genotype, static_cost
 from ..archs.plan import Block, ImageSize, Map
+from ..archs.stage import ATTENTION, EXPANSION
 
-STYLES = {"msa": "bold magenta", "basic": "cyan", "bottleneck": "cyan"}
+STYLES = dict.fromkeys(EXPANSION, "cyan") | dict.fromkeys(ATTENTION, "bold magenta")
 
 
 def short(number: float) -> str:
@@ -63,7 +64,8 @@ def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans
     if net.encoder is not None and plan.grid is not None:
         tokens = plan.grid[0] * plan.grid[1] + (net.head.pool == "token")
         lines["encoder"] = _encoder_text(net), f"{tokens} x {net.encoder.embed_dim}"
-    lines["head"] = Text(f"{net.head.pool}, linear"), str(num_classes)
+    hidden = f"linear {net.head.hidden}, tanh, " if net.head.hidden else ""
+    lines["head"] = Text(f"{net.head.pool}, {hidden}linear"), str(num_classes)
     for place, part in cost.by("place").items():
         text, shape = lines[place]
         share = f"{100 * part.macs / cost.macs:.1f} %"
@@ -77,17 +79,18 @@ def _shape(channels: int, at: Map) -> str:
 
 def _stem_text(net: Genotype) -> Text:
     patch = f" {net.stem.patch}x{net.stem.patch}" if net.stem.kind == "patchify" else ""
-    return Text(f"{net.stem.kind}{patch}")
+    text = Text(f"{net.stem.kind}{patch}")
+    return text.append(f" {net.style.order}-activation, {net.style.norm} norm" if net.stages else "", "dim")
 
 
 def _stage_text(blocks: tuple[Block, ...]) -> Text:
     text = Text()
     for block in blocks:
         text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}] ", STYLES[block.kind])
-    attention = next((b for b in blocks if b.kind == "msa"), None)
+    attention = next((b for b in blocks if b.kind in ATTENTION), None)
     if attention:
         window = "x".join(str(side) for side in attention.window)
-        text.append(f"{attention.heads} heads of {attention.head_dim}, window {window}", "dim")
+        text.append(f"{attention.stage.heads} heads of {attention.stage.head_dim}, window {window}", "dim")
     return text
 
 
@@ -96,7 +99,9 @@ def _encoder_text(net: Genotype) -> Text:
     assert encoder is not None
     text = Text("[msa][mlp]" * min(encoder.depth, 3) + ("…" if encoder.depth > 3 else ""), STYLES["msa"])
     sizes = f"depth {encoder.depth}, {encoder.heads} heads, mlp x{encoder.mlp_ratio:g}, patch {encoder.patch}"
-    return text.append(f" {sizes}", "dim")
+    where = "" if encoder.position == "none" else f" at {encoder.position_at}"
+    local = f", local {encoder.local}x{encoder.local}" if encoder.local else ""
+    return text.append(f" {sizes}, position {encoder.position}{where}{local}", "dim")
 
 
 def _kinds_line(cost: Cost) -> Text:

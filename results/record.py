@@ -20,7 +20,7 @@ class Record:
     Attributes:
         trial: its number, unique in the run.
         kind: who asked for it: search, baseline, retrain or study.
-        family: resnet, alternet or hybrid.
+        family: resnet, alternet, hybrid, vit or modern.
         key: of the genotype; two spellings of one net share it.
         genotype: as JSON.
         genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.

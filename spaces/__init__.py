@@ -9,6 +9,7 @@ from ..archs.plan import ImageSize
 from .alternet import AlterNetSpace
 from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
 from .hybrid import HybridSpace
+from .modern import ModernSpace
 from .resnet import ResNetSpace
 from .space import Space, cheapest, members, options_of
 from .union import AllSpace
@@ -17,6 +18,7 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
     "alternet": AlterNetSpace,
     "hybrid": HybridSpace,
+    "modern": ModernSpace,
     "resnet": ResNetSpace,
 }
 

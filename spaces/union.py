@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import cast
 
 from ..archs import Genotype
-from ..archs.genotype import FAMILIES
 from ..archs.plan import ImageSize
 from .alternet import AlterNetSpace
 from .choosers import Chooser, Memo
@@ -27,7 +26,7 @@ class AllSpace:
 
     def sample(self, chooser: Chooser) -> Genotype:
         once = Memo(chooser)
-        family = cast(str, once.choose("family", FAMILIES))
+        family = cast(str, once.choose("family", tuple(self.spaces)))
         nets = {name: space.sample(once) for name, space in self.spaces.items()}
         last_depths = self.alternet.scale.depths[-1]
         return _first_step(nets[family], last_depths) if family == "alternet" else nets[family]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
-from alternas.archs.parts import build_up
+from alternas.archs.stage import build_up
 from alternas.spaces import SPACES, RandomChooser, get
 
 

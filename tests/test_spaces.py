@@ -8,6 +8,7 @@ from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
 from alternas.spaces import SPACES, Memo, RandomChooser, Replay, Space, cheapest, get, members, options_of
 from alternas.spaces.alternet import AlterNetSpace, fit_window
 from alternas.spaces.hybrid import HybridSpace, fit_patch
+from alternas.spaces.modern import ModernSpace
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale, scale_for
 from alternas.spaces.union import AllSpace
@@ -42,7 +43,7 @@ def test_baselines_are_plain_resnets_of_rising_cost(name: str, size: int) -> Non
     assert macs == sorted(set(macs))
 
 
-@pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, AllSpace])
+@pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace, AllSpace])
 @pytest.mark.parametrize("size", [8, 12])
 def test_size_counts_the_members(kind: type, size: int, small_scale: Scale) -> None:
     space: Space = kind(size, small_scale)
@@ -101,7 +102,7 @@ def test_cheapest_finds_the_minimum(small_scale: Scale) -> None:
 def test_oblong_images_only_where_windows_are_not_square() -> None:
     for name in ("resnet", "hybrid"):
         get(name, (8, 12)).sample(RandomChooser(0)).check((8, 12))
-    for name in ("alternet", "all"):
+    for name in ("alternet", "modern", "all"):
         with pytest.raises(InputError, match=r"square.*8x12"):
             get(name, (8, 12))
 

@@ -1,6 +1,6 @@
 """`export`: a folder with genotype, weights, README and a Python file that loads them.
 
-The folder needs torch, and timm where the net has parts of a hybrid; never alternas. Before it
+The folder needs torch, and timm where a part of the net is timm's; never alternas. Before it
 is kept, it is loaded in a fresh process in which alternas cannot be imported, and its outputs on
 real validation images are compared with those of the net built here.
 """

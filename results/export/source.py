@@ -10,15 +10,21 @@ import ast
 from importlib import resources
 
 from ...archs import Genotype
+from ...archs.stage import MODERN
 
-MODULES = ("errors", "parts", "plan", "genotype", "attention", "blocks", "network")
+MODULES = ("errors", "parts", "stage", "plan", "genotype", "attention", "blocks", "encoder", "network")
+
+
+def timm_modules(net: Genotype) -> list[str]:
+    """The modules of `archs` beyond `MODULES` that `net` is built from; both need timm."""
+    modern = any(kind in MODERN for stage in net.stages for kind in stage.kinds)
+    grouped = net.stem.kind == "bit" or net.style.norm == "group"
+    return ["bit"] * grouped + ["modern"] * modern
 
 
 def net_source(net: Genotype) -> str:
-    """The sources that build `net`: torch alone, or torch and timm if it has parts of a hybrid."""
-    modules: list[str] = list(MODULES)
-    if net.encoder is not None or net.stem.kind == "bit":
-        modules.insert(-1, "hybrid")
+    """The sources that build `net`: torch alone, or torch and timm where a part of it is timm's."""
+    modules: list[str] = [*MODULES[:-1], *timm_modules(net), MODULES[-1]]
     imports: dict[str, set[str]] = {}
     bodies, names = [], set[str]()
     for module in modules:

@@ -1,0 +1,81 @@
+"""timm's models by name: made, refused in one line where they cannot be, counted."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import Any
+
+import timm
+import torch
+from torch import nn
+
+from .count import count
+from .errors import InputError
+from .plan import Map
+
+log = logging.getLogger(__name__)
+
+
+def create(
+    name: str,
+    pretrained: bool = False,
+    num_classes: int | None = None,
+    in_chans: int | None = None,
+    image_size: Map | None = None,
+) -> nn.Module:
+    """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
+
+    Raises:
+        InputError: if timm does not know the name or refuses the numbers.
+    """
+    known = timm.list_models()
+    if name.split(".")[0] not in known:
+        near = difflib.get_close_matches(name, known, n=1)
+        raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    given: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
+    if _takes_size(name):
+        given["img_size"] = image_size
+    try:
+        return timm.create_model(name, pretrained=pretrained, **{k: v for k, v in given.items() if v is not None})
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        raise InputError(f"timm: {name}: {_line(error)}") from None
+
+
+def count_timm(
+    name: str, image_size: Map | None, num_classes: int | None, in_chans: int | None
+) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    """`count` of timm's model `name`, and the shape of the image it was counted with.
+
+    Raises:
+        InputError: if timm does not know the name, or the net takes no image of that size.
+    """
+    try:
+        with torch.device("meta"):
+            return _count(name, image_size, num_classes, in_chans)
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        log.warning("timm: %s not counted on the meta device but on the CPU (%s)", name, _line(error))
+    try:
+        return _count(name, image_size, num_classes, in_chans)
+    except (AssertionError, RuntimeError, ValueError, TypeError) as error:
+        raise InputError(f"timm: {name} takes no such image ({_line(error)})") from None
+
+
+def _count(
+    name: str, image_size: Map | None, num_classes: int | None, in_chans: int | None
+) -> tuple[dict[str, Any], tuple[int, int, int]]:
+    model: Any = create(name, False, num_classes, in_chans, image_size)
+    channels, *sides = model.pretrained_cfg["input_size"]
+    height, width = image_size or sides
+    shape = (in_chans or channels, height, width)
+    return count(model, shape), shape
+
+
+def _takes_size(name: str) -> bool:
+    """Whether the model is built for one image size."""
+    config = timm.get_pretrained_cfg(name)
+    return bool(config and config.fixed_input_size)
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
