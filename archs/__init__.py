@@ -1,6 +1,6 @@
 """What a network is: genotype, cost, blocks, builder, zoo.
 
-`build` and `Network` need torch and load it when first asked for; the rest is free of it.
+`build`, `resized` and `Network` need torch and load it when first asked for; the rest is free of it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .stage import Stage
 
 if TYPE_CHECKING:
     from .network import Network, build
+    from .resize import resized
 
 __all__ = [
     "Cost",
@@ -29,6 +30,7 @@ __all__ = [
     "Stem",
     "Style",
     "build",
+    "resized",
     "static_cost",
     "zoo",
 ]
@@ -39,4 +41,8 @@ def __getattr__(name: str) -> Any:
         from . import network
 
         return getattr(network, name)
+    if name == "resized":
+        from .resize import resized
+
+        return resized
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

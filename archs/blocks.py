@@ -123,7 +123,8 @@ class PostBlock(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         skip = x_BCHW if self.shortcut is None else self.shortcut(x_BCHW)
-        return F.relu(skip + self.drop_path(self.branch(x_BCHW)))
+        y_BCHW = skip + self.drop_path(self.branch(x_BCHW))
+        return F.relu(y_BCHW, inplace=True)  # only the sum, which no hook on a module has seen
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
         raise NotImplementedError

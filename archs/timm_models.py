@@ -51,12 +51,14 @@ def count_timm(
         InputError: if timm does not know the name, or the net takes no image of that size.
     """
     try:
-        with torch.device("meta"):
+        try:
+            with torch.device("meta"):
+                return _count(name, image_size, num_classes, in_chans)
+        except (NotImplementedError, RuntimeError, TypeError) as error:
+            log.warning("timm: %s not counted on the meta device but on the CPU (%s)", name, _line(error))
             return _count(name, image_size, num_classes, in_chans)
-    except (NotImplementedError, RuntimeError, TypeError) as error:
-        log.warning("timm: %s not counted on the meta device but on the CPU (%s)", name, _line(error))
-    try:
-        return _count(name, image_size, num_classes, in_chans)
+    except InputError:
+        raise
     except (AssertionError, RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"timm: {name} takes no such image ({_line(error)})") from None
 

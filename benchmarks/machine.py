@@ -18,7 +18,7 @@ def machine() -> dict[str, Any]:
     """CPU, cores and versions."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
-    versions = {name: version(name) for name in ("alternas", "torch", "ray", "optuna")}
+    versions = {name: version(name) for name in ("alternas", "torch", "timm", "ray", "optuna")}
     return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
 
 

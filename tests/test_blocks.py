@@ -1,42 +1,80 @@
-"""Blocks and networks: the contract of each, and outputs against independent computations."""
+"""Blocks and networks: the contract of each, and attention against its definition."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
-import timm
 import torch
-from torch import Tensor
+from nets import CIFAR, MSA, NETS, VIT
+from timm.models.convnext import ConvNeXtBlock
+from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
+from torch import Tensor, nn
 
-from alternas.archs import Encoder, Genotype, Head, Stage, Stem, build, zoo
+from alternas.archs import Encoder, Genotype, InputError, Stage, build
 from alternas.archs.attention import WindowAttention
+from alternas.archs.encoder import TransformerEncoder
+from alternas.archs.modern import ConvNeXt, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
 
-NETS = {
-    "basic": Genotype(Stem("cifar", 8), (Stage("basic", 2, 8), Stage("basic", 2, 16, 2))),
-    "bottleneck": Genotype(Stem("cifar", 8), (Stage("bottleneck", 2, 8), Stage("bottleneck", 2, 16, 2))),
-    "msa": Genotype(Stem("cifar", 8), (Stage("basic", 2, 8, msa=1, heads=2, head_dim=4, window=4),)),
-    "msa_bottleneck": Genotype(Stem("cifar", 8), (Stage("bottleneck", 4, 8, msa=2, heads=2, head_dim=4),)),
-    "msa_first": Genotype(Stem("cifar", 8), (Stage("basic", 2, 16, msa=(0,), heads=1, head_dim=4, window=2),)),
-    "imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),)),
-    "patchify": Genotype(Stem("patchify", 8, 2), (Stage("basic", 1, 8),)),
-    "token": Genotype(Stem("cifar", 8), (Stage("basic", 1, 8),), Encoder(16, 2, 2, patch=2), Head("token")),
-    "pooled": Genotype(Stem("cifar", 8), (Stage("basic", 1, 8),), Encoder(16, 1, 2, 1.5)),
-    "root": Genotype(Stem("bit", 32), (), Encoder(16, 1, 2, patch=2), Head("token")),
-}
+
+def lively(model: nn.Module) -> nn.Module:
+    """With no weight at zero and norms away from the identity: else a block could hide."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.uniform_(-0.1, 0.1)
+                module.running_var.uniform_(0.5, 1.5)
+    return model
 
 
 @pytest.mark.parametrize("name", NETS)
 def test_every_block_shape_and_gradient(name: str) -> None:
     torch.manual_seed(0)
-    model = build(NETS[name], 5, 16, 2)
+    model = lively(build(NETS[name], 5, 16, 2))
     logits = model(torch.randn(3, 2, 16, 16))
     assert logits.shape == (3, 5)
     logits.square().sum().backward()
     for where, parameter in model.named_parameters():
         assert parameter.grad is not None, where
         assert parameter.grad.abs().sum() > 0, where
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_block_meta_device_channels_last_and_autocast(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = lively(build(NETS[name], 5, 16, 2)).eval(), torch.randn(3, 2, 16, 16)
+    with torch.device("meta"):
+        twin = build(NETS[name], 5, 16, 2).eval()
+    assert twin(x.to("meta")).shape == (3, 5)
+    twin.to_empty(device="cpu").load_state_dict(model.state_dict())
+    with torch.no_grad():
+        expected = model(x)
+        torch.testing.assert_close(twin(x), expected, msg="built on the meta device")
+        last = model.to(memory_format=torch.channels_last)(x.to(memory_format=torch.channels_last))
+        torch.testing.assert_close(last, expected, atol=1e-5, rtol=1e-4)
+        with torch.autocast("cpu", torch.bfloat16):
+            low = model(x).float()
+    assert (low - expected).abs().max() < 0.1 * expected.abs().max()
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_block_exports(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = lively(build(NETS[name], 5, 16, 2)).eval(), torch.randn(2, 2, 16, 16)
+    exported = torch.export.export(model, (x,))
+    torch.testing.assert_close(exported.module()(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["msa", "bit trunk", "transformer", "mbconv", "vit local relative", "vit 2-D"])
+def test_blocks_compile_without_a_break(name: str) -> None:
+    torch.manual_seed(0)
+    model, x = lively(build(NETS[name], 5, 16, 2)), torch.randn(2, 2, 16, 16)
+    compiled = torch.compile(model.eval(), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -50,9 +88,9 @@ def test_samples_build_and_train_a_step(space: str) -> None:
 def plain_attention(module: WindowAttention, x_BCHW: Tensor) -> Tensor:
     """The definition, a window, a head and a query at a time."""
     p, q = module.window
-    dim = module.qkv.out_channels // (3 * module.heads)
-    inner = module.heads * dim
-    qkv = module.qkv(x_BCHW)
+    inner = module.out.in_features
+    dim = inner // module.heads
+    qkv = torch.einsum("oc,bchw->bohw", module.qkv.weight, x_BCHW)
     mixed = torch.zeros_like(qkv[:, :inner])
     for top in range(0, x_BCHW.shape[2], p):
         for left in range(0, x_BCHW.shape[3], q):
@@ -61,69 +99,131 @@ def plain_attention(module: WindowAttention, x_BCHW: Tensor) -> Tensor:
                     qkv[:, part * inner + head * dim : part * inner + (head + 1) * dim, top : top + p, left : left + q]
                     for part in range(3)
                 )
+                table = module.table if module.table.dim() == 2 else module.table[head]
                 for i in range(p):
                     for j in range(q):
                         scores = torch.einsum("bd,bdkl->bkl", query[:, :, i, j], key) / math.sqrt(dim)
                         for k in range(p):
                             for m in range(q):
-                                scores[:, k, m] += module.table[k - i + p - 1, m - j + q - 1]
+                                scores[:, k, m] += table[k - i + p - 1, m - j + q - 1]
                         weights = scores.flatten(1).softmax(1).view_as(scores)
                         out = torch.einsum("bkl,bdkl->bd", weights, value)
                         mixed[:, head * dim : (head + 1) * dim, top + i, left + j] = out
-    return module.out(mixed)
+    return torch.einsum("oc,bchw->bohw", module.out.weight, mixed) + module.out.bias[:, None, None]
 
 
 @pytest.mark.parametrize("window", [(2, 2), (4, 2), (4, 6)])
-def test_window_attention_is_its_definition(window: tuple[int, int]) -> None:
+@pytest.mark.parametrize("per_head", [False, True])
+def test_window_attention_is_its_definition(window: tuple[int, int], per_head: bool) -> None:
     torch.manual_seed(0)
-    module = WindowAttention(6, 5, heads=3, head_dim=4, window=window)
+    module = WindowAttention(6, 5, heads=3, head_dim=4, window=window, per_head=per_head)
     with torch.no_grad():
         module.table.normal_()
         x = torch.randn(2, 6, 4, 6)
         torch.testing.assert_close(module(x), plain_attention(module, x), atol=1e-5, rtol=1e-4)
 
 
-def test_hybrid_gives_timms_outputs() -> None:
-    torch.manual_seed(0)
-    theirs = timm.create_model("vit_tiny_r_s16_p8_224").eval()
-    with torch.no_grad():
-        for parameter in theirs.parameters():
-            parameter.add_(0.02 * torch.randn_like(parameter))
-    ours = build(zoo.get("vit_tiny_r_s16_p8"), 1000, 224).eval()
-    moved = {
-        "stem.0.weight": "patch_embed.backbone.conv.weight",
-        "stem.1.weight": "patch_embed.backbone.norm.weight",
-        "stem.1.bias": "patch_embed.backbone.norm.bias",
-        "encoder.proj.weight": "patch_embed.proj.weight",
-        "encoder.proj.bias": "patch_embed.proj.bias",
-    }
-    state = theirs.state_dict()
-    named = {name: moved.get(name, name.removeprefix("encoder.")) for name in ours.state_dict()}
-    assert sorted(named.values()) == sorted(state)
-    ours.load_state_dict({name: state[source] for name, source in named.items()})
-    x = torch.randn(2, 3, 224, 224)
-    with torch.no_grad():
-        torch.testing.assert_close(ours(x), theirs(x), atol=1e-4, rtol=1e-4)
+def test_a_global_window_of_a_channels_last_map_is_not_copied() -> None:
+    from alternas.archs.attention import to_windows
+
+    x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
+    assert to_windows(x, (4, 4)).data_ptr() == x.data_ptr()
 
 
-def test_preactivation_trunk_is_timms() -> None:
-    """timm's pre-activation ResNetV2-50 with BatchNorm: our bottlenecks, shortcuts and final norm."""
+def plain_encoder(module: TransformerEncoder, x_BCHW: Tensor) -> Tensor:
+    """The paper's equations with loops where positions and masks come in."""
+    spec, (height, width) = module.spec, module.grid
+    x = module.proj(x_BCHW).flatten(2).transpose(1, 2)
+    spots: list[tuple[int, int] | None] = [(row, column) for row in range(height) for column in range(width)]
+    if module.cls_token is not None:
+        x = torch.cat([module.cls_token.expand(len(x), -1, -1), x], dim=1)
+        spots = [None, *spots]
+    for layer, block in enumerate(module.blocks):
+        if spec.position != "none" and spec.position != "relative" and (layer == 0 or spec.position_at != "stem"):
+            position = module.positions[layer if spec.position_at == "layers" else 0]
+            if spec.position == "1d":
+                x = x + position.table
+            else:
+                zero = torch.zeros(spec.embed_dim)
+                rows = [zero if s is None else torch.cat([position.rows[s[0]], position.columns[s[1]]]) for s in spots]
+                x = x + torch.stack(rows)
+        x = x + plain_token_attention(module, block.attn, layer, block.norm1(x), spots)
+        x = x + block.mlp(block.norm2(x))
+    x = module.norm(x)
+    return x.mean(1) if module.cls_token is None else x[:, 0]
+
+
+def plain_token_attention(module: TransformerEncoder, attn: nn.Module, layer: int, x: Tensor, spots: list) -> Tensor:
+    spec, tokens = module.spec, len(spots)
+    q, k, v = (t.unflatten(2, (spec.heads, -1)) for t in attn.qkv(x).chunk(3, dim=2))
+    scores = torch.einsum("bind,bjnd->bnij", q, k)
+    if spec.position == "relative":
+        keys = module.positions[layer if spec.position_at == "layers" else 0].table
+        for i in range(tokens):
+            for j in range(tokens):
+                scores[:, :, i, j] += torch.einsum("bnd,d->bn", q[:, i], keys[j - i + tokens - 1])
+    scores = scores / math.sqrt(spec.embed_dim // spec.heads)
+    for i, one in enumerate(spots):
+        for j, two in enumerate(spots):
+            if spec.local and one and two and max(abs(one[0] - two[0]), abs(one[1] - two[1])) > spec.local // 2:
+                scores[:, :, i, j] = float("-inf")
+    return attn.proj(torch.einsum("bnij,bjnd->bind", scores.softmax(-1), v).flatten(2))
+
+
+@pytest.mark.parametrize("name", [name for name in NETS if name.startswith("vit")])
+def test_encoder_is_its_definition(name: str) -> None:
     torch.manual_seed(0)
-    theirs = timm.create_model("resnetv2_50", num_classes=10).eval()
-    ours = build(zoo.get("preresnet50", 224), 10, 224).eval()
-    for net in (theirs, ours):
-        for module in net.modules():
-            if isinstance(module, torch.nn.BatchNorm2d):
-                torch.nn.init.uniform_(module.running_mean, -0.1, 0.1)
-                torch.nn.init.uniform_(module.running_var, 0.5, 1.5)
-    state, named = theirs.state_dict(), {}
-    for name in ours.state_dict():
-        source = name.replace("blocks.", "").replace("shortcut", "downsample.conv").replace("stem.0", "stem.conv")
-        parts = source.split(".")
-        if parts[0] == "stages":
-            source = ".".join(["stages", parts[1], "blocks", *parts[2:]])
-        named[name] = source.replace("head.", "head.fc.")
-    ours.load_state_dict({n: state[s].reshape(ours.state_dict()[n].shape) for n, s in named.items()})
-    x = torch.randn(2, 3, 224, 224)
+    net = NETS[name]
+    encoder = lively(TransformerEncoder(net.encoder, 2, (3, 5), net.head.pool == "token", 0.0)).eval()
+    x = torch.randn(2, 2, 12, 20)
     with torch.no_grad():
-        torch.testing.assert_close(ours(x), theirs(x), atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(encoder(x), plain_encoder(encoder, x), atol=1e-5, rtol=1e-4)
+
+
+def test_modern_blocks_are_timms() -> None:
+    torch.manual_seed(0)
+    block = Genotype(CIFAR, (Stage("convnext", 1, 8),)).plan(16).blocks[0]
+    x = torch.randn(2, 8, 16, 16)
+    pairs = [
+        (ConvNeXt(block), ConvNeXtBlock(8, conv_mlp=True, ls_init_value=None)),
+        (MBConv(block), MbConvBlock(8, 8, cfg=MaxxVitConvCfg())),
+    ]
+    for ours, theirs in pairs:
+        lively(theirs)
+        assert [p.shape for p in ours.parameters()] == [p.shape for p in theirs.parameters()]
+        values = theirs.state_dict().values()
+        ours.load_state_dict(dict(zip(ours.state_dict(), values, strict=True)))
+        with torch.no_grad():
+            torch.testing.assert_close(ours.eval()(x), theirs.eval()(x), atol=1e-5, rtol=1e-4)
+
+
+def test_stochastic_depth_grows_linearly_over_all_blocks() -> None:
+    net = Genotype(CIFAR, (Stage("basic", 2, 8), replace(MSA, stride=2)), Encoder(16, 2, 2))
+    model = build(net, 5, 16, 2, dropout=0.3, drop_path=0.5)
+    rates = [module.drop_prob for module in model.modules() if type(module).__name__ == "DropPath"]
+    assert rates == pytest.approx([0.0, 0.1, 0.2, 0.3, 0.4, 0.5])
+    dropouts = {module.p for module in model.modules() if isinstance(module, nn.Dropout)}
+    assert dropouts == {0.3}
+    plain = build(net, 5, 16, 2)
+    plain.load_state_dict(model.state_dict())
+    x = torch.randn(2, 2, 16, 16)
+    torch.testing.assert_close(model.eval()(x), plain.eval()(x))
+    with pytest.raises(InputError, match="drop_path"):
+        build(net, 5, 16, 2, drop_path=1.0)
+
+
+def test_images_of_another_size_pass_where_the_net_allows_it() -> None:
+    for name, size in (("basic", 20), ("msa", 24), ("vit without positions", 24), ("bit trunk with msa", 16)):
+        assert build(NETS[name], 5, 16, 2)(torch.randn(2, 2, size, size)).shape == (2, 5)
+    for name, words in (("msa", "window 4x4 does not divide a 18x18"), ("vit", "built for 4x4 tokens, got 6x6")):
+        size = 18 if name == "msa" else 24
+        with pytest.raises(InputError, match=words):
+            build(NETS[name], 5, 16, 2)(torch.randn(2, 2, size, size))
+
+
+def test_dropout_is_where_the_paper_has_it() -> None:
+    block = TransformerEncoder(VIT, 2, (4, 4), True, 0.5)
+    assert [name for name, module in block.named_modules() if isinstance(module, nn.Dropout)] == [
+        "drop",
+        *(f"blocks.{i}.{part}" for i in (0, 1) for part in ("attn.drop", "mlp.drop1", "mlp.drop2")),
+    ]

@@ -9,14 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from nets import NETS
 
-from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
+from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, Style, build, zoo
 from alternas.archs.stage import build_up
 from alternas.spaces import SPACES, RandomChooser, get
 
+CIFAR, IMAGE = Stem("cifar", 16), Stem("none")
+MLP, BARE = Stage(msa=1, attention="transformer"), Encoder(position="none")
 
-def net(*stages: Stage, **parts: Any) -> Genotype:
-    return Genotype(Stem("cifar", 16), stages, **parts)
+
+def net(*stages: Stage, stem: Stem = CIFAR, **parts: Any) -> Genotype:
+    return Genotype(stem, stages, **parts)
 
 
 def test_build_up_goes_backwards_from_the_end() -> None:
@@ -43,6 +47,26 @@ def test_build_up_goes_backwards_from_the_end() -> None:
         (lambda: net(Stage(), head=Head("token")), ("head", "token", "encoder")),
         (lambda: zoo.alternet(depths=(2, 2), msa=(0,), heads=(1, 2)), ("depths 2", "msa 1")),
         (lambda: zoo.get("alternet5"), ("alternet5", "did you mean", "alternet50")),
+        (lambda: net(Stage(attention="msb")), ("stage 1", "attention", "msb", "did you mean 'msa'")),
+        (lambda: net(Stage(), Stage(mlp_ratio=0.0)), ("stage 2", "mlp_ratio", "0")),
+        (lambda: net(Stage(per_head=1)), ("stage 1", "per_head", "1")),
+        (lambda: net(Stage("bottleneck", 2, 8, msa=(0,)), stem=Stem("cifar", 18)), ("stage 1", "multiple of 4", "18")),
+        (lambda: net(Stage(width=48), style=Style("post", "group")), ("stem", "multiple of 32", "16")),
+        (lambda: net(Stage(width=48), stem=Stem("bit", 32), style=Style("post", "group")), ("stage 1", "32", "48")),
+        (lambda: Style("before"), ("style", "order", "before")),
+        (lambda: Style("pre", "layer"), ("style", "norm", "layer")),
+        (lambda: net(Stage(), stem=Stem("none")), ("stem", "'none'", "encoder")),
+        (lambda: net(encoder=None, stem=Stem("none")), ("stage or an encoder",)),
+        (lambda: Encoder(qkv_bias=0), ("encoder", "qkv_bias", "0")),
+        (lambda: Encoder(local=4), ("encoder", "local", "odd", "4")),
+        (lambda: Encoder(local=1), ("encoder", "local", "at least 3", "1")),
+        (lambda: Encoder(position="3d"), ("encoder", "position", "3d")),
+        (lambda: Encoder(position_at="layer"), ("encoder", "position_at", "layer", "did you mean 'layers'")),
+        (lambda: Encoder(position="relative"), ("encoder", "relative", "layers", "stem")),
+        (lambda: Encoder(45, heads=3, position="2d"), ("encoder", "2d", "even", "45")),
+        (lambda: Head(hidden=-1), ("head", "hidden", "-1")),
+        (lambda: zoo.bit(18), ("bit", "depth", "18")),
+        (lambda: zoo.vit("giant", 14), ("vit", "size", "giant")),
     ],
 )
 def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
@@ -57,7 +81,9 @@ def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
     [
         (net(Stage(msa=1, window=7)), 32, ("stage 1", "window 7", "32x32")),
         (net(Stage(), Stage(stride=2, msa=1, window=4)), (32, 36), ("stage 2", "window 4", "16x18")),
-        (net(Stage(), encoder=Encoder(patch=64)), 32, ("encoder", "patch 64", "32x32")),
+        (net(Stage(), encoder=Encoder(patch=64)), 32, ("encoder", "patch 64", "larger", "32x32")),
+        (net(Stage(), Stage(stride=2, msa=1, window=32)), 32, ("stage 2", "window 32", "larger", "16x16")),
+        (zoo.vit("tiny", 16), (32, 40), ("encoder", "patch 16", "32x40")),
         (Genotype(Stem("patchify", 8, 5), (Stage(),)), 32, ("stem", "patch 5", "32x32")),
         (net(Stage()), 0, ("image size", "0")),
     ],
@@ -78,6 +104,37 @@ def test_two_spellings_have_one_key() -> None:
     ratio = net(Stage(), encoder=Encoder(48, 1, 3, 2.01))
     assert ratio.key == net(Stage(), encoder=Encoder(48, 1, 3, 2.0)).key
     assert ratio.canonical() == ratio.canonical().canonical()
+
+
+def shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
+    return [(name, tuple(tensor.shape)) for name, tensor in model.state_dict().items()]
+
+
+@pytest.mark.parametrize(
+    ("one", "two"),
+    [
+        (net(Stage(mlp_ratio=2.0, per_head=True, attention="msa_a")), net(Stage())),
+        (net(Stage(msa=1, mlp_ratio=2.0)), net(Stage(msa=1))),
+        (net(replace(MLP, mlp_ratio=2.001)), net(replace(MLP, mlp_ratio=2.0))),
+        (net(Stage(), encoder=Encoder(depth=1, position_at="shared")), net(Stage(), encoder=Encoder(depth=1))),
+        (net(encoder=replace(BARE, position_at="layers"), stem=IMAGE), net(encoder=BARE, stem=IMAGE)),
+        (net(encoder=BARE, stem=Stem("none", 8, 3)), net(encoder=BARE, stem=IMAGE, style=Style("post", "group"))),
+        (
+            net(Stage(width=32), stem=Stem("imagenet", 32), style=Style("post", "group")),
+            net(Stage(width=32), stem=Stem("bit", 32), style=Style("post", "group")),
+        ),
+    ],
+)
+def test_what_builds_the_same_net_has_one_key(one: Genotype, two: Genotype) -> None:
+    assert one != two
+    assert one.key == two.key
+    first, second = (build(genotype, 10, 32) for genotype in (one, two))
+    assert shapes(first) == shapes(second)
+
+
+def test_different_nets_have_different_keys() -> None:
+    named = [*NETS.values(), *(zoo.get(name, 224) for name in zoo.names())]
+    assert len({genotype.key for genotype in named}) == len(named)
 
 
 def test_keys_are_stable() -> None:
@@ -119,7 +176,9 @@ def corrupted(data: Any, chance: random.Random) -> Any:
 
 def test_corrupted_json_is_refused_or_means_what_it_says() -> None:
     chance, refused = random.Random(0), 0
-    sources = [get("all", 32).sample(RandomChooser(seed)).to_dict() for seed in range(40)]
+    spaces = [get(name, 32) for name in ("all", "modern")]
+    sources = [space.sample(RandomChooser(seed)).to_dict() for seed in range(20) for space in spaces]
+    sources += [genotype.to_dict() for genotype in NETS.values()]
     for _ in range(1000):
         data = corrupted(chance.choice(sources), chance)
         try:
@@ -129,9 +188,11 @@ def test_corrupted_json_is_refused_or_means_what_it_says() -> None:
             refused += 1
             continue
         spelled = genotype.to_dict()
-        for part in ("stem", "encoder", "head"):
+        for part in ("stem", "encoder", "head", "style"):
             given = data.get(part) or {}
             assert all(spelled[part][name] == value for name, value in given.items())
+        for given, stage in zip(data.get("stages", []), spelled["stages"], strict=True):
+            assert all(stage[name] == value for name, value in given.items())
         assert "surprise" not in json.dumps(data)
     assert refused > 500
 
@@ -147,3 +208,11 @@ def test_family() -> None:
     assert plain.family == "resnet"
     assert net(Stage(msa=1)).family == "alternet"
     assert replace(plain, encoder=Encoder()).family == "hybrid"
+    assert zoo.vit("tiny", 16).family == "vit"
+    assert net(Stage(msa=1, attention="transformer")).family == net(Stage("mbconv", msa=1)).family == "modern"
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_every_net_round_trips(name: str) -> None:
+    assert Genotype.from_json(NETS[name].to_json()) == NETS[name]
+    assert Genotype.from_dict(NETS[name].canonical().to_dict()).key == NETS[name].key

@@ -1,0 +1,65 @@
+"""Small nets, one for each block, stem, style, position embedding and head; 16 px, 2 channels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
+
+CIFAR = Stem("cifar", 8)
+MSA = Stage("basic", 2, 8, msa=1, heads=2, head_dim=4, window=4)
+WIDE = (Stage("bottleneck", 2, 32), Stage("bottleneck", 2, 32, 2))
+VIT = Encoder(16, 2, 2, patch=4)
+
+
+def vit(pool: str = "token", encoder: Encoder = VIT) -> Genotype:
+    return Genotype(Stem("none"), (), encoder, Head(pool))
+
+
+def modern(block: str) -> Genotype:
+    return Genotype(CIFAR, (Stage(block, 2, 8), Stage(block, 2, 16, 2)))
+
+
+NETS = {
+    "basic": Genotype(CIFAR, (Stage("basic", 2, 8), Stage("basic", 2, 16, 2))),
+    "bottleneck": Genotype(CIFAR, (Stage("bottleneck", 2, 8), Stage("bottleneck", 2, 16, 2))),
+    "post basic": Genotype(CIFAR, (Stage("basic", 2, 8), Stage("basic", 2, 16, 2)), style=Style("post")),
+    "post bottleneck": Genotype(CIFAR, (Stage("bottleneck", 2, 8), Stage("bottleneck", 2, 8, 2)), style=Style("post")),
+    "bit": Genotype(Stem("imagenet", 32), WIDE, style=Style("pre", "group")),
+    "bit cifar": Genotype(Stem("cifar", 32), WIDE[:1], style=Style("pre", "group")),
+    "bit trunk": Genotype(Stem("bit", 32), WIDE, Encoder(16, 1, 2), Head("token"), Style("post", "group")),
+    "bit trunk with msa": Genotype(Stem("bit", 32), (replace(WIDE[0], msa=1),), style=Style("post", "group")),
+    "msa": Genotype(CIFAR, (MSA,)),
+    "msa_bottleneck": Genotype(CIFAR, (Stage("bottleneck", 4, 8, msa=2, heads=2, head_dim=4),)),
+    "msa_first": Genotype(CIFAR, (Stage("basic", 2, 16, msa=(0,), heads=1, head_dim=4, window=2),)),
+    "msa_a": Genotype(CIFAR, (replace(MSA, attention="msa_a"),), style=Style("post")),
+    "msa_a first": Genotype(CIFAR, (replace(MSA, width=16, msa=(0,), attention="msa_a"),)),
+    "msa in post": Genotype(CIFAR, (MSA, Stage("basic", 1, 8, 2)), style=Style("post")),
+    "per head": Genotype(CIFAR, (replace(MSA, per_head=True),)),
+    "mbconv": modern("mbconv"),
+    "convnext": modern("convnext"),
+    "transformer": Genotype(CIFAR, (replace(MSA, attention="transformer", mlp_ratio=1.5),)),
+    "transformer first": Genotype(CIFAR, (replace(MSA, attention="transformer", width=16, msa=(0, 1), window=0),)),
+    "post mbconv": replace(modern("mbconv"), style=Style("post")),
+    "imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),)),
+    "post imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),), style=Style("post")),
+    "patchify": Genotype(Stem("patchify", 8, 2), (Stage("basic", 1, 8),)),
+    "hybrid": Genotype(CIFAR, (Stage("basic", 1, 8),), Encoder(16, 2, 2, patch=2), Head("token")),
+    "hybrid pooled": Genotype(CIFAR, (Stage("basic", 1, 8),), Encoder(16, 1, 2, 1.5)),
+    "root": Genotype(Stem("bit", 32), (), Encoder(16, 1, 2, patch=2), Head("token")),
+    "vit": vit(),
+    "vit pooled": vit("avg"),
+    "vit without qkv bias": vit(encoder=replace(VIT, qkv_bias=False)),
+    "vit without positions": vit(encoder=replace(VIT, position="none")),
+    "vit 1-D in every layer": vit(encoder=replace(VIT, position_at="layers")),
+    "vit 1-D shared": vit(encoder=replace(VIT, position_at="shared")),
+    "vit 2-D": vit(encoder=replace(VIT, position="2d")),
+    "vit 2-D in every layer": vit(encoder=replace(VIT, position="2d", position_at="layers")),
+    "vit 2-D shared": vit("avg", replace(VIT, position="2d", position_at="shared")),
+    "vit relative": vit(encoder=replace(VIT, position="relative", position_at="layers")),
+    "vit relative shared": vit("avg", replace(VIT, position="relative", position_at="shared")),
+    "vit local": vit(encoder=replace(VIT, local=3)),
+    "vit local relative": vit(encoder=replace(VIT, local=3, position="relative", position_at="shared")),
+    "hidden head": Genotype(CIFAR, (Stage("basic", 1, 8),), head=Head(hidden=12)),
+    "hidden token head": replace(vit(), head=Head("token", 12)),
+}

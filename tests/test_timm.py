@@ -1,0 +1,177 @@
+"""timm as the reference: its weights give its outputs in our nets, at other sizes too, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import timm
+import torch
+from nets import NETS
+from torch import nn
+
+from alternas.archs import InputError, build, resized, static_cost, zoo
+from alternas.archs.count import count
+from alternas.archs.timm_models import count_timm
+from alternas.archs.timm_weights import convert, load, to_timm
+
+SAME = [  # timm's name, ours
+    ("resnet18", "resnet18"),
+    ("resnet50", "resnet50"),
+    ("resnetv2_18", "preresnet18"),
+    ("resnetv2_50", "preresnet50"),
+    ("resnetv2_50x1_bit", "bit_r50x1"),
+    ("vit_tiny_patch16_224", "vit_tiny_patch16"),
+    ("vit_small_patch32_224", "vit_small_patch32"),
+    ("vit_tiny_r_s16_p8_224", "vit_tiny_r_s16_p8"),
+    ("vit_small_r26_s32_224", "vit_small_r26_s32"),
+]
+MORE = [  # the same, too slow or too large for every run
+    *((name, name) for name in ("resnet34", "resnet101", "resnet152")),
+    *((f"resnetv2_{n}", f"preresnet{n}") for n in (34, 101, 152)),
+    ("resnetv2_101x1_bit", "bit_r101x1"),
+    ("resnetv2_50x3_bit", "bit_r50x3"),
+    *((f"vit_{name}_224", f"vit_{name}") for name in ("small_patch8", "small_patch16", "base_patch8", "base_patch16")),
+    *((f"vit_{name}_224", f"vit_{name}") for name in ("base_patch32", "large_patch14", "large_patch16")),
+    *((f"vit_{name}_224", f"vit_{name}") for name in ("base_r26_s32", "base_r50_s16", "large_r50_s32")),
+]
+
+
+def random_timm(name: str, **options: int) -> nn.Module:
+    """timm's model with weights far from their start: norms that do something, biases that are not zero."""
+    torch.manual_seed(0)
+    model = timm.create_model(name, **{"num_classes": 1000, **options}).eval()
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.running_mean, -0.1, 0.1)
+            nn.init.uniform_(module.running_var, 0.8, 1.2)
+        if isinstance(module, nn.BatchNorm2d | nn.GroupNorm | nn.LayerNorm):
+            nn.init.uniform_(module.weight, 0.5, 1.0)
+    with torch.no_grad():
+        for where, parameter in model.named_parameters():
+            if "bias" in where or "token" in where:
+                parameter.normal_(std=0.02)
+    return model
+
+
+@pytest.mark.parametrize(("theirs", "ours"), [*SAME, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in MORE)])
+def test_timms_weights_give_timms_outputs(theirs: str, ours: str) -> None:
+    reference = random_timm(theirs)
+    network = convert(reference)
+    assert network.genotype.key == zoo.get(ours).key
+    assert zoo.timm_name(network.genotype) == theirs
+    x = torch.randn(2, 3, 224, 224)
+    with torch.no_grad():
+        wanted = reference(x)
+        assert wanted.std() > 0.01, "a reference that says something"
+        assert (network(x) - wanted).abs().max() < 1e-4
+    twin = timm.create_model(theirs, num_classes=1000).eval()
+    twin.load_state_dict(to_timm(network))
+    with torch.no_grad():
+        assert torch.equal(twin(x[:1]), reference(x[:1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("resnet26d", "deep stem"),
+        ("resnet50_gn", "bn1.running_mean"),
+        ("resnetaa50", "outputs that differ"),
+        ("vit_base_patch16_gap_224", "class token"),
+        ("vit_base_patch32_clip_224", "patch_embed.proj.bias"),
+        ("vit_small_patch14_dinov2", "ls1.gamma"),
+        ("vit_base_resnet26d_224", "trunk of class"),
+        ("convnext_atto", "class ConvNeXt"),
+    ],
+)
+def test_what_no_genotype_says_is_refused(name: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load(name, pretrained=False, num_classes=10)
+    with pytest.raises(InputError, match="did you mean 'resnet50'"):
+        load("resnet5o", pretrained=False)
+
+
+def test_nets_that_timm_does_not_have() -> None:
+    for name in ("msa", "mbconv", "vit 2-D", "hybrid", "basic"):
+        with pytest.raises(InputError, match="timm has no net"):
+            to_timm(build(NETS[name], 5, 16, 2))
+    assert zoo.timm_name(zoo.get("alternet50")) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("vit_tiny_patch16_224", (288, 256)), ("vit_tiny_r_s16_p8_224", (320, 320))]
+)
+def test_resized_as_timm_resizes(name: str, size: tuple[int, int]) -> None:
+    reference = random_timm(name)
+    moved = resized(convert(reference), size)
+    reference.set_input_size(img_size=size)
+    x = torch.randn(1, 3, *size)
+    with torch.no_grad():
+        assert (moved(x) - reference(x)).abs().max() < 1e-4
+    assert not moved.training
+
+
+def test_resized_carries_every_weight() -> None:
+    torch.manual_seed(0)
+    for name in NETS:
+        net = build(NETS[name], 5, 16, 2).eval()
+        if "relative" in name:
+            with pytest.raises(InputError, match="1-D"):
+                resized(net, 32)
+            continue
+        moved = resized(net, 32).double()
+        assert moved(torch.randn(2, 2, 32, 32).double()).shape == (2, 5)
+        back = resized(moved, 16)
+        assert next(back.parameters()).dtype == torch.float64
+        same = resized(net, 16)
+        for (where, one), two in zip(net.state_dict().items(), same.state_dict().values(), strict=True):
+            assert torch.equal(one, two), where
+        moving = {where for where in net.state_dict() if "positions" in where or where.endswith("attn.table")}
+        for where, tensor in net.state_dict().items():
+            if where not in moving:
+                assert torch.equal(tensor.double(), back.state_dict()[where].double()), where
+
+
+def test_a_resized_table_keeps_its_shape_in_space() -> None:
+    """A linear ramp stays a ramp: rows and columns are not mixed up."""
+    net = build(NETS["vit 2-D"], 5, 16, 2)
+    with torch.no_grad():
+        net.encoder.positions[0].rows.copy_(torch.linspace(0, 1, 4)[:, None].expand(4, 8))
+    rows = resized(net, (32, 16)).encoder.positions[0].rows
+    assert rows.shape == (8, 8)
+    assert (rows.diff(dim=0) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["resnet50", "vit_small_r26_s32_224", "coatnet_0_rw_224", "caformer_s18", "levit_256"])
+def test_count_of_timm_is_what_it_says(name: str) -> None:
+    published = {"resnet50": 4.11, "vit_small_r26_s32_224": 3.56, "coatnet_0_rw_224": 4.43, "caformer_s18": 4.13}
+    counted, shape = count_timm(name, None, None, None)
+    assert shape == (3, 224, 224)
+    assert counted["params"] == sum(p.numel() for p in timm.create_model(name).parameters())
+    assert counted["macs"] / 1e9 == pytest.approx(published.get(name, 1.13), rel=0.03)  # timm's own use fvcore
+    assert sum(part["macs"] for part in counted["by_kind"].values()) == counted["macs"]
+
+
+def test_count_agrees_with_the_closed_form_by_kind() -> None:
+    for name in ("alternet18", "vit_tiny_patch2", "resnet18"):
+        net = zoo.get(name, 32)
+        counted = count(build(net, 10, 32), (3, 32, 32))
+        ours = {kind: part.macs for kind, part in static_cost(net, 10, 32).by("kind").items() if part.macs}
+        assert {kind: part["macs"] for kind, part in counted["by_kind"].items()} == ours
+
+
+def test_count_options_and_refusals() -> None:
+    counted, shape = count_timm("resnet18", (64, 96), 10, 1)
+    assert shape == (1, 64, 96)
+    assert counted["by_place"]["fc"]["params"] == 5130
+    with pytest.raises(InputError, match=r"timm: maxvit_tiny_tf_224 takes no such image .*divisible"):
+        count_timm("maxvit_tiny_tf_224", (100, 100), None, None)
+    with pytest.raises(InputError, match="no model"):
+        count_timm("nonsense", None, None, None)
+
+
+def test_nothing_is_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    count_timm("resnet18", None, None, None)
+    assert not list(tmp_path.iterdir())
