@@ -2,7 +2,7 @@
 
 MACs, params and the outputs of conv, linear and attention are exact, and tests hold them equal to
 the built model's and to `FlopCounterMode` / 2. Memory is an estimate for float32 in eager PyTorch,
-checked against measurements on CPU (tests/test_memory.py, benchmarks/memory.py).
+checked against measurements on CPU (tests/test_memory.py).
 """
 
 from __future__ import annotations

@@ -51,11 +51,33 @@ def test_cost_of_a_file(alternas: Any) -> None:
     assert (code, json.loads(out)["params"]) == (0, 9_499_063)
 
 
+def test_cost_of_timms_models(alternas: Any) -> None:
+    code, out, _ = alternas("cost", "timm:resnet50", "--json", "--images", "303M")
+    found = json.loads(out)
+    assert (code, found["params"], found["macs"]) == (0, 25_557_032, 4_089_184_256)
+    assert found["training_flops"] == 6 * 4_089_184_256 * 303_000_000
+    code, out, _ = alternas("cost", "timm:resnet18", "--image-size", "64x96", "--channels", "1", "--classes", "10")
+    assert code == 0
+    assert "64x96 px, 1 channels" in out
+    assert "exaFLOPs" not in out
+
+
+def test_cost_says_memory_and_training_compute(alternas: Any) -> None:
+    code, out, _ = alternas("cost", "vit_base_patch16", "--batch", "64", "--images", "2.121G", "--json")
+    found = json.loads(out)
+    assert (code, found["batch"], found["timm"], found["family"]) == (0, 64, "vit_base_patch16_224", "vit")
+    assert found["training_bytes"] > 16 * found["params"] + 60 * found["training_activation_bytes"]
+    assert found["training_flops"] / 1e18 == pytest.approx(224, rel=0.03)  # table 6 of the ViT paper
+    code, out, _ = alternas("cost", "vit_base_patch16", "--images", "2.121G")
+    assert "exaFLOPs" in out
+    assert "in timm: vit_base_patch16_224" in out
+
+
 def test_listings(alternas: Any) -> None:
     code, out, _ = alternas("spaces", "--json")
     rows = json.loads(out)
     assert code == 0
-    assert {row["space"] for row in rows} == {"all", "alternet", "hybrid", "resnet"}
+    assert {row["space"] for row in rows} == {"all", "alternet", "hybrid", "modern", "resnet"}
     assert all(row["nets"] >= 60 and row["genes"] >= 5 for row in rows)
     code, out, _ = alternas("archs", "--json")
     assert [row["name"] for row in json.loads(out)] == zoo.names()
@@ -121,6 +143,13 @@ BAD = [
     (("search", "--cpus-per-trial", "0"), "cpus-per-trial"),
     (("search", "--gpus-per-trial", "1.5"), "gpus-per-trial"),
     (("search", "--colour", "red"), "--colour"),
+    (("cost", "timm:resnet5o"), "did you mean 'resnet50'"),
+    (("cost", "timm:"), "timm has no model"),
+    (("cost", "timm:maxvit_tiny_tf_224", "--image-size", "100"), "takes no such image"),
+    (("cost", "timm:resnet18", "--classes", "0"), "classes"),
+    (("cost", "vit_tiny_patch16", "--image-size", "100"), "patch 16 does not divide a 100x100 map"),
+    (("cost", "alternet50", "--batch", "0"), "batch"),
+    (("cost", "alternet50", "--images", "many"), "many"),
     (("front", "nowhere"), "nowhere"),
     (("front", "mine", "--objective", "latency"), "objective"),
     (("show", "mine", "9"), "no trial 9"),
