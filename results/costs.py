@@ -35,7 +35,7 @@ def cost_facts(
     Raises:
         InputError: if there is no such net or a number is wrong.
     """
-    for name, value in (("batch", batch), ("images", images)):
+    for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
         if value is not None and value < 1:
             raise InputError(f"{name}: must be 1 or more, got {value}")
     if arch.startswith(TIMM):

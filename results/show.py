@@ -89,9 +89,6 @@ def find_arch(
     Raises:
         InputError: if there is no such net or a size is wrong.
     """
-    for name, value in (("classes", classes), ("channels", channels)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}: must be 1 or more, got {value}")
     run, _, trial = arch.rpartition(":")
     record = find_trial(find_run(run), int(trial)) if run and trial.isdigit() else None
     given = scene_of(find_run(run)) if record else Scene(*IMAGENET)
