@@ -60,6 +60,8 @@ def convert(model: Any) -> Network:
         renamed[name] = theirs.pop(source).reshape(tensor.shape)
     _need(not theirs, f"parameters without a place: {', '.join(list(theirs)[:3])}")
     ours.load_state_dict(renamed)
+    first = next(model.parameters())
+    ours.to(first.device, first.dtype)
     _check_outputs(ours, model, (channels, height, width))
     return ours.train(model.training)
 
@@ -68,14 +70,10 @@ def to_timm(network: Network) -> dict[str, Tensor]:
     """The network's weights by the names and shapes of timm's model of the same net.
 
     Raises:
-        InputError: if timm has no such family: attention in stages, other position embeddings.
+        InputError: if timm has no such net, naming the part that it does not have.
     """
     net = network.genotype
-    plain = all(kind in ("basic", "bottleneck") for stage in net.stages for kind in stage.kinds)
-    stem = {"vit": ("none",), "hybrid": ("bit",)}.get(net.family, ("imagenet",))
-    spec = net.encoder
-    if not plain or net.stem.kind not in stem or (spec and (spec.position, spec.position_at) != ("1d", "stem")):
-        raise InputError(f"timm has no net like this one ({net.family}, stem {net.stem.kind})")
+    _check_in_timm(net)
     state = {timm_key(name, net): tensor for name, tensor in network.state_dict().items()}
     if net.encoder is None and net.style.order == "pre":
         state["head.fc.weight"] = state["head.fc.weight"][:, :, None, None]  # timm's is a 1x1 conv
@@ -124,6 +122,24 @@ def _renames(net: Genotype) -> list[tuple[str, str]]:
     trunk = (r"^(stem|stages)\.", r"patch_embed.backbone.\1.") if net.stages else (r"^stem\.", "patch_embed.backbone.")
     tokens = [(r"^encoder\.proj", "patch_embed.proj"), (r"^encoder\.positions\.0\.table", "pos_embed")]
     return [*pairs, trunk, *tokens, (r"^encoder\.", "")]
+
+
+def _check_in_timm(net: Genotype) -> None:
+    """Raise InputError if no ResNet, ResNetV2 or VisionTransformer of timm can be this net."""
+    kinds = {kind for stage in net.stages for kind in stage.kinds} - {"basic", "bottleneck"}
+    spec, style = net.encoder, (net.style.order, net.style.norm)
+    stem = {"vit": "none", "hybrid": "bit"}.get(net.family, "imagenet")
+    styles = [("post", "group")] if spec else [("post", "batch"), ("pre", "batch"), ("pre", "group")]
+    usual = spec is None or (spec.position, spec.position_at, spec.local) == ("1d", "stem", 0)
+    for here, part in (
+        (not kinds, f"blocks {', '.join(sorted(kinds))}"),
+        (net.stem.kind == stem, f"stem {net.stem.kind!r} of a {net.family}"),
+        (not net.stages or style in styles, f"style {style} of a {net.family}"),
+        (usual, "such positions or local attention in an encoder"),
+        (net.head == Head("token" if spec else "avg"), f"head {net.head}"),
+    ):
+        if not here:
+            raise InputError(f"timm has no net with {part}")
 
 
 def _vit(model: Any) -> Genotype:
@@ -194,7 +210,8 @@ def _need(condition: bool, what: str) -> None:
 def _check_outputs(ours: Network, theirs: nn.Module, shape: tuple[int, ...]) -> None:
     """Equal outputs for one image of noise: parameters alone do not show padding, pooling, activations."""
     training = theirs.training
-    x_BCHW = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0))
+    noise, first = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0)), next(theirs.parameters())
+    x_BCHW = noise.to(first.device, first.dtype)
     wanted, got = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
     theirs.train(training)
     apart = ((wanted - got).abs().max() / wanted.abs().max().clamp(min=1e-6)).item()

@@ -131,7 +131,8 @@ class Entry:
 
 def _resnets() -> dict[str, Entry]:
     entries = {}
-    for n, (block, depths) in list(RESNETS.items())[:5]:
+    for n in ALTERNETS:  # 200 layers are BiT's alone
+        block, depths = RESNETS[n]
         entries[f"resnet{n}"] = Entry(
             lambda size, b=block, d=depths: resnet(b, d, _stem(size)),
             f"ResNet-{n}, He et al., CVPR 2016, with the stride on the 3x3 conv, as torchvision and timm.",

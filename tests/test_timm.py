@@ -92,7 +92,7 @@ def test_what_no_genotype_says_is_refused(name: str, words: str) -> None:
 
 
 def test_nets_that_timm_does_not_have() -> None:
-    for name in ("msa", "mbconv", "vit 2-D", "hybrid", "basic"):
+    for name in ("msa", "mbconv", "vit 2-D", "vit local", "hybrid", "basic", "hidden token head", "post mbconv"):
         with pytest.raises(InputError, match="timm has no net"):
             to_timm(build(NETS[name], 5, 16, 2))
     assert zoo.timm_name(zoo.get("alternet50")) is None
