@@ -1,8 +1,11 @@
-"""Small nets, one for each block, stem, style, position embedding and head; 16 px, 2 channels."""
+"""Small nets, one for each block, stem, style, position embedding and head; for 16 px and 2 channels."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import torch
+from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
 
@@ -63,3 +66,15 @@ NETS = {
     "hidden head": Genotype(CIFAR, (Stage("basic", 1, 8),), head=Head(hidden=12)),
     "hidden token head": replace(vit(), head=Head("token", 12)),
 }
+
+
+def lively(model: nn.Module) -> nn.Module:
+    """With no weight at zero and norms away from the identity: else a block could hide."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.running_mean.uniform_(-0.1, 0.1)
+                module.running_var.uniform_(0.5, 1.5)
+    return model

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from nets import CIFAR, MSA, NETS, VIT
 from timm.models.convnext import ConvNeXtBlock
 from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
 from torch import Tensor, nn
@@ -17,18 +16,7 @@ from alternas.archs.attention import WindowAttention
 from alternas.archs.encoder import TransformerEncoder
 from alternas.archs.modern import ConvNeXt, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
-
-
-def lively(model: nn.Module) -> nn.Module:
-    """With no weight at zero and norms away from the identity: else a block could hide."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.uniform_(-0.1, 0.1)
-                module.running_var.uniform_(0.5, 1.5)
-    return model
+from nets import CIFAR, MSA, NETS, VIT, lively
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import timm
 import torch
-from nets import NETS
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -15,6 +14,7 @@ from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
 from alternas.archs.attention import WindowAttention
 from alternas.archs.encoder import TokenAttention
 from alternas.spaces import SPACES, RandomChooser, get
+from nets import NETS
 
 PUBLISHED = [  # measured on the official code, see docs/architectures.md
     (zoo.get("alternet18", 32), 32, 100, 9_499_063, 498_059_264),

@@ -12,8 +12,7 @@ from safetensors.torch import save_file
 
 from alternas.archs import build
 from alternas.results.export.source import net_source, timm_modules
-from nets import NETS
-from test_blocks import lively
+from nets import NETS, lively
 
 CHECK = """
 import importlib, pathlib, sys

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from nets import NETS
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, Style, build, zoo
 from alternas.archs.stage import build_up
 from alternas.spaces import SPACES, RandomChooser, get
+from nets import NETS
 
 CIFAR, IMAGE = Stem("cifar", 16), Stem("none")
 MLP, BARE = Stage(msa=1, attention="transformer"), Encoder(position="none")

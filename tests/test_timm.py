@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from nets import NETS
 from torch import nn
 
 from alternas.archs import InputError, build, resized, static_cost, zoo
 from alternas.archs.count import count
 from alternas.archs.timm_models import count_timm
 from alternas.archs.timm_weights import convert, load, to_timm
+from nets import NETS
 
 SAME = [  # timm's name, ours
     ("resnet18", "resnet18"),
