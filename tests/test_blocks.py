@@ -57,7 +57,7 @@ def test_every_block_exports(name: str) -> None:
     torch.testing.assert_close(exported.module()(x), model(x))
 
 
-@pytest.mark.parametrize("name", ["msa", "bit trunk", "transformer", "mbconv", "vit local relative", "vit 2-D"])
+@pytest.mark.parametrize("name", ["bit trunk", "transformer", "vit local relative"])
 def test_blocks_compile_without_a_break(name: str) -> None:
     torch.manual_seed(0)
     model, x = lively(build(NETS[name], 5, 16, 2)), torch.randn(2, 2, 16, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -68,8 +69,10 @@ def test_one_more_block_of_a_stage(conv_block: str, block: int, width: int, head
     assert (longer - plain, attending - plain) == (block, params)
 
 
-@pytest.mark.parametrize("name", zoo.names())
-@pytest.mark.parametrize("size", [32, 224])
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [*((name, 32) for name in zoo.names()), *((name, 224) for name, entry in zoo.ZOO.items() if not entry.timm)],
+)
 def test_zoo_members_cost_what_they_count(name: str, size: int) -> None:
     net = zoo.get(name, size)
     if net.encoder and net.encoder.patch == 14 and size != 224:
@@ -113,7 +116,15 @@ def test_oblong_images() -> None:
     assert (cost.params, cost.macs) == measured(on_meta(net, 5, (24, 40), 3), (3, 24, 40))
 
 
-@pytest.mark.parametrize("name", [name for name, entry in zoo.ZOO.items() if entry.timm])
+LARGE = re.compile("101|152|x3|large|huge|patch8")
+IN_TIMM = [
+    pytest.param(name, marks=[pytest.mark.slow] if LARGE.search(name) else [])
+    for name, entry in zoo.ZOO.items()
+    if entry.timm
+]
+
+
+@pytest.mark.parametrize("name", IN_TIMM)
 def test_nets_that_timm_has_cost_what_timms_count(name: str) -> None:
     with torch.device("meta"):
         theirs = timm.create_model(zoo.ZOO[name].timm, num_classes=1000)
