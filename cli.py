@@ -131,8 +131,12 @@ def cost(
     image_size: Annotated[
         str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
     ] = "",
-    classes: Annotated[int | None, typer.Option(help="Number of classes; without it, the run's or 1000.")] = None,
-    channels: Annotated[int | None, typer.Option(help="Channels of the image; without it, the run's or 3.")] = None,
+    classes: Annotated[
+        int | None, typer.Option(help="Number of classes; without it, the run's, timm's or 1000.")
+    ] = None,
+    channels: Annotated[
+        int | None, typer.Option(help="Channels of the image; without it, the run's, timm's or 3.")
+    ] = None,
     batch: Annotated[int, typer.Option(help="Images of a training step, for its memory.")] = 1,
     images: Annotated[str, typer.Option(help="Images of a whole training, such as 2.1G, for its compute.")] = "",
     as_json: Json = False,

@@ -25,14 +25,22 @@ class WindowAttention(nn.Module):
         heads: number of heads.
         head_dim: channels of a head; the scale is head_dim ** -0.5.
         window: (height, width) of a window; must divide the map.
+        whole: whether the window is the whole map, whatever its size: another map is then refused.
         per_head: a relative-position table for each head instead of one for all.
     """
 
     def __init__(
-        self, dim: int, dim_out: int, heads: int, head_dim: int, window: tuple[int, int], per_head: bool = False
+        self,
+        dim: int,
+        dim_out: int,
+        heads: int,
+        head_dim: int,
+        window: tuple[int, int],
+        per_head: bool = False,
+        whole: bool = False,
     ) -> None:
         super().__init__()
-        self.heads, self.window = heads, window
+        self.heads, self.window, self.whole = heads, window, whole
         self.qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
         self.out = nn.Linear(heads * head_dim, dim_out)
         height, width = window
@@ -42,6 +50,9 @@ class WindowAttention(nn.Module):
     def forward(self, x_BCHW: Tensor) -> Tensor:
         batch, _, height, width = x_BCHW.shape
         p, q = self.window
+        if self.whole and (height, width) != (p, q):
+            need = "`resized` makes the net for another image"
+            raise InputError(f"attention: built for a whole map of {p}x{q}, got {height}x{width}; {need}")
         if height % p or width % q:
             raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
         x_WPC = to_windows(x_BCHW, self.window)

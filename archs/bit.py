@@ -18,7 +18,9 @@ BIT_EPS = 1e-8
 
 def standardised_conv(c_in: int, c_out: int, kernel: int, stride: int, same: bool) -> nn.Module:
     """A conv whose weights are standardised per output channel; SAME or symmetric padding."""
-    return (StdConv2dSame if same else StdConv2d)(c_in, c_out, kernel, stride=stride, eps=BIT_EPS)
+    if same:
+        return StdConv2dSame(c_in, c_out, kernel, stride=stride, eps=BIT_EPS)
+    return StdConv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, eps=BIT_EPS)
 
 
 def hybrid_root(in_chans: int, width: int) -> nn.Sequential:

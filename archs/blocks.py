@@ -179,7 +179,9 @@ class PostMsaBlock(PostBlock):
 
 def window_attention(b: Block, dim: int) -> WindowAttention:
     """The attention of block `b` on a map of `dim` channels."""
-    return WindowAttention(dim, b.c_out, b.stage.heads, b.stage.head_dim, b.window, b.stage.per_head)
+    s = b.stage
+    per_head = s.per_head and s.heads > 1
+    return WindowAttention(dim, b.c_out, s.heads, s.head_dim, b.window, per_head, whole=not s.window)
 
 
 BLOCKS = {

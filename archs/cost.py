@@ -12,7 +12,7 @@ from typing import Any
 
 from .cost_blocks import COSTS, size
 from .genotype import Genotype
-from .parts import Encoder, Stem, Style
+from .parts import MOST_CLASSES, Encoder, Stem, Style, whole
 from .plan import ImageSize, Plan
 from .tally import FLOAT_BYTES, Part, Tally, total_of
 
@@ -69,8 +69,9 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     """Cost of `build(genotype, num_classes, image_size, in_chans)`.
 
     Raises:
-        InputError: if the net cannot be built at `image_size`.
+        InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
+    whole("head", "num_classes", num_classes, 1, MOST_CLASSES)
     plan, tally = genotype.plan(image_size, in_chans), Tally()
     if genotype.stem.kind != "none":
         tally.place = "stem"

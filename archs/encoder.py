@@ -46,8 +46,10 @@ class TransformerEncoder(nn.Module):
         self.apply(_init)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        patch = self.spec.patch
-        grid = (x_BCHW.shape[2] // patch, x_BCHW.shape[3] // patch)
+        (height, width), patch = x_BCHW.shape[2:], self.spec.patch
+        if height % patch or width % patch:
+            raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")
+        grid = (height // patch, width // patch)
         if self.spec.position != "none" and grid != self.grid:
             built, got = ("x".join(map(str, sides)) for sides in (self.grid, grid))
             raise InputError(f"encoder: built for {built} tokens, got {got}; `resized` makes the net for another image")
@@ -58,7 +60,7 @@ class TransformerEncoder(nn.Module):
         x_BTC = self.proj(x_BCHW).flatten(2).transpose(1, 2)
         if self.cls_token is None:
             return x_BTC
-        return torch.cat([self.cls_token.expand(len(x_BTC), -1, -1), x_BTC], dim=1)
+        return torch.cat([self.cls_token.expand(x_BTC.shape[0], -1, -1), x_BTC], dim=1)
 
     def _layers(self, x_BTC: Tensor, mask_TT: Tensor | None) -> Tensor:
         relative, tables = self.spec.position == "relative", [position() for position in self.positions]

@@ -18,6 +18,14 @@ class OperationError(RuntimeError):
     """The work could not be done: workers do not start, an export fails its check, no net finished."""
 
 
+def shown(value: object) -> str:
+    """`value` for a message: its repr, cut at 80 characters."""
+    if isinstance(value, int) and value.bit_length() > 200:  # Python refuses to print really long ones
+        return f"a whole number of {value.bit_length()} bits"
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def one_of(what: str, value: object, known: Iterable[str]) -> str:
     """Return `value` if it is one of `known`, else raise with the nearest known name.
 
@@ -29,4 +37,4 @@ def one_of(what: str, value: object, known: Iterable[str]) -> str:
         return value
     near = difflib.get_close_matches(str(value), options, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise InputError(f"{what}: unknown value {value!r}{hint}; known: {', '.join(options)}")
+    raise InputError(f"{what}: unknown value {shown(value)}{hint}; known: {', '.join(options)}")

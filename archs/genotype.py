@@ -14,7 +14,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, shown
 from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style
 from .plan import ImageSize, Plan, lay_out
 from .stage import MODERN, Stage
@@ -37,6 +37,7 @@ class Genotype:
     style: Style = PREACTIVATION
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not self.stages and self.encoder is None:
             raise InputError("genotype: needs at least one stage or an encoder, got neither")
         if len(self.stages) > 64:
@@ -46,6 +47,17 @@ class Genotype:
         self._check_stem()
         if self.head.pool == "token" and self.encoder is None:
             raise InputError("head: pool 'token' needs an encoder, got none")
+
+    def _check_types(self) -> None:
+        parts = {"stem": Stem, "stages": tuple, "head": Head, "style": Style}
+        for name, kind in parts.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {shown(getattr(self, name))}")
+        for stage in self.stages:
+            if not isinstance(stage, Stage):
+                raise InputError(f"genotype: stages must hold Stages, got {shown(stage)}")
+        if self.encoder is not None and not isinstance(self.encoder, Encoder):
+            raise InputError(f"genotype: encoder must be an Encoder or None, got {shown(self.encoder)}")
 
     def _check_stem(self) -> None:
         """Rules of the stem and of each stage's input."""
@@ -86,8 +98,11 @@ class Genotype:
         stem, style = self.stem.canonical(), self.style
         if stem.kind == "imagenet" and style == Style("post", "group"):
             stem = replace(stem, kind="bit")  # the same root by two names
-        if not self.stages and stem.kind in ("none", "bit", "patchify"):
-            style = PREACTIVATION  # nothing of that style is left
+        kinds = {kind for stage in self.stages for kind in stage.kinds}
+        if stem.kind in ("none", "bit", "patchify") and not kinds & {"basic", "bottleneck"}:
+            style = replace(style, order="pre")  # neither stem nor blocks have an order
+        if stem.kind in ("none", "bit", "patchify") and not kinds:
+            style = PREACTIVATION
         return Genotype(
             stem,
             tuple(stage.canonical() for stage in self.stages),
@@ -137,10 +152,21 @@ class Genotype:
             InputError: if the text is not JSON or not a genotype.
         """
         try:
-            data = json.loads(text)
+            data = json.loads(text, object_pairs_hook=_object)
+        except InputError:
+            raise
         except (ValueError, RecursionError) as error:
             raise InputError(f"genotype: not JSON ({error})") from None
         return cls.from_dict(data)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; one that names a field twice would lose the first."""
+    names = [name for name, _ in pairs]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"genotype: field {twice!r} stands there twice")
+    return dict(pairs)
 
 
 def _stage(number: int, data: Any) -> Stage:
@@ -155,7 +181,7 @@ def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise InputError(f"{place}: must be an object, got {data!r:.80}")
     known = [field.name for field in fields(kind)]
-    unknown = sorted(set(data) - set(known))
+    unknown = sorted(set(data) - set(known), key=str)
     if unknown:
         raise InputError(f"{place}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]

@@ -9,7 +9,7 @@ from .blocks import BLOCKS, Layers
 from .encoder import TransformerEncoder
 from .errors import InputError
 from .genotype import Genotype
-from .parts import Head, Stem, Style
+from .parts import MOST_CLASSES, Head, Stem, Style, whole
 from .plan import Block, ImageSize
 
 
@@ -17,7 +17,8 @@ class Network(nn.Module):
     """x_BCHW -> logits (B, num_classes). Made by `build`.
 
     Images of another size than built for pass where the net allows it: every window must divide its
-    map, and an encoder with position embeddings needs its number of tokens (see `resized`).
+    map, a window over the whole map and position embeddings need the map they were built for (see
+    `resized`).
     """
 
     def __init__(
@@ -72,11 +73,12 @@ def build(
             al., ECCV 2016; Park & Kim's code counts blocks over all stages, as here).
 
     Raises:
-        InputError: if the net cannot be built at `image_size`, or a rate is not in [0, 1).
+        InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
     for name, rate in (("dropout", dropout), ("drop_path", drop_path)):
-        if not 0 <= rate < 1:
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
             raise InputError(f"build: {name} must be at least 0 and below 1, got {rate!r}")
+    whole("head", "num_classes", num_classes, 1, MOST_CLASSES)
     network = Network(genotype, num_classes, image_size, in_chans, dropout)
     if drop_path:
         _drop_paths(network, drop_path)

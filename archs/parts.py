@@ -10,11 +10,10 @@ keys of recorded networks leave default values out.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import InputError, one_of
+from .errors import InputError, one_of, shown
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "none")
 ORDERS = ("pre", "post")
@@ -23,6 +22,7 @@ POOLS = ("avg", "token")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
 GROUPS = 32  # of every GroupNorm
+MOST_CLASSES = 10_000_000
 
 
 def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536) -> int:
@@ -33,7 +33,7 @@ def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536
     """
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         rule = f"must be a whole number from {low} to {high}"
-        raise InputError(f"{place}: {field} {rule}, got {value!r}")
+        raise InputError(f"{place}: {field} {rule}, got {shown(value)}")
     return value
 
 
@@ -44,8 +44,8 @@ def ratio_of(place: str, value: Any, width: int) -> float:
         InputError: otherwise, or if it is no number above 0 and at most 64.
     """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or not 0 < value <= 64:
-        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {value!r}")
+    if not number or not 0 < value <= 64:  # neither does NaN pass
+        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {shown(value)}")
     if int(width * value + 1e-6) < 1:
         raise InputError(f"{place}: mlp_ratio {value} leaves no hidden unit at width {width}")
     return float(value)

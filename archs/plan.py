@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import InputError
-from .parts import Encoder, Stem, Style, whole
-from .stage import Stage
+from .parts import GROUPS, Encoder, Stem, Style, whole
+from .stage import MODERN, Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
@@ -82,7 +82,7 @@ def as_map(image_size: ImageSize) -> Map:
     Raises:
         InputError: if it is neither.
     """
-    pair = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+    pair = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
     if len(pair) != 2:
         raise InputError(f"image size: one side or (height, width), got {image_size!r}")
     height, width = (whole("image size", "side", side, 1, 16384) for side in pair)
@@ -103,10 +103,14 @@ def lay_out(
     if stem.kind == "patchify":
         _must_divide("stem", "patch", stem.patch, image)
     at, channels = _shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
+    if stem.kind == "bit" or (style.norm == "group" and style.order == "post" and stem.kind != "patchify"):
+        _check_group("stem", channels, _shrink(image, min(stem.stride, 2)))
     stem_map, laid = at, []
     for number, stage in enumerate(stages, start=1):
         laid.append(_lay_stage(f"stage {number}", stage, style, channels, at))
         at, channels = laid[-1][-1].map_out, stage.channels
+    if style.norm == "group" and laid and laid[-1][-1].raw:
+        _check_group("last norm", channels, at)
     grid = None
     if encoder is not None:
         _must_divide("encoder", "patch", encoder.patch, at)
@@ -120,9 +124,18 @@ def _lay_stage(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tu
         stride = stage.stride if i == 0 else 1
         out = _shrink(at, stride)
         window = _window(place, stage.window, out) if kind == stage.attention else (1, 1)
-        blocks.append(Block(place, kind, stage, style, c_in, stride, at, out, window))
+        block = Block(place, kind, stage, style, c_in, stride, at, out, window)
+        if style.norm == "group" and kind not in MODERN:
+            for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
+                _check_group(place, channels, norm_map)
+        blocks.append(block)
         at, c_in = out, stage.channels
     return tuple(blocks)
+
+
+def _check_group(place: str, channels: int, at: Map) -> None:
+    if channels * at[0] * at[1] == GROUPS:  # PyTorch refuses a norm over one value
+        raise InputError(f"{place}: group norm of {channels} channels on a {at[0]}x{at[1]} map has one value a group")
 
 
 def _window(place: str, window: int, at: Map) -> Map:

@@ -16,7 +16,7 @@ from .plan import ImageSize, Map
 
 
 def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_path: float = 0.0) -> Network:
-    """`network` built anew for `image_size`, from its weights, on its device and in its dtype and mode.
+    """`network` built anew for `image_size` from its weights, with its device, dtype, mode and frozen parameters.
 
     Args:
         network: any network that `build` made.
@@ -37,6 +37,8 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
         elif name.endswith("attn.table"):
             state[name] = _interpolated(state[name], (wanted.shape[-2], wanted.shape[-1]))
     new.load_state_dict(state)
+    for old, moved in zip(network.parameters(), new.parameters(), strict=True):
+        moved.requires_grad_(old.requires_grad)
     first = next(network.parameters())
     return new.to(first.device, first.dtype).train(network.training)
 

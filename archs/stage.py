@@ -130,5 +130,13 @@ class Stage:
         plain = Stage(block=self.block, depth=self.depth, width=self.width, stride=self.stride, msa=())
         if not self.places:
             return plain
-        mlp_ratio = self.hidden / self.channels if self.attention == "transformer" else plain.mlp_ratio
-        return replace(self, msa=self.places, mlp_ratio=mlp_ratio)
+        block, width, mlp_ratio = self.block, self.width, plain.mlp_ratio
+        if self.attention == "transformer":
+            mlp_ratio = self.hidden / self.channels
+        if len(self.places) == self.depth:  # without a conv block, only the expansion of `block` is left,
+            if self.attention == "transformer":  # and of that only the stage's channels
+                block, width = "basic", self.channels
+            elif self.expansion == 1:
+                block = "basic"
+        per_head = self.per_head and self.heads > 1
+        return replace(self, block=block, width=width, msa=self.places, per_head=per_head, mlp_ratio=mlp_ratio)

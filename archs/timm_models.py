@@ -30,9 +30,13 @@ def create(
         InputError: if timm does not know the name or refuses the numbers.
     """
     known = timm.list_models()
-    if name.split(".")[0] not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    if name not in known and name not in timm.list_pretrained():
+        base = name.split(".")[0]
+        near = (
+            [tagged for tagged in timm.list_pretrained() if tagged.startswith(f"{base}.")] if base in known else known
+        )
+        found = difflib.get_close_matches(name, near, n=1)
+        raise InputError(f"timm has no model {name!r}" + (f" (did you mean {found[0]!r}?)" if found else ""))
     given: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
     if _takes_size(name):
         given["img_size"] = image_size
@@ -51,16 +55,18 @@ def count_timm(
         InputError: if timm does not know the name, or the net takes no image of that size.
     """
     try:
-        try:
-            with torch.device("meta"):
-                return _count(name, image_size, num_classes, in_chans)
-        except (NotImplementedError, RuntimeError, TypeError) as error:
-            log.warning("timm: %s not counted on the meta device but on the CPU (%s)", name, _line(error))
+        with torch.device("meta"):
             return _count(name, image_size, num_classes, in_chans)
+    except (NotImplementedError, RuntimeError, TypeError, AssertionError) as error:
+        reason = _line(error)
+    try:
+        found = _count(name, image_size, num_classes, in_chans)
     except InputError:
         raise
     except (AssertionError, RuntimeError, ValueError, TypeError) as error:
         raise InputError(f"timm: {name} takes no such image ({_line(error)})") from None
+    log.warning("timm: %s was not counted on the meta device but on the CPU (%s)", name, reason)
+    return found
 
 
 def _count(

@@ -48,6 +48,7 @@ def convert(model: Any) -> Network:
     Raises:
         InputError: if the net has a part that no genotype has.
     """
+    _need(next(model.parameters()).device.type != "meta", "no weights: it is on the meta device")
     genotype, (channels, height, width) = read(model), _input_size(model)
     classes = getattr(model, "num_classes", 0)
     _need(classes > 0, "no head; give num_classes")
@@ -135,6 +136,9 @@ def _check_in_timm(net: Genotype) -> None:
         (not kinds, f"blocks {', '.join(sorted(kinds))}"),
         (net.stem.kind == stem, f"stem {net.stem.kind!r} of a {net.family}"),
         (not net.stages or style in styles, f"style {style} of a {net.family}"),
+        (bool(spec) or len(net.stages) == 4, f"{len(net.stages)} stages"),
+        (all(s.stride == (2 if i else 1) for i, s in enumerate(net.stages)), "such strides"),
+        (all(s.width == net.stem.width * 2**i for i, s in enumerate(net.stages)), "such widths"),
         (usual, "such positions or local attention in an encoder"),
         (net.head == Head("token" if spec else "avg"), f"head {net.head}"),
     ):
@@ -144,10 +148,14 @@ def _check_in_timm(net: Genotype) -> None:
 
 def _vit(model: Any) -> Genotype:
     blocks, patches = list(_children(model.blocks)), model.patch_embed
+    _need(bool(blocks), "no blocks")
     first = blocks[0]
     _need(model.num_prefix_tokens == 1 and model.cls_token is not None, "other tokens than one class token")
     _need(model.global_pool == "token", f"global pool {model.global_pool!r}")
     _need(hasattr(getattr(first, "attn", None), "qkv"), f"blocks of class {type(first).__name__}")
+    _need(hasattr(first.mlp, "fc1"), f"an MLP of class {type(first.mlp).__name__}")
+    act = first.mlp.act
+    _need(isinstance(act, nn.GELU) and act.approximate == "none", f"the activation {act}")
     stem, stages, style = Stem("none"), (), PREACTIVATION
     backbone = getattr(patches, "backbone", None)
     if backbone is not None:
@@ -212,7 +220,12 @@ def _check_outputs(ours: Network, theirs: nn.Module, shape: tuple[int, ...]) -> 
     training = theirs.training
     noise, first = torch.randn(1, *shape, generator=torch.Generator().manual_seed(0)), next(theirs.parameters())
     x_BCHW = noise.to(first.device, first.dtype)
-    wanted, got = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
-    theirs.train(training)
+    try:
+        wanted, got = theirs.eval()(x_BCHW), ours.eval()(x_BCHW)
+    except RuntimeError as error:
+        raise InputError(f"timm: this net does not run on {tuple(shape)}: {str(error).splitlines()[0]}") from None
+    finally:
+        theirs.train(training)
+    _need(wanted.shape == got.shape, f"outputs of shape {tuple(wanted.shape)}")
     apart = ((wanted - got).abs().max() / wanted.abs().max().clamp(min=1e-6)).item()
     _need(apart < TOLERANCE, f"outputs that differ from its genotype's by {apart:.1e} of the largest")

@@ -11,7 +11,7 @@ from timm.models.convnext import ConvNeXtBlock
 from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
 from torch import Tensor, nn
 
-from alternas.archs import Encoder, Genotype, InputError, Stage, build
+from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build
 from alternas.archs.attention import WindowAttention
 from alternas.archs.encoder import TransformerEncoder
 from alternas.archs.modern import ConvNeXt, MBConv
@@ -55,6 +55,22 @@ def test_every_block_exports(name: str) -> None:
     model, x = lively(build(NETS[name], 5, 16, 2)).eval(), torch.randn(2, 2, 16, 16)
     exported = torch.export.export(model, (x,))
     torch.testing.assert_close(exported.module()(x), model(x))
+
+
+def test_a_class_token_leaves_the_batch_free() -> None:
+    model, batch = build(NETS["vit"], 5, 16, 2).eval(), torch.export.Dim("batch", min=2)
+    exported = torch.export.export(model, (torch.randn(4, 2, 16, 16),), dynamic_shapes=({0: batch},))
+    assert exported.module()(torch.randn(7, 2, 16, 16)).shape == (7, 5)
+
+
+@pytest.mark.parametrize("order", ["pre", "post"])
+@pytest.mark.parametrize("norm", ["batch", "group"])
+@pytest.mark.parametrize("stride", range(1, 9))
+def test_every_stride_makes_the_planned_map(order: str, norm: str, stride: int) -> None:
+    for block in ("basic", "bottleneck", "mbconv", "convnext"):
+        net = Genotype(Stem("cifar", 32), (Stage(block, 1, 64, stride),), style=Style(order, norm))
+        features = build(net, 5, (13, 16), 1).eval().forward_features(torch.randn(2, 1, 13, 16))
+        assert features.shape[2:] == net.plan((13, 16)).last_map
 
 
 @pytest.mark.parametrize("name", ["bit trunk", "transformer", "vit local relative"])
@@ -201,10 +217,14 @@ def test_stochastic_depth_grows_linearly_over_all_blocks() -> None:
 
 
 def test_images_of_another_size_pass_where_the_net_allows_it() -> None:
-    for name, size in (("basic", 20), ("msa", 24), ("vit without positions", 24), ("bit trunk with msa", 16)):
+    for name, size in (("basic", 20), ("msa", 24), ("vit without positions", 24), ("bit", 96)):
         assert build(NETS[name], 5, 16, 2)(torch.randn(2, 2, size, size)).shape == (2, 5)
-    for name, words in (("msa", "window 4x4 does not divide a 18x18"), ("vit", "built for 4x4 tokens, got 6x6")):
-        size = 18 if name == "msa" else 24
+    for name, size, words in (
+        ("msa", 18, "window 4x4 does not divide a 18x18"),
+        ("msa_bottleneck", 32, "whole map of 16x16, got 32x32"),
+        ("vit", 24, "built for 4x4 tokens, got 6x6"),
+        ("vit without positions", 18, "patch 4 does not divide a 18x18"),
+    ):
         with pytest.raises(InputError, match=words):
             build(NETS[name], 5, 16, 2)(torch.randn(2, 2, size, size))
 

@@ -145,6 +145,8 @@ BAD = [
     (("search", "--colour", "red"), "--colour"),
     (("cost", "timm:resnet5o"), "did you mean 'resnet50'"),
     (("cost", "timm:"), "timm has no model"),
+    (("cost", "timm:vgg11", "--image-size", "7"), "takes no such image"),
+    (("cost", "timm:resnet18.zzz"), "resnet18.zzz"),
     (("cost", "timm:maxvit_tiny_tf_224", "--image-size", "100"), "takes no such image"),
     (("cost", "timm:resnet18", "--classes", "0"), "classes"),
     (("cost", "vit_tiny_patch16", "--image-size", "100"), "patch 16 does not divide a 100x100 map"),

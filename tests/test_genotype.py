@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, Style, build, zoo
+from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, Style, build, static_cost, zoo
 from alternas.archs.stage import build_up
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 
-CIFAR, IMAGE = Stem("cifar", 16), Stem("none")
+GROUPED = Style("post", "group")
+CIFAR, IMAGE, PATCHES = Stem("cifar", 16), Stem("none"), Stem("patchify", 16, 4)
 MLP, BARE = Stage(msa=1, attention="transformer"), Encoder(position="none")
 
 
@@ -66,6 +67,17 @@ def test_build_up_goes_backwards_from_the_end() -> None:
         (lambda: Encoder(45, heads=3, position="2d"), ("encoder", "2d", "even", "45")),
         (lambda: Head(hidden=-1), ("head", "hidden", "-1")),
         (lambda: zoo.bit(18), ("bit", "depth", "18")),
+        (lambda: Stem(width=10**5000), ("stem", "width", "16610 bits")),
+        (lambda: Stem("c" * 10_000), ("stem", "unknown value", "...")),
+        (lambda: Genotype(CIFAR, [Stage()]), ("stages must be a tuple",)),
+        (lambda: Genotype(CIFAR, (Stage(), "x")), ("stages must hold Stages", "'x'")),
+        (lambda: Genotype(CIFAR, (Stage(),), "x"), ("encoder must be an Encoder", "'x'")),
+        (lambda: Genotype({}, (Stage(),)), ("stem must be a Stem",)),
+        (lambda: build(net(Stage()), 0, 32), ("num_classes", "0")),
+        (lambda: build(net(Stage()), 10, 32, dropout=None), ("dropout", "None")),
+        (lambda: static_cost(net(Stage()), 2.5, 32), ("num_classes", "2.5")),
+        (lambda: net(Stage()).check(32.0), ("image size", "32.0")),
+        (lambda: Genotype.from_dict({1: 2, "a": 3}), ("genotype", "unknown field")),
         (lambda: zoo.vit("giant", 14), ("vit", "size", "giant")),
     ],
 )
@@ -86,6 +98,8 @@ def test_broken_rules_are_named(make: Any, words: tuple[str, ...]) -> None:
         (zoo.vit("tiny", 16), (32, 40), ("encoder", "patch 16", "32x40")),
         (Genotype(Stem("patchify", 8, 5), (Stage(),)), 32, ("stem", "patch 5", "32x32")),
         (net(Stage()), 0, ("image size", "0")),
+        (net(stem=Stem("bit", 32), encoder=Encoder()), 1, ("stem", "group norm", "one value")),
+        (net(Stage(width=32, stride=8), stem=Stem("cifar", 32), style=GROUPED), 8, ("stage 1", "32 channels", "1x1")),
     ],
 )
 def test_rules_about_maps_are_named(genotype: Genotype, size: Any, words: tuple[str, ...]) -> None:
@@ -115,6 +129,11 @@ def shapes(model: Any) -> list[tuple[str, tuple[int, ...]]]:
     [
         (net(Stage(mlp_ratio=2.0, per_head=True, attention="msa_a")), net(Stage())),
         (net(Stage(msa=1, mlp_ratio=2.0)), net(Stage(msa=1))),
+        (net(Stage(msa=1, per_head=True)), net(Stage(msa=1))),
+        (net(Stage("mbconv", msa=(0, 1))), net(Stage(msa=(0, 1)))),
+        (net(replace(MLP, block="bottleneck", width=16, msa=(0, 1))), net(replace(MLP, msa=(1, 0)))),
+        (net(Stage("convnext"), stem=PATCHES, style=Style("post")), net(Stage("convnext"), stem=PATCHES)),
+        (net(Stage(msa=(0, 1)), stem=Stem("bit"), style=Style("post")), net(Stage(msa=(0, 1)), stem=Stem("bit"))),
         (net(replace(MLP, mlp_ratio=2.001)), net(replace(MLP, mlp_ratio=2.0))),
         (net(Stage(), encoder=Encoder(depth=1, position_at="shared")), net(Stage(), encoder=Encoder(depth=1))),
         (net(encoder=replace(BARE, position_at="layers"), stem=IMAGE), net(encoder=BARE, stem=IMAGE)),
@@ -198,7 +217,9 @@ def test_corrupted_json_is_refused_or_means_what_it_says() -> None:
 
 
 def test_text_that_is_no_json() -> None:
-    for text in ("", "{", "[]", "3", '{"stem": 1}', "[" * 100_000):
+    huge = '{"stem": {}, "stages": [{"mlp_ratio": 1' + "0" * 400 + "}]}"
+    twice = '{"stem": {}, "stages": [{"block": "basic", "block": "mbconv"}]}'
+    for text in ("", "{", "[]", "3", '{"stem": 1}', "[" * 100_000, huge, twice):
         with pytest.raises(InputError):
             Genotype.from_json(text)
 

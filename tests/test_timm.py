@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import timm
 import torch
 from torch import nn
 
-from alternas.archs import InputError, build, resized, static_cost, zoo
+from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, resized, static_cost, zoo
 from alternas.archs.count import count
 from alternas.archs.timm_models import count_timm
 from alternas.archs.timm_weights import convert, load, to_timm
@@ -87,6 +88,8 @@ def test_what_no_genotype_says_is_refused(name: str, words: str) -> None:
         load(name, pretrained=False, num_classes=10)
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
         load("resnet5o", pretrained=False)
+    with pytest.raises(InputError, match=r"no model 'resnet18\.xx'"):
+        load("resnet18.xx", pretrained=False)
 
 
 def test_nets_that_timm_does_not_have() -> None:
@@ -94,6 +97,25 @@ def test_nets_that_timm_does_not_have() -> None:
         with pytest.raises(InputError, match="timm has no net"):
             to_timm(build(NETS[name], 5, 16, 2))
     assert zoo.timm_name(zoo.get("alternet50")) is None
+    for stages in ((Stage("basic", 1, 64),), tuple(Stage("basic", 1, 64, 1 + i) for i in range(4))):
+        with pytest.raises(InputError, match="timm has no net"):
+            to_timm(build(Genotype(Stem("imagenet", 64), stages, style=Style("post")), 5, 64))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"depth": 0}, "no blocks"),
+        ({"act_layer": "gelu_tanh"}, "activation"),
+        ({"mlp_layer": timm.layers.SwiGLU}, "MLP of class SwiGLU"),
+        ({"device": "meta"}, "meta device"),
+    ],
+)
+def test_changed_vits_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        convert(timm.create_model("vit_tiny_patch16_224", **options))
+    with pytest.raises(InputError, match="does not run"):
+        convert(timm.create_model("resnet18", global_pool=""))
 
 
 @pytest.mark.parametrize(
