@@ -30,13 +30,24 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does n
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
 Run = Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="digits, cue, clutter, a torchvision set such as cifar10, a folder of class folders, an .npz file, "
+        "hfds/NAME, wds/PATH or tfds/NAME."
+    ),
+]
+ImageSize = Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the data's own or 224.")]
+Loader = Annotated[str, typer.Option(help="memory, stream, or auto: memory up to 2 GiB.")]
+SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave out pictures that cannot be read.")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch the data if they are not there.")]
 Objective = Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")]
 
 
 @app.command()
 def search(
     space: Annotated[str, typer.Argument(help="all, alternet, hybrid, modern or resnet.")] = "all",
-    data: Annotated[str, typer.Option(help="digits, or an .npz file with arrays x and y.")] = "digits",
+    data: Data = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Annotated[str, typer.Option(help="Name of the run; without one, SPACE-DATA.")] = "",
     strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe or nsga2.")] = "nsga2",
@@ -44,10 +55,20 @@ def search(
     objective: Objective = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
-    recipe: Annotated[str, typer.Option(help="How each net is trained.")] = "smoke",
+    recipe: Annotated[
+        str, typer.Option(help="How each net is trained: a name of `alternas recipes`, or a JSON file.")
+    ] = "smoke",
     epochs: Annotated[
         float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")
     ] = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Annotated[bool, typer.Option("--compile", help="Make each net faster with torch.compile.")] = False,
+    keep: Annotated[
+        str, typer.Option(help="Early weights to keep: warmup, or shares of the budget, as in warmup,0.06.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
     workers: Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")] = 0,
     cpus_per_trial: Annotated[float, typer.Option(help="CPUs of each worker.")] = 1.0,
@@ -61,6 +82,8 @@ def search(
     """Search for nets; the same command again resumes."""
     from rich.console import Console
 
+    from dataclasses import replace
+
     from .search.engine.pool import Resources
     from .search.run import Search
     from .search.run import search as run_search
@@ -70,10 +93,13 @@ def search(
     limits = {cost: amount(f"max-{cost}", text) for cost, text in (("macs", max_macs), ("params", max_params)) if text}
     how = recipes.get(recipe)
     how = how if epochs is None else how.with_epochs(epochs)
-    settings = Settings(space, data, strategy, ladder, objective, how, seed, limits)
+    how = replace(how, compile=True) if compile_nets else how
+    kept = tuple(part.strip() for part in keep.split(",") if part.strip())
+    settings = Settings(space, data, strategy, ladder, objective, how, seed, limits, kept)
+    request = _request(data, image_size, loader, skip_broken, download)
     place = Resources(address, workers, cpus_per_trial, gpus_per_trial)
     run_name = name or f"{space}-{Path(data).stem}"
-    folder = run_search(Search(settings, trials, run_name, place), Console(stderr=as_json))
+    folder = run_search(Search(settings, request, trials, run_name, place), Console(stderr=as_json))
     _print_front(folder, objective, as_json)
     if not as_json:
         print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
@@ -177,6 +203,55 @@ def spaces(
         for s, (h, w) in found
     ]
     _print_listing(rows, as_json)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="As --data of a search.")],
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    as_json: Json = False,
+) -> None:
+    """What a data set holds, how it is split and read; --download fetches it."""
+    from rich.console import Console
+
+    from .results.draw import facts_table
+    from .search.data.progress import load_showing
+
+    request = _request(name, image_size, loader, skip_broken, download)
+    facts = load_showing(request, Console(stderr=True)).facts()
+    if as_json:
+        _print_json(facts)
+    else:
+        _print(facts_table(facts))
+
+
+@app.command()
+def recipes(
+    name: Annotated[str, typer.Argument(help="One of them, whole; without it, all of them.")] = "",
+    as_json: Json = False,
+) -> None:
+    """The training recipes and where they come from; one as JSON, to change and use as --recipe FILE.json."""
+    from .search.training.recipes import RECIPES, get
+
+    if name:
+        _print_json(get(name).to_dict())
+        return
+    rows: list[dict[str, Any]] = []
+    for known, make in RECIPES.items():
+        recipe, about = make(), (make.__doc__ or "").split("\n")[0]
+        rows.append({"recipe": known, "epochs": recipe.epochs, "batch": recipe.batch, "about": about})
+    _print_listing(rows, as_json)
+
+
+def _request(name: str, image_size: str, loader: str, skip_broken: bool, download: bool) -> Any:
+    from .results.show import parse_size
+    from .search.data.dataset import Request
+
+    size = parse_size(image_size) if image_size else None
+    return Request(name, size, loader, skip_broken, download)
 
 
 def main() -> None:

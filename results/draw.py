@@ -49,6 +49,27 @@ def listing(rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
+def facts_table(facts: dict[str, Any]) -> Table:
+    """What is known of a data set, a line each; long lists of classes are cut."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            for inner, what in value.items():
+                table.add_row(f"{name}: {inner}", _fact(what))
+        else:
+            table.add_row(name, _fact(value))
+    return table
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, list):
+        shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value[:20])
+        return f"{shown}, ... ({len(value)})" if len(value) > 20 else shown
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {what}" for name, what in value.items())
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
 def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> RenderableType:
     """A net stage by stage: what it is made of, its maps, and params and MACs of each part."""
     plan = net.plan(image_size)

@@ -39,6 +39,7 @@ class Record:
         signals: cheap signals measured before training.
         seconds: of training and evaluation.
         device: what it ran on.
+        how: what the trainer settled: loader, precision, passes a step, whether compiled.
         versions: of python, alternas, torch, ...
     """
 
@@ -63,6 +64,7 @@ class Record:
     signals: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     device: str = ""
+    how: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

@@ -21,6 +21,9 @@ from ..archs.errors import one_of
 from ..results.record import FAILED, FREE
 from ..results.store import Store, read_records, read_settings, run_folder, write_json
 from ..spaces import Space
+from .data.dataset import DataSet, Request
+from .data.progress import load_showing
+from .data.sample import sample_of
 from .engine.drive import drive
 from .engine.live import view
 from .engine.pool import Pool, Resources
@@ -29,8 +32,7 @@ from .strategy.ladder import ladder
 from .strategy.ledger import Ledger, Terms
 from .strategy.memory import open_memory
 from .strategy.samplers import STRATEGIES
-from .training import data as data_sets
-from .training.data import DataSet
+from .training.recipe import check_on
 
 SAMPLE = 32  # validation images kept in the run's folder, for exports to be checked on
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
@@ -41,6 +43,7 @@ class Search:
     """What to search, how far, where, and under which name."""
 
     settings: Settings
+    data: Request
     trials: int
     name: str
     resources: Resources
@@ -61,11 +64,12 @@ def search(plan: Search, console: Console) -> Path:
     settings, folder = plan.settings, run_folder(plan.name)
     steps = ladder(settings.ladder)
     one_of("strategy", settings.strategy, STRATEGIES)
-    data = data_sets.load(settings.data)
+    data = load_showing(plan.data, console)
+    check_on(settings.recipe, data.peak)
     space = spaces.get(settings.space, data.image_size)
     price = _Price(data)
     _check_limits(space, settings, price)
-    wanted = settings.to_dict() | {"data_split": data.split_hash}
+    wanted = settings.to_dict() | {"data_split": data.split_hash, "loader": data.loader}
     _compare(folder, plan, wanted)
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
     with _locked(folder), closing(Store(folder)) as store:
@@ -145,17 +149,8 @@ def _settle(folder: Path, plan: Search, settings: dict[str, Any], data: DataSet)
     if (folder / "run.json").exists() and read_settings(folder)["settings"] != settings:
         (folder / "study.journal").unlink(missing_ok=True)
     facts = {"settings": settings, "trials": plan.trials, "command": sys.argv, "versions": versions()}
-    facts["data"] = {
-        "name": data.name,
-        "image_size": list(data.image_size),
-        "in_chans": data.in_chans,
-        "classes": list(data.classes),
-        "mean": list(data.mean),
-        "std": list(data.std),
-        "images": {"train": len(data.train), "val": len(data.val), "test": len(data.test or ())},
-        "split": data.split_hash,
-    }
-    np.savez(folder / "sample.npz", x=data.val.x_NCHW[:SAMPLE], y=data.val.y_N[:SAMPLE])
+    facts["data"] = data.facts()
+    np.savez(folder / "sample.npz", x=sample_of(data.val, SAMPLE), y=data.val.y_N[:SAMPLE])
     write_json(folder / "run.json", facts)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..archs.errors import InputError, one_of
 from ..results.front import COSTS
-from .training.recipes import Recipe
+from .training.recipe import Recipe
 
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
+_SHARE = re.compile(r"[01](\.\d+)?")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -27,6 +29,7 @@ class Settings:
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
+        keep: states of each training whose weights are kept too; see `Job`.
     """
 
     space: str
@@ -37,14 +40,24 @@ class Settings:
     recipe: Recipe
     seed: int = 0
     limits: dict[str, int] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in self.keep:
+            _check_kept(name)
         one_of("objective", self.objective, COSTS)
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As JSON gives it back."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+def _check_kept(name: str) -> None:
+    share = float(name) if _SHARE.fullmatch(name) else 0.0
+    if name != "warmup" and not 0 < share <= 1:
+        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {name!r}")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -1,8 +1,9 @@
-"""Data, recipes and training: splits, determinism, resuming, typed failures."""
+"""The training loop: determinism, resuming, what is kept, typed failures, less at a time when memory runs out."""
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,23 +11,34 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from sklearn.datasets import load_digits
+from torch import nn
 
-from alternas.archs import Genotype, InputError, build
+from alternas.archs import Genotype, build
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
-from alternas.search.training import data, recipes, train
+from alternas.search.training import gradients, recipes, train
+from alternas.search.training.bench import MemoryBench
 from alternas.search.training.job import Job, Outcome, Tick
+from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
 
+CPU = torch.device("cpu")
+EVERYTHING = Recipe(
+    "everything", 1, 64, "lamb", 3e-3, 0.02, schedule="constant", cooldown=0.3, loss="binary", label_smoothing=0.1,
+    dropout=0.1, drop_path=0.1, clip=1.0, ema=0.9, sam=0.05, accumulate=3, augment=Augment(
+        scale=0.5, pad=1, flip=True, ops=2, magnitude=5, spread=0.5, cutout=2, erase=0.25, mixup=0.8, cutmix=1.0),
+)  # fmt: skip
+
 
 @pytest.fixture(scope="module")
-def digits() -> data.DataSet:
-    return data.load("digits")
+def digits() -> DataSet:
+    return load(Request("digits"))
 
 
 @pytest.fixture(scope="module")
-def bench(digits: data.DataSet) -> train.Bench:
-    return train.Bench(digits, torch.device("cpu"))
+def bench(digits: DataSet) -> MemoryBench:
+    return MemoryBench(digits, CPU)
 
 
 def job(folder: Path, net: Genotype | None = None, **changes: Any) -> Job:
@@ -42,74 +54,16 @@ def last(events: Any) -> Outcome:
     return outcome
 
 
-def test_digits_are_scikit_learns(digits: data.DataSet) -> None:
-    x, y = load_digits(return_X_y=True)
-    parts = [digits.train, digits.val, digits.test]
-    rows = np.concatenate([np.c_[p.x_NCHW.reshape(len(p), -1), p.y_N] for p in parts if p])
-    assert sorted(map(tuple, rows)) == sorted(map(tuple, np.c_[x, y].astype(int)))
-    assert [len(p) for p in parts if p] == [1078, 360, 359]
-    for label in range(10):
-        shares = [(p.y_N == label).sum() / (y == label).sum() for p in parts if p]
-        assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.005)
+def numbers(outcome: Outcome) -> Any:
+    """All that must be the same in a repetition: all but the seconds."""
+    return outcome.status, outcome.accuracy, outcome.metrics, outcome.curve, outcome.how
 
 
-def test_normalisation_uses_the_training_images_alone(digits: data.DataSet, bench: train.Bench) -> None:
-    assert bench.train_x.mean().abs() < 1e-5
-    assert abs(bench.train_x.std().item() - 1) < 1e-3
-    assert abs(bench.val_x.mean().item()) > 1e-5
-    assert digits.without_test().test is None
-    assert data.load("digits").split_hash == digits.split_hash
+def same_weights(a: Path, b: Path) -> bool:
+    ours, theirs = load_file(a), load_file(b)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
-
-def npz(path: Path, **arrays: Any) -> str:
-    np.savez(path, **arrays)
-    return str(path)
-
-
-def test_npz_files(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), dtype=np.uint8)
-    found = data.load(npz(tmp_path / "a.npz", x=x, y=np.repeat([3, 9], 30)))
-    assert (found.image_size, found.in_chans, found.classes) == ((9, 7), 3, ("3", "9"))
-    assert found.train.x_NCHW.dtype == np.uint8
-    gray = data.load(npz(tmp_path / "b.npz", x=x[..., 0].astype(np.float64), y=np.repeat([0, 1], 30)))
-    assert gray.in_chans == 1
-    assert gray.train.x_NCHW.dtype == np.float32
-
-
-X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "words"),
-    [
-        ({"x": X}, "no array 'y'"),
-        ({"x": X[0], "y": Y}, "x must be numbers"),
-        ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
-        ({"x": X, "y": Y.astype(float)}, "y must be"),
-        ({"x": X.astype(str), "y": Y}, "x must be numbers"),
-        ({"x": X, "y": Y * 0}, "2 classes"),
-        ({"x": X, "y": np.arange(20)}, "at least 5"),
-        ({"x": X + np.nan, "y": Y}, "not finite"),
-        ({"x": X.astype(object), "y": Y}, "not a readable"),
-    ],
-)
-def test_npz_files_that_are_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
-    with pytest.raises(InputError, match=words):
-        data.load(npz(tmp_path / "a.npz", **arrays))
-
-
-@pytest.mark.parametrize("content", [None, b"", b"PK", b"text", b"\x93NUMPY"])
-def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "a.npz"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.npz"):
-        data.load(str(path))
-    with pytest.raises(InputError, match="digits"):
-        data.load("digit")
-
-
-def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: train.Bench, digits: data.DataSet) -> None:
+def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBench, digits: DataSet) -> None:
     outcome = last(train.train(job(tmp_path, until=60, steps=60), bench))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None
@@ -117,35 +71,59 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: train.Ben
     assert [p.step for p in outcome.curve] == list(range(6, 61, 6))
     net = build(job(tmp_path).genotype, 10, digits.image_size, 1).eval()
     net.load_state_dict(load_file(tmp_path / "w.safetensors"))
+    (x, y), *_ = bench.images("val", 1000)
     with torch.no_grad():
-        logits = net(bench.val_x)
-    assert (logits.argmax(1) == bench.val_y).sum().item() / len(logits) == outcome.accuracy
-    nll = torch.nn.functional.cross_entropy(logits, bench.val_y).item()
+        logits = net(x)
+    assert (logits.argmax(1) == y).sum().item() / len(logits) == outcome.accuracy
+    nll = torch.nn.functional.cross_entropy(logits, y).item()
     assert outcome.metrics["nll"] == pytest.approx(nll, abs=1e-6)
+    confusion = np.load(tmp_path / "w.npz")
+    assert confusion["val"].trace() / confusion["val"].sum() == outcome.accuracy
+    assert confusion["val"].sum(1).tolist() == torch.bincount(y).tolist(), "a row is a true class"
+    assert confusion["train"].trace() / 360 == outcome.metrics["train_accuracy"]
 
 
+@pytest.mark.parametrize("recipe", [recipes.smoke(), EVERYTHING, dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0)])
 @pytest.mark.parametrize("seed", [0, 4])
-def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: train.Bench, seed: int) -> None:
+def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
-    whole = last(train.train(job(tmp_path / "whole", net, until=20), bench))
+    whole = last(train.train(job(tmp_path / "whole", net, until=20, recipe=recipe, keep=("0.5",)), bench))
     for stop in (6, 14, 20):
-        broken = last(train.train(job(tmp_path / "broken", net, until=stop), bench))
-    assert broken.curve == tuple(broken.curve)
-    assert broken.accuracy == whole.accuracy
-    assert broken.metrics == whole.metrics
-    ours, theirs = (load_file(tmp_path / run / "w.safetensors") for run in ("whole", "broken"))
-    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    again = list(train.train(job(tmp_path / "broken", net, until=20), bench))
+        part = job(tmp_path / "broken", net, until=stop, recipe=recipe, keep=("0.5",))
+        broken = last(train.train(part, bench))
+    assert numbers(broken) == numbers(whole)
+    for name in ("w.safetensors", "w.0.5.safetensors"):
+        assert same_weights(tmp_path / "whole" / name, tmp_path / "broken" / name)
+    again = list(train.train(part, bench))
     assert len(again) == 1, "a job that stands at its end is only reported"
     assert again[0] == broken
 
 
-def test_seeds_matter(tmp_path: Path, bench: train.Bench) -> None:
+def test_two_runs_with_one_seed_are_one(tmp_path: Path, bench: MemoryBench) -> None:
+    runs = [last(train.train(job(tmp_path / str(i), recipe=EVERYTHING), bench)) for i in (0, 1)]
+    assert numbers(runs[0]) == numbers(runs[1])
+    assert same_weights(tmp_path / "0" / "w.safetensors", tmp_path / "1" / "w.safetensors")
+
+
+def test_seeds_matter(tmp_path: Path, bench: MemoryBench) -> None:
     curves = [last(train.train(job(tmp_path / str(s), seed=s), bench)).curve for s in (0, 1)]
     assert curves[0] != curves[1]
 
 
-def test_divergence_is_an_outcome(tmp_path: Path, bench: train.Bench) -> None:
+def test_early_weights_are_kept(tmp_path: Path, bench: MemoryBench) -> None:
+    plain = dataclasses.replace(recipes.smoke(), ema=0.0)
+    kept = job(tmp_path / "a", recipe=plain, keep=("warmup", "0.5", "1"))
+    last(train.train(kept, bench))
+    assert same_weights(tmp_path / "a" / "w.1.safetensors", tmp_path / "a" / "w.safetensors")
+    half = job(tmp_path / "b", recipe=plain, until=10)
+    last(train.train(half, bench))
+    state = torch.load(half.checkpoint, weights_only=True)["net"]
+    early = load_file(tmp_path / "a" / "w.0.5.safetensors")
+    assert all(torch.equal(early[name], state[name]) for name in early)
+    assert not same_weights(tmp_path / "a" / "w.warmup.safetensors", tmp_path / "a" / "w.0.5.safetensors")
+
+
+def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryBench) -> None:
     wild = dataclasses.replace(recipes.get("smoke"), lr=1e30, clip=1e30, warmup=0.0)
     outcome = last(train.train(job(tmp_path, recipe=wild), bench))
     assert (outcome.status, outcome.accuracy) == ("nan", None)
@@ -162,7 +140,7 @@ def test_divergence_is_an_outcome(tmp_path: Path, bench: train.Bench) -> None:
     ],
 )
 def test_errors_come_back_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: data.DataSet, raised: Exception, status: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: DataSet, raised: Exception, status: str
 ) -> None:
     def fail(*_: Any) -> Any:
         raise raised
@@ -176,20 +154,138 @@ def test_errors_come_back_typed(
     assert type(raised).__name__ in outcome.error
 
 
-def test_recipes() -> None:
-    smoke = recipes.get("smoke")
-    assert smoke.steps_per_epoch(1078) == 8
-    assert smoke.with_epochs(2).steps(1078) == 16
-    assert smoke.with_epochs(0.01).steps(1078) == 1
-    assert smoke.steps_per_epoch(5) == 1
-    for bad in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(InputError, match="epochs"):
-            smoke.with_epochs(bad)
-    with pytest.raises(InputError, match="did you mean 'smoke'"):
-        recipes.get("smok")
+class Greedy(nn.Module):
+    """A net that runs out of memory with more than `most` images at a time."""
+
+    def __init__(self, net: nn.Module, most: int) -> None:
+        super().__init__()
+        self.net, self.most, self.tried = net, most, []
+
+    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        self.tried.append(len(x_BCHW))
+        if self.training and len(x_BCHW) > self.most:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return self.net(x_BCHW)
+
+
+def test_less_at_a_time_when_memory_runs_out(
+    tmp_path: Path, bench: MemoryBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 40))
+    with caplog.at_level(logging.WARNING):
+        outcome = last(train.train(job(tmp_path, until=10), bench))
+    assert (outcome.status, outcome.how["passes"]) == ("ok", 4)
+    assert [r.message for r in caplog.records] == [
+        f"out of memory: the batch now goes through in {n} passes" for n in (2, 4)
+    ]
+    resumed = train.Trainer(job(tmp_path), bench)
+    assert resumed.gradients.passes == 4, "a resumed training need not run out of memory again"
+
+
+def test_out_of_memory_in_the_end(tmp_path: Path, digits: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 1))
+    worker = worker_module.Worker(threads=1, device="cpu")
+    worker.take(digits)
+    assert last(worker.run(job(tmp_path))).status == "oom"
+
+
+@pytest.mark.parametrize("passes", [2, 3, 64])
+def test_passes_share_one_update(bench: MemoryBench, passes: int) -> None:
+    """Without BatchNorm, the gradients of a batch in parts are those of the whole."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    x, y = next(bench.batches(recipes.smoke(), 0, 0, 1))
+    found = []
+    for accumulate in (1, passes):
+        net.zero_grad()
+        recipe = dataclasses.replace(recipes.smoke(), accumulate=accumulate)
+        loss = gradients.Gradients(net, recipe, CPU)(x, y)
+        found.append((loss, *(p.grad.clone() for p in net.parameters() if p.grad is not None)))
+    for whole, parts in zip(*found, strict=True):
+        torch.testing.assert_close(whole, parts)
+
+
+def test_sam_is_its_definition() -> None:
+    """Gradient at w + rho g / |g| (Foret et al., equation 2), weights and BatchNorm's statistics left alone."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 3)).double()
+    x, y = torch.randn(8, 1, 8, 8, dtype=torch.double), torch.arange(8) % 3
+    parameters = list(net.parameters())
+    before = [p.detach().clone() for p in parameters]
+    recipe = dataclasses.replace(recipes.smoke(), sam=0.1, label_smoothing=0.0)
+    plain = torch.autograd.grad(nn.functional.cross_entropy(net(x).float(), y), parameters)
+    norm = torch.sqrt(sum((g**2).sum() for g in plain))
+    mean = net[1].running_mean.clone()
+    gradients.Gradients(net, recipe, CPU)(x, y)
+    assert all(torch.equal(p, b) for p, b in zip(parameters, before, strict=True))
+    once = 0.9 * mean + 0.1 * net[0](x).mean((0, 2, 3))
+    torch.testing.assert_close(net[1].running_mean, once, msg="the statistics have seen the batch once")
+    got = [p.grad.clone() for p in parameters if p.grad is not None]
+    with torch.no_grad():
+        for p, g in zip(parameters, plain, strict=True):
+            p.add_(0.1 * g / norm)
+    wanted = torch.autograd.grad(nn.functional.cross_entropy(net(x).float(), y), parameters)
+    for a, b in zip(got, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_bfloat16_on_a_cpu(tmp_path: Path, bench: MemoryBench) -> None:
+    half = dataclasses.replace(recipes.smoke(), precision="bfloat16")
+    outcome = last(train.train(job(tmp_path, recipe=half, until=60, steps=60), bench))
+    assert outcome.how["precision"] == "bfloat16"
+    assert outcome.accuracy is not None
+    assert outcome.accuracy > 0.6
+    assert all(t.dtype != torch.bfloat16 for t in load_file(tmp_path / "w.safetensors").values())
+
+
+@pytest.mark.slow
+def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryBench) -> None:
+    plain = last(train.train(job(tmp_path / "plain"), bench))
+    made = dataclasses.replace(recipes.smoke(), compile=True)
+    compiled = last(train.train(job(tmp_path / "compiled", recipe=made), bench))
+    assert compiled.how["compiled"]
+    assert compiled.seconds < 20, "compiling is not training"
+    for a, b in zip(plain.curve, compiled.curve, strict=True):
+        assert a.loss == pytest.approx(b.loss, abs=2e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("recipe", [recipes.smoke(), dataclasses.replace(EVERYTHING, sam=0.0)])
+def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe: Recipe) -> None:
+    device = torch.device("cuda")
+    trainer = train.Trainer(job(tmp_path, recipe=recipe), MemoryBench(digits, device))
+    trainer._one_step(*next(trainer.feed))  # the first makes the optimiser's state
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            trainer._one_step(*next(trainer.feed))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
+def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> None:
+    recipe = dataclasses.replace(recipes.smoke(), precision=precision)
+    net = get("alternet", 8).sample(RandomChooser(3))
+    outcome = last(train.train(job(tmp_path, net, recipe=recipe, until=60, steps=60), MemoryBench(digits, torch.device("cuda"))))
+    assert outcome.status == "ok"
+    assert outcome.accuracy is not None
+    assert outcome.accuracy > 0.5
 
 
 def test_tiny_data_trains(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(12, 8, 8)).astype(np.float32)
-    small = data.load(npz(tmp_path / "a.npz", x=x, y=np.repeat([0, 1], 6)))
-    assert last(train.train(job(tmp_path), train.Bench(small, torch.device("cpu")))).status == "ok"
+    np.savez(tmp_path / "a.npz", x=x, y=np.repeat([0, 1], 6))
+    small = load(Request(str(tmp_path / "a.npz")))
+    assert last(train.train(job(tmp_path), MemoryBench(small, CPU))).status == "ok"
+
+
+def test_memory_is_shared_not_copied(digits: DataSet) -> None:
+    """On a CPU, the tensor is the very array, as it lies in Ray's object store: read-only."""
+    assert isinstance(digits.train.images, np.ndarray)
+    frozen = digits.train.images.view()
+    frozen.flags.writeable = False
+    bench = MemoryBench(dataclasses.replace(digits, train=dataclasses.replace(digits.train, images=frozen)), CPU)
+    assert bench.x["train"].data_ptr() == frozen.ctypes.data

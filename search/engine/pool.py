@@ -20,7 +20,7 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import InputError, OperationError
-from ..training.data import DataSet
+from ..data.dataset import DataSet
 from ..training.job import Job, Outcome
 from .executor import Event, Lost
 from .worker import Worker

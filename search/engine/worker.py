@@ -9,13 +9,11 @@ import traceback
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..training.data import DataSet
+from ..data.dataset import DataSet
 from ..training.job import Job, Outcome, Tick
 
 if TYPE_CHECKING:
-    from ..training.train import Bench
-
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")  # torch says it in three ways
+    from ..training.bench import Bench
 
 
 class Worker:
@@ -29,10 +27,10 @@ class Worker:
         """Import what training needs, which takes seconds, and put the data on this worker's device."""
         import torch
 
-        from ..training.train import Bench
+        from ..training.bench import open_bench
 
         torch.set_num_threads(self._threads)
-        self._bench = Bench(data, torch.device(self._device))
+        self._bench = open_bench(data, torch.device(self._device), workers=self._threads)
 
     def run(self, job: Job) -> Iterator[Tick | Outcome]:
         """Train: some ticks, then exactly one outcome, whatever happens."""
@@ -46,9 +44,10 @@ class Worker:
 
 
 def _failure(job: Job, error: Exception) -> Outcome:
+    from ..training.gradients import out_of_memory
+
     text = f"{type(error).__name__}: {error}".strip()
-    memory = isinstance(error, MemoryError) or any(words in text.lower() for words in _OUT_OF_MEMORY)
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
     line = " ".join(text.split())[:300]
-    return Outcome(job.trial, "oom" if memory else "error", error=line + place)
+    return Outcome(job.trial, "oom" if out_of_memory(error) else "error", error=line + place)

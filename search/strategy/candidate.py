@@ -55,6 +55,7 @@ class Candidate:
             rung=len(self.reached),
             seconds=round(last.seconds, 3),
             device=last.device,
+            how=last.how,
             **(common | {"budget": common["budget"] | {"done": last.step}}),
         )
 

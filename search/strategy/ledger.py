@@ -132,6 +132,7 @@ class Ledger:
             steps=self.terms.steps,
             checkpoint=str(folder / "checkpoints" / f"{key}.pt"),
             weights=str(folder / "weights" / f"{key}.safetensors"),
+            keep=settings.keep,
         )
 
     def _promote(self) -> Candidate | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from ...archs import Genotype
-from .recipes import Recipe
+from .recipe import Recipe
 
 TICKS = 10  # over a full budget
 
@@ -24,6 +26,7 @@ class Job:
         steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
         checkpoint: file to continue from and to leave the state in.
         weights: safetensors file for the final weights, written when `until` equals `steps`.
+        keep: states whose plain weights are kept too: "warmup" (its end), or shares of the budget such as "0.06".
     """
 
     trial: int
@@ -34,16 +37,26 @@ class Job:
     steps: int
     checkpoint: str
     weights: str
+    keep: tuple[str, ...] = ()
 
     @property
     def tick_steps(self) -> int:
         """Optimiser steps between two ticks."""
         return max(1, self.steps // TICKS)
 
+    @property
+    def confusion(self) -> str:
+        """The .npz file for the final net's confusion of classes, beside its weights."""
+        return str(Path(self.weights).with_suffix(".npz"))
+
+    def kept(self, name: str) -> str:
+        """The safetensors file for the weights kept under this name."""
+        return str(Path(self.weights).with_suffix(f".{name}.safetensors"))
+
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a learning curve: mean training loss since the last one, EMA validation accuracy."""
+    """One point of a learning curve: mean training loss since the last one, validation accuracy of the net evaluated."""
 
     step: int
     loss: float
@@ -68,10 +81,12 @@ class Outcome:
         status: "ok" (reached `until`), "nan", "oom" or "error".
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction; None unless ok.
-        metrics: further numbers, such as the validation "nll".
+        metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same
+            and "accuracy" on training images, as "train_...".
         curve: the learning curve from the first step on.
         seconds: training and evaluation, checkpoints left out, earlier legs included.
         device: what it ran on.
+        how: loader, precision, passes a step, whether compiled.
         error: one line, where the status is not ok.
     """
 
@@ -83,4 +98,5 @@ class Outcome:
     curve: tuple[Point, ...] = ()
     seconds: float = 0.0
     device: str = ""
+    how: dict[str, Any] = field(default_factory=dict)
     error: str = ""

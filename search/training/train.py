@@ -8,39 +8,27 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-import torch.nn.functional as F
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...archs import build
-from .data import DataSet, Split
+from .augment import mixed
+from .bench import MIX, Batch, Bench
 from .ema import Ema
+from .gradients import Gradients, autocast, precision_of
 from .job import Job, Outcome, Point, Tick
-from .recipes import Recipe
+from .metrics import Scores, evaluate
+from .optimizer import optimizer_for
+from .schedule import kept_steps, peak_rate, rate_at
 
 CHECKPOINT_SECONDS = 20.0
-EVAL_BATCH = 1024
-
-
-class Bench:
-    """A data set on one device, ready to train on: normalised once, drawn by index."""
-
-    def __init__(self, data: DataSet, device: torch.device) -> None:
-        self.data, self.device = data, device
-        self.train_x, self.train_y = self._to_device(data.train)
-        self.val_x, self.val_y = self._to_device(data.val)
-
-    def _to_device(self, split: Split) -> tuple[Tensor, Tensor]:
-        # Arrays from Ray's object store are read-only: torch gets a copy, once a worker.
-        x = torch.tensor(split.x_NCHW, device=self.device).float()
-        mean, std = (torch.tensor(v, device=self.device).view(1, -1, 1, 1) for v in (self.data.mean, self.data.std))
-        return (x - mean) / std, torch.tensor(split.y_N, device=self.device)
 
 
 class Trainer:
@@ -48,18 +36,33 @@ class Trainer:
 
     def __init__(self, job: Job, bench: Bench) -> None:
         self.job, self.bench, self.recipe = job, bench, job.recipe
-        data = bench.data
         torch.manual_seed(job.seed)
-        net = build(job.genotype, len(data.classes), data.image_size, data.in_chans)
-        self.net = net.to(bench.device)
-        self.ema = Ema(self.net, self.recipe.ema)
-        self.optimizer = _optimizer(self.net, self.recipe)
+        self.net = self._build()
+        self.ema = Ema(self.net, self.recipe.ema) if self.recipe.ema else None
+        self.optimizer = optimizer_for(self.net, self.recipe, peak_rate(self.recipe, job.genotype))
+        self.gradients = Gradients(self.net, self.recipe, bench.device)
+        self.peak, self.keep = peak_rate(self.recipe, job.genotype), kept_steps(self.recipe, job.steps, job.keep)
         self.step, self.seconds, self.curve = 0, 0.0, []
-        self.scores: tuple[float, float] | None = None  # accuracy and NLL at this step, once evaluated
+        self.scores: Scores | None = None  # at this step, once evaluated
         self.load()
+        self.feed: Iterator[Batch] = bench.batches(self.recipe, job.seed, self.step, job.until)
+
+    @property
+    def best(self) -> nn.Module:
+        """The net that is evaluated and kept: the averaged one, where there is one."""
+        return self.ema.net if self.ema else self.net
+
+    def _build(self) -> nn.Module:
+        data, recipe, device = self.bench.data, self.recipe, self.bench.device
+        net = build(
+            self.job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path
+        )
+        layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+        return net.to(device).to(memory_format=layout)  # pyright: ignore[reportCallIssue]
 
     def _parts(self) -> dict[str, Any]:
-        return {"net": self.net, "ema": self.ema.net, "optimizer": self.optimizer}
+        parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
+        return parts | ({"ema": self.ema.net} if self.ema else {})
 
     def load(self) -> None:
         """Continue from the job's checkpoint, if there is one."""
@@ -69,60 +72,90 @@ class Trainer:
         state = torch.load(path, map_location=self.bench.device, weights_only=True)
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
-        self.step, self.seconds = state["step"], state["seconds"]
+        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {"step": self.step, "seconds": self.seconds, "curve": [astuple(point) for point in self.curve]}
-        path = Path(self.job.checkpoint)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        torch.save(state, part := path.with_suffix(".part"))
-        part.replace(path)
+        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
+        state["curve"] = [astuple(point) for point in self.curve]
+        _whole(Path(self.job.checkpoint), lambda part: torch.save(state, part))
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
         start, losses = time.perf_counter(), []
         self.net.train()
         while self.step < stop:
-            losses.append(self._one_step())
+            losses.append(self._one_step(*next(self.feed)))
+            if self.step in self.keep:
+                save_weights(self.net, Path(self.job.kept(self.keep[self.step])))
         loss = torch.stack(losses).mean().item()
-        self.scores = self.evaluate() if math.isfinite(loss) else (math.nan, math.nan)
-        self.curve.append(Point(self.step, loss, self.scores[0]))
+        self.scores = self.evaluate("val")
+        self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
 
-    def _one_step(self) -> Tensor:
-        x, y = _batch(self.bench, self.recipe, self.job.seed, self.step)
+    def _one_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
+        seed, how = self.job.seed, self.recipe.augment
+        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
+        if how.mixes:
+            x_BCHW, y_B = mixed(x_BCHW, y_B, len(self.bench.data.classes), how, (seed, self.step, MIX))
+        if self.bench.device.type == "cuda":
+            x_BCHW = x_BCHW.contiguous(memory_format=torch.channels_last)
         for group in self.optimizer.param_groups:
-            group["lr"] = _learning_rate(self.recipe, self.step, self.job.steps)
-        loss = F.cross_entropy(self.net(x), y, label_smoothing=self.recipe.label_smoothing)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
-        self.optimizer.step()
+            group["lr"] = self.peak * rate_at(self.recipe, self.step, self.job.steps)
+        loss = self.gradients(x_BCHW, y_B)
+        self._update()
         self.step += 1
-        self.ema.update(self.step)
-        return loss.detach()
+        if self.ema:
+            self.ema.update(self.step)
+        return loss
 
-    @torch.no_grad()
-    def evaluate(self) -> tuple[float, float]:
-        """Accuracy and mean NLL of the averaged weights on the validation split."""
-        logits = torch.cat([self.ema.net(x) for x in self.bench.val_x.split(EVAL_BATCH)])
-        accuracy = (logits.argmax(1) == self.bench.val_y).sum().item() / len(logits)
-        return accuracy, F.cross_entropy(logits, self.bench.val_y).item()
+    def _update(self) -> None:
+        scaler = self.gradients.scaler
+        if self.recipe.clip:
+            scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
+        scaler.step(self.optimizer)
+        scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def evaluate(self, split: str, most: int | None = None) -> Scores:
+        """Scores of the evaluated net on "train" or "val"."""
+        net, device = self.best, self.bench.device
+        training, batch = net.training, 2 * max(1, self.recipe.batch // self.gradients.passes)
+
+        def predict(x_BCHW: Tensor) -> Tensor:
+            with autocast(self.gradients.precision, device):
+                return net(x_BCHW)
+
+        net.eval()
+        found = evaluate(predict, self.bench.images(split, batch, most), len(self.bench.data.classes))
+        net.train(training)
+        return found
+
+    def warm_up(self) -> None:
+        """Compile the net on one batch, and leave everything as it was."""
+        buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
+        x_BCHW, y_B = next(self.bench.batches(self.recipe, self.job.seed, self.step, self.step + 1))
+        self.net.train()
+        self.gradients(x_BCHW, y_B)
+        self.optimizer.zero_grad(set_to_none=True)
+        for buffer, before in buffers:
+            buffer.copy_(before)
 
 
 def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
     """Train `job` on `bench`: some `Tick`s, then one `Outcome` ("ok" or "nan").
 
-    The state is left in the job's checkpoint, and, at the full budget, the averaged weights in
-    its weights file. Errors of torch and of the file system pass through.
+    The state is left in the job's checkpoint, and, at the full budget, the weights to keep and the
+    confusion of classes in their files. Errors of torch and of the file system pass through.
     """
     trainer, saved = Trainer(job, bench), time.monotonic()
-    every = job.tick_steps
+    if job.recipe.compile and trainer.step < job.until:
+        trainer.warm_up()
     while trainer.step < job.until:
-        trainer.train_to(min(job.until, (trainer.step // every + 1) * every))
+        trainer.train_to(min(job.until, (trainer.step // job.tick_steps + 1) * job.tick_steps))
         point = trainer.curve[-1]
         if not math.isfinite(point.loss):
             yield _outcome(trainer, "nan", error=f"training loss {point.loss} by step {point.step}")
@@ -131,64 +164,55 @@ def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
         if trainer.step < job.until and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
-    accuracy, nll = trainer.scores or trainer.evaluate()
-    if not math.isfinite(nll):
-        yield _outcome(trainer, "nan", error=f"validation NLL {nll} at step {trainer.step}")
+    val = trainer.scores or trainer.evaluate("val")
+    if not math.isfinite(val.nll):
+        yield _outcome(trainer, "nan", error=f"validation NLL {val.nll} at step {trainer.step}")
         return
     trainer.save()
+    metrics = val.numbers()
+    del metrics["accuracy"]
     if job.until >= job.steps:
-        _save_weights(trainer.ema.net.state_dict(), Path(job.weights))
-    yield _outcome(trainer, "ok", accuracy=accuracy, metrics={"nll": nll})
+        metrics |= _finish(trainer, val)
+    yield _outcome(trainer, "ok", accuracy=val.accuracy, metrics=metrics)
+
+
+def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
+    """Keep the final net's weights and confusions; its scores on as many training images as validation has."""
+    job, train_scores = trainer.job, trainer.evaluate("train", len(trainer.bench.data.val))
+    save_weights(trainer.best, Path(job.weights))
+    confusions = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
+
+    def write(part: Path) -> None:
+        with open(part, "wb") as file:
+            np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
+
+    _whole(Path(job.confusion), write)
+    return train_scores.numbers("train_")
 
 
 def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
-    device = trainer.bench.device
+    device, gradients = trainer.bench.device, trainer.gradients
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    how = {
+        "loader": trainer.bench.data.loader,
+        "precision": gradients.precision,
+        "passes": gradients.passes,
+        "compiled": trainer.recipe.compile,
+    }
     curve, seconds = tuple(trainer.curve), trainer.seconds
-    return Outcome(trainer.job.trial, status, trainer.step, curve=curve, seconds=seconds, device=name, **found)
+    return Outcome(
+        trainer.job.trial, status, trainer.step, curve=curve, seconds=seconds, device=name, how=how, **found
+    )
 
 
-def _save_weights(state: dict[str, Tensor], path: Path) -> None:
+def save_weights(net: nn.Module, path: Path) -> None:
+    """Write the net's parameters and buffers as safetensors, whole or not at all."""
+    state = {name: tensor.contiguous() for name, tensor in net.state_dict().items()}
+    _whole(path, lambda part: save_file(state, part))
+
+
+def _whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file by way of another, so that it is there whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    save_file({name: tensor.contiguous() for name, tensor in state.items()}, part)
+    write(part := path.with_suffix(f"{path.suffix}.part"))
     part.replace(path)
-
-
-def _optimizer(net: torch.nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
-    decayed = [p for p in net.parameters() if p.ndim > 1]
-    plain = [p for p in net.parameters() if p.ndim <= 1]
-    groups = [{"params": decayed, "weight_decay": recipe.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-    return torch.optim.AdamW(groups, lr=recipe.lr, fused=True)
-
-
-def _learning_rate(recipe: Recipe, step: int, steps: int) -> float:
-    """Linear warm-up to the peak, then cosine to 0 at `steps`."""
-    warm = max(1, round(recipe.warmup * steps))
-    if step < warm:
-        return recipe.lr * (step + 1) / warm
-    return recipe.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
-
-
-def _batch(bench: Bench, recipe: Recipe, seed: int, step: int) -> tuple[Tensor, Tensor]:
-    images = len(bench.train_y)
-    epoch, place = divmod(step, recipe.steps_per_epoch(images))
-    order = torch.randperm(images, generator=_generator(seed, epoch, 0))
-    chosen = order[place * recipe.batch : (place + 1) * recipe.batch].to(bench.device)
-    x, y = bench.train_x[chosen], bench.train_y[chosen]
-    return (_shifted(x, recipe.shift, _generator(seed, step, 1)) if recipe.shift else x), y
-
-
-def _generator(seed: int, count: int, stream: int) -> torch.Generator:
-    return torch.Generator().manual_seed((seed * 1_000_003 + count) * 2 + stream)
-
-
-def _shifted(x_BCHW: Tensor, most: int, generator: torch.Generator) -> Tensor:
-    """Each image moved by up to `most` pixels in each direction, zero (the mean) moving in."""
-    batch, _, height, width = x_BCHW.shape
-    padded = F.pad(x_BCHW, (most,) * 4)
-    by_2B = torch.randint(0, 2 * most + 1, (2, batch), generator=generator).to(x_BCHW.device)
-    rows_BH = by_2B[0, :, None] + torch.arange(height, device=x_BCHW.device)
-    columns_BW = by_2B[1, :, None] + torch.arange(width, device=x_BCHW.device)
-    at_B = torch.arange(batch, device=x_BCHW.device)[:, None, None]
-    return padded[at_B, :, rows_BH[:, :, None], columns_BW[:, None, :]].permute(0, 3, 1, 2)

@@ -1,0 +1,299 @@
+"""The training loop beside a bare PyTorch loop and timm's, in turns in one process; and its accuracy on `cue`.
+
+    python benchmarks/training.py cpu [--repeats 10]     images per second, AlterNet-18 at quarter width, 32 px
+    python benchmarks/training.py cue [--seeds 3]        accuracy of a quarter-width ResNet-18, ours and timm's
+    python benchmarks/training.py gpu [--repeats 10]     AlterNet-50 in bfloat16; a ResNet of airbench's size
+
+The pictures of `cpu` and `gpu` are noise of CIFAR's form: speed does not depend on what they show. Writes
+benchmarks/results/training_PART.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from machine import keep, summary
+from PIL import Image
+from timm.data import create_loader
+from timm.data.transforms import ToNumpy
+from timm.models.resnet import BasicBlock, ResNet
+from timm.optim import create_optimizer_v2
+from timm.scheduler import CosineLRScheduler
+from timm.utils import AverageMeter, ModelEmaV3, dispatch_clip_grad
+from torch import Tensor, nn
+from torchvision import transforms
+
+from alternas.archs import Genotype, Stage, Stem, Style, build, static_cost, zoo
+from alternas.search.data.dataset import DataSet, Request, Split
+from alternas.search.data.load import load
+from alternas.search.training import recipes
+from alternas.search.training.augment import flipped, shifted
+from alternas.search.training.bench import MemoryBench
+from alternas.search.training.job import Job, Outcome
+from alternas.search.training.recipe import Augment, Recipe
+from alternas.search.training.train import Trainer, train
+
+STEPS = 10  # of one turn
+Turn = Callable[[], None]
+
+
+def noise(images: int, classes: int) -> DataSet:
+    """Pictures of CIFAR's form."""
+    random = np.random.default_rng(0)
+    parts = [Split(random.integers(0, 256, (n, 3, 32, 32), np.uint8), np.arange(n) % classes) for n in (images, 256)]
+    names = tuple(str(k) for k in range(classes))
+    return DataSet("noise", (32, 32), names, parts[0], parts[1], None, (127.5,) * 3, (73.9,) * 3, 255.0, "")
+
+
+def ours(data: DataSet, net: Genotype, recipe: Recipe, device: torch.device) -> Turn:
+    """A turn of our loop."""
+    folder = tempfile.mkdtemp()
+    steps = 10**6
+    job = Job(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
+    trainer = Trainer(job, MemoryBench(data, device))
+    if recipe.compile:
+        trainer.warm_up()
+    trainer.net.train()
+
+    def turn() -> None:
+        for _ in range(STEPS):
+            trainer._one_step(*next(trainer.feed))
+
+    return turn
+
+
+def bare(data: DataSet, model: nn.Module, recipe: Recipe, device: torch.device, made: bool = False) -> Turn:
+    """A turn of the loop that one writes by hand: no averaging, no clipping, no schedule."""
+    layout = torch.channels_last if device.type == "cuda" else torch.contiguous_format
+    model = model.to(device, memory_format=layout).train()  # type: ignore[call-overload]
+    forward = torch.compile(model) if made else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05, fused=True)
+    x = (torch.tensor(data.train.images, device=device).float() - 127.5) / 73.9
+    y, generator = torch.tensor(data.train.y_N, device=device), torch.Generator().manual_seed(0)
+
+    def step(chosen: Tensor) -> None:
+        images = flipped(shifted(x[chosen], recipe.augment.pad, generator), generator)
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            logits = forward(images.contiguous(memory_format=layout))
+        F.cross_entropy(logits.float(), y[chosen], label_smoothing=recipe.label_smoothing).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def turn() -> None:
+        order = torch.randperm(len(y), generator=generator).to(device)
+        for i in range(STEPS):
+            step(order[i * recipe.batch : (i + 1) * recipe.batch])
+
+    return turn
+
+
+class Listed(torch.utils.data.Dataset[Any]):
+    """Arrays as PIL images, as timm's loader wants them."""
+
+    def __init__(self, split: Split) -> None:
+        self.split, self.transform = split, None
+
+    def __len__(self) -> int:
+        return len(self.split)
+
+    def __getitem__(self, place: int) -> Any:
+        array = np.asarray(self.split.images)[place]
+        image = Image.fromarray(array[0] if len(array) == 1 else array.transpose(1, 2, 0))
+        return self.transform(image) if self.transform else image, int(self.split.y_N[place])
+
+
+def timm_loader(data: DataSet, recipe: Recipe, workers: int) -> Any:
+    """timm's loader, with the recipe's augmentation."""
+    size, channels = data.image_size, data.in_chans
+    mean, std = (tuple(v / 255 for v in values) for values in (data.mean, data.std))
+    loader = create_loader(
+        Listed(data.train), (channels, *size), recipe.batch, is_training=True, mean=mean, std=std,
+        num_workers=workers, device=torch.device("cpu"), persistent_workers=False,
+    )  # fmt: skip
+    steps: list[Any] = []
+    if recipe.augment.pad:
+        steps.append(transforms.RandomCrop(size, padding=recipe.augment.pad))
+    if recipe.augment.flip:
+        steps.append(transforms.RandomHorizontalFlip())
+    loader.dataset.transform = transforms.Compose([*steps, ToNumpy()])
+    return loader
+
+
+class TimmLoop:
+    """timm's train_one_epoch, as its train.py has it: its optimiser, EMA, clipping, schedule and meter."""
+
+    def __init__(self, model: nn.Module, recipe: Recipe, steps: int) -> None:
+        self.model, self.recipe, self.step = model.train(), recipe, 0
+        self.optimizer = create_optimizer_v2(model, recipe.optimizer, recipe.lr, recipe.weight_decay, recipe.momentum)
+        self.ema = ModelEmaV3(model, decay=recipe.ema, use_warmup=True, warmup_gamma=9, warmup_power=1.0)
+        warm = round(recipe.warmup * steps)
+        self.scheduler = CosineLRScheduler(
+            self.optimizer, steps, warmup_t=warm, warmup_lr_init=recipe.lr / warm, warmup_prefix=True, t_in_epochs=False
+        )
+        self.meter = AverageMeter()
+
+    def __call__(self, x_BCHW: Tensor, y_B: Tensor) -> None:
+        self.scheduler.step_update(num_updates=self.step)
+        loss = F.cross_entropy(self.model(x_BCHW), y_B, label_smoothing=self.recipe.label_smoothing)
+        loss.backward()
+        dispatch_clip_grad(self.model.parameters(), self.recipe.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.step += 1
+        self.ema.update(self.model, step=self.step)
+        self.meter.update(loss.item(), len(x_BCHW))
+
+
+def timms(data: DataSet, model: nn.Module, recipe: Recipe, workers: int) -> Turn:
+    """A turn of timm's loop, fed by its loader."""
+    loop, loader = TimmLoop(model, recipe, 10**6), timm_loader(data, recipe, workers)
+
+    def forever() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            yield from loader
+
+    batches = forever()
+
+    def turn() -> None:
+        for _ in range(STEPS):
+            loop(*next(batches))
+
+    return turn
+
+
+def compare(turns: dict[str, Turn], images: int, repeats: int) -> dict[str, Any]:
+    """Images per second of each, and the ratio of the first to each other, of neighbouring turns."""
+    cuda = torch.cuda.is_available()
+    seconds: dict[str, list[float]] = {name: [] for name in turns}
+    for repeat in range(repeats + 1):
+        for name in list(turns) if repeat % 2 else list(turns)[::-1]:
+            torch.cuda.synchronize() if cuda else None
+            start = time.perf_counter()
+            turns[name]()
+            torch.cuda.synchronize() if cuda else None
+            seconds[name].append(time.perf_counter() - start)
+    first, *others = (name for name in turns)
+    found: dict[str, Any] = {
+        f"images/s {name}": summary([images / s for s in times[1:]]) for name, times in seconds.items()
+    }
+    for other in others:
+        ratios = [b / a for a, b in zip(seconds[first][1:], seconds[other][1:], strict=True)]
+        fastest = min(seconds[other][1:]) / min(seconds[first][1:])
+        found[f"{first} / {other}"] = summary(ratios) | {"of fastest turns": fastest}
+    return found
+
+
+def small_alternet() -> Genotype:
+    """AlterNet-18 at quarter width, and a quarter of its heads."""
+    return zoo.alternet("basic", (2, 2, 2, 2), (0, 1, 1, 1), (1, 2, 3, 6), 4, "cifar", width=16)
+
+
+def on_cpu(repeats: int) -> dict[str, Any]:
+    data, net, cpu = noise(6400, 100), small_alternet(), torch.device("cpu")
+    recipe = dataclasses.replace(recipes.fast(), batch=128, augment=Augment(pad=2, flip=True))
+    simple = dataclasses.replace(recipe, ema=0.0, clip=0.0)
+    turns = {"ours": ours(data, net, simple, cpu), "bare": bare(data, build(net, 100, 32), recipe, cpu)}
+    found = compare(turns, STEPS * recipe.batch, repeats)
+    full = {
+        "ours with EMA and clipping": ours(data, net, recipe, cpu),
+        "timm": timms(data, build(net, 100, 32), recipe, workers=1),
+        "timm, two workers": timms(data, build(net, 100, 32), recipe, workers=2),
+    }
+    return {"net": "alternet18 at width 16, 32 px, batch 128", **found, **compare(full, STEPS * recipe.batch, repeats)}
+
+
+def on_cue(seeds: int) -> dict[str, Any]:
+    """Validation accuracy of one net under one recipe, in our loop and in timm's."""
+    data, recipe = load(Request("cue")), recipes.cue()
+    net = Genotype(Stem("cifar", 16), tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4)), style=Style("post"))
+    bench = MemoryBench(data, torch.device("cpu"))
+    scores: dict[str, list[float]] = {"ours": [], "timm": []}
+    for seed in range(seeds):
+        with tempfile.TemporaryDirectory() as folder:
+            steps = recipe.steps(len(data.train))
+            job = Job(0, net, recipe, seed, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
+            *_, outcome = train(job, bench)
+            assert isinstance(outcome, Outcome)
+            scores["ours"].append(outcome.accuracy or 0.0)
+        scores["timm"].append(_timm_on_cue(data, recipe, seed, bench))
+        print(f"seed {seed}:", {name: values[-1] for name, values in scores.items()}, flush=True)
+    found = {name: {"mean": statistics.mean(v), "sd": statistics.stdev(v), "runs": v} for name, v in scores.items()}
+    return {"net": "post-activation ResNet-18 at width 16, cifar stem, on cue", **found}
+
+
+def _timm_on_cue(data: DataSet, recipe: Recipe, seed: int, bench: MemoryBench) -> float:
+    torch.manual_seed(seed)
+    model: Any = ResNet(BasicBlock, (2, 2, 2, 2), 10, 1, channels=(16, 32, 64, 128))
+    # timm's stem has 64 channels: a stem of 16 for small images, and the first stage behind it.
+    model.conv1, model.bn1, model.maxpool = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.Identity()
+    model.layer1 = nn.Sequential(BasicBlock(16, 16), BasicBlock(16, 16))
+    torch.nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    loop = TimmLoop(model, recipe, recipe.steps(len(data.train)))
+    for x_BCHW, y_B in timm_loader(data, recipe, workers=1):
+        loop(x_BCHW, y_B)
+    with torch.no_grad():
+        right = sum((loop.ema(x).argmax(1) == y).sum().item() for x, y in bench.images("val", 1000))
+    return right / len(data.val)
+
+
+def on_gpu(repeats: int) -> dict[str, Any]:
+    """AlterNet-50 and a ResNet of airbench's size at 32 px, bfloat16, channels_last, compiled."""
+    cuda, data = torch.device("cuda"), noise(50_000, 100)
+    nets = {"alternet50": (zoo.get("alternet50", 32), 512), "resnet of airbench's size": (_airbench(), 1024)}
+    rate = _matrix_rate(cuda)
+    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "measured bfloat16 matrix rate, FLOP/s": rate}
+    for name, (net, batch) in nets.items():
+        recipe = dataclasses.replace(recipes.fast(), batch=batch, compile=True, ema=0.0, clip=0.0)
+        eager = dataclasses.replace(recipe, compile=False)
+        turns = {
+            "ours, compiled": ours(data, net, recipe, cuda),
+            "bare, compiled": bare(data, build(net, 100, 32), recipe, cuda, made=True),
+            "ours, eager": ours(data, net, eager, cuda),
+        }
+        compared = compare(turns, STEPS * batch, repeats)
+        flops = 6 * static_cost(net, 100, 32).macs * compared["images/s ours, compiled"]["median"]
+        found[name] = compared | {"share of the matrix rate": flops / rate}
+    return found
+
+
+def _airbench() -> Genotype:
+    """Three stages of 64, 256, 256, as many MACs as airbench94's net within a third."""
+    return Genotype(Stem("cifar", 64), tuple(Stage("basic", 1, w, 2) for w in (64, 256, 256)), style=Style("post"))
+
+
+def _matrix_rate(device: torch.device, side: int = 8192) -> float:
+    """FLOP/s of a large product in bfloat16, the best of ten."""
+    a, b = (torch.randn(side, side, device=device, dtype=torch.bfloat16) for _ in range(2))
+    best = float("inf")
+    for _ in range(10):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        a @ b
+        torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2 * side**3 / best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=("cpu", "cue", "gpu"))
+    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
+    given = parser.parse_args()
+    torch.manual_seed(0)
+    found = on_cue(given.seeds) if given.part == "cue" else (on_cpu if given.part == "cpu" else on_gpu)(given.repeats)
+    keep(f"training_{given.part}", found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""`assemble`: from the pictures that a reader found to a `DataSet`: one look, what is broken, memory or stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from ...archs.errors import InputError
+from .cache import cached
+from .dataset import DataSet, Found, Look, Part, Pictures, Request, Split
+from .parts import Places, places_of
+from .pictures import check_all, read_all, survey
+from .splits import SEED, digest, moments
+
+MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept as one array
+LARGEST_OWN = 96  # px; pictures that all have one size up to this keep it
+USUAL = (224, 224)
+SAMPLE = 2048  # pictures that the moments of a streamed set are taken from
+Report = Callable[[str, int, int], None]
+log = logging.getLogger("alternas")
+
+
+def quiet(what: str, done: int, total: int) -> None:
+    """Hears nothing."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One part, read: which places are whole, their labels, digests of them, and the images where they are kept."""
+
+    part: Part
+    whole_N: np.ndarray
+    marks_N: np.ndarray
+    x_NCHW: np.ndarray | None
+
+    @property
+    def y_N(self) -> np.ndarray:
+        return self.part.y_N[self.whole_N]
+
+    def split(self, at: np.ndarray, look: Look) -> Split:
+        """The split of the whole images at places `at`."""
+        if self.x_NCHW is not None:
+            return Split(self.x_NCHW[at], self.y_N[at])
+        return Split(Pictures(self.part.source, self.whole_N[at], look), self.y_N[at])
+
+
+def assemble(request: Request, found: Found, report: Report) -> DataSet:
+    """The data set of what was found, every picture having been read once.
+
+    Raises:
+        InputError: if pictures are broken and not to be skipped, or the classes cannot be split.
+    """
+    look, sizes = _look(request, found)
+    in_memory = _fits(request, found, look)
+    read = {name: _read(request, found, name, look if in_memory else None, report) for name in found.parts}
+    places, note = places_of(request.name, {name: part.y_N for name, part in read.items()}, found.classes)
+    splits = {to: read[part].split(at, look) for to, (part, at) in places.items()}
+    mean, std = _moments(splits["train"])
+    notes: dict[str, Any] = {"split": note, "pictures": sizes}
+    skipped = {name: len(part.part.y_N) - len(part.y_N) for name, part in read.items()}
+    if any(skipped.values()):
+        notes["skipped"] = skipped
+    hashed = _hash(read, places, look)
+    return DataSet(
+        request.name, look.size, found.classes, splits["train"], splits["val"], splits.get("test"),
+        mean, std, 255.0, hashed, notes,
+    )  # fmt: skip
+
+
+def _look(request: Request, found: Found) -> tuple[Look, str]:
+    """What pictures are brought to, and a sentence about what they were."""
+    sizes, grey = survey(list(found.parts.values()))
+    if not sizes:
+        raise InputError(f"data: {request.name}: no picture can be read")
+    least, most = min(sizes), max(sizes)
+    own = least == most and max(least) <= LARGEST_OWN
+    size = request.image_size or (least if own else USUAL)
+    seen = f"{least[0]}x{least[1]}" if least == most else f"{least[0]}x{least[1]} to {most[0]}x{most[1]}"
+    said = f"of {seen}" if (least, most) == (size, size) else f"of {seen}, brought to {size[0]}x{size[1]}"
+    return Look(size, 1 if grey else 3), f"{'grey' if grey else 'colour'}, {said}"
+
+
+def _fits(request: Request, found: Found, look: Look) -> bool:
+    images = sum(len(part.y_N) for part in found.parts.values())
+    needed = images * look.channels * look.size[0] * look.size[1]
+    return request.loader == "memory" or (request.loader == "auto" and needed <= MEMORY_LIMIT)
+
+
+def _read(request: Request, found: Found, name: str, look: Look | None, report: Report) -> _Read:
+    """Read the part `name` once: kept as one array if there is a look, else only checked."""
+    part = found.parts[name]
+
+    def tell(done: int, total: int) -> None:
+        report(f"reading {request.name} ({name})", done, total)
+
+    broken: dict[int, str] = {}
+
+    def make() -> dict[str, np.ndarray]:
+        if look is None:
+            marks, bad = check_all(part.source, tell)
+            arrays = {"marks": marks}
+        else:
+            x_NCHW, bad = read_all(Pictures(part.source, np.arange(len(part.y_N)), look), tell)
+            arrays = {"x": x_NCHW}
+        broken.update(bad)
+        return arrays | {"broken": np.array(sorted(bad), np.int64)}
+
+    arrays = cached(_key(found, name, look), make) if found.identity else make()
+    bad_N = arrays["broken"]
+    if len(bad_N):
+        _broken(request, part, bad_N, broken)
+    whole_N = np.setdiff1d(np.arange(len(part.y_N)), bad_N)
+    if look is None:
+        return _Read(part, whole_N, arrays["marks"][whole_N], None)
+    x_NCHW = arrays["x"] if not len(bad_N) else arrays["x"][whole_N]
+    return _Read(part, whole_N, x_NCHW, x_NCHW)
+
+
+def _broken(request: Request, part: Part, bad_N: np.ndarray, reasons: dict[int, str]) -> None:
+    """Refuse the set, or say what is left out."""
+    first = int(bad_N[0])
+    reason = f" ({reasons[first]})" if first in reasons else ""
+    what = f"{len(bad_N)} of {len(part.y_N)} pictures cannot be read; the first: {part.source.name(first)}{reason}"
+    if not request.skip_broken:
+        raise InputError(f"data: {request.name}: {what}; --skip-broken leaves them out")
+    log.warning("%s: %s: left out", request.name, what)
+
+
+def _key(found: Found, name: str, look: Look | None) -> str:
+    head = f"{found.identity} {name} {look}"
+    return f"{'checked' if look is None else 'read'}-{sha256(head.encode()).hexdigest()[:16]}"
+
+
+def _moments(train: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of all training images, or of a seeded sample of streamed ones."""
+    if isinstance(train.images, np.ndarray):
+        return moments(train.images)
+    pictures = train.images
+    chosen = np.random.default_rng(SEED).permutation(len(pictures))[:SAMPLE]
+    x_NCHW, _ = read_all(Pictures(pictures.source, pictures.places_N[chosen], pictures.look), lambda done, total: None)
+    return moments(x_NCHW)
+
+
+def _hash(read: dict[str, _Read], places: Places, look: Look) -> str:
+    parts = [array for part in read.values() for array in (part.marks_N, part.y_N)]
+    return digest(np.array([*look.size, look.channels]), *parts, *(at for _, at in places.values()))[:12]

@@ -1,0 +1,97 @@
+"""`load`: from what is asked for to a `DataSet`. Finds the reader, and puts arrays together; see also assemble.py."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+import numpy as np
+
+from ...archs.errors import InputError
+from .assemble import Report, assemble, quiet
+from .composed import MEAN, STD, compose
+from .dataset import DataSet, Found, Request, Split, home
+from .digits import CLASSES, PEAK, read_digits
+from .npz import read_npz
+from .parts import places_of
+from .splits import digest, moments
+from .vision import VISION
+
+MADE = ("digits", "cue", "clutter")
+Parts = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def load(request: Request, report: Report = quiet) -> DataSet:
+    """The data asked for, split.
+
+    A set in one piece is split 60 / 20 / 20 % within each class; a set without validation images
+    gives a tenth of each class of its training images. `report(what, done, total)` hears how far
+    the reading is.
+
+    Raises:
+        InputError: if there is no such set, or its files are not as they should be.
+    """
+    name = request.name
+    if name in MADE or name.endswith(".npz"):
+        return _arrays(request)
+    return assemble(request, _found(request), report)
+
+
+def _found(request: Request) -> Found:
+    name = request.name
+    prefix, _, rest = name.partition("/")
+    if name.lower() in VISION:
+        from .vision import read_vision as read
+    elif prefix == "hfds" and rest:
+        from .hugging import read_hugging as read
+    elif prefix in ("tfds", "hfids") and rest:
+        from .timm_sets import read_timm as read
+    elif prefix == "wds" and rest:
+        from .tars import read_tars
+
+        return read_tars(request)
+    else:
+        _check_folder(name)
+        from .folder import read_folder
+
+        return read_folder(request)
+    return read(request, home() / "sets")
+
+
+def _check_folder(name: str) -> None:
+    if Path(name).exists() or "/" in name:
+        return  # the reader of folders says what is wrong with it
+    near = difflib.get_close_matches(name.lower(), [*MADE, *VISION], n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    known = f"{', '.join(MADE)}, a set of torchvision's, a folder, an .npz file, hfds/NAME, wds/PATH or tfds/NAME"
+    raise InputError(f"data: unknown value {name!r}{hint}; known: {known}")
+
+
+def _arrays(request: Request) -> DataSet:
+    """Sets that are arrays from the start."""
+    name = request.name
+    if request.image_size is not None or request.loader == "stream":
+        option = "loader stream" if request.image_size is None else "image-size"
+        raise InputError(f"data: {option} is for pictures; {name} holds arrays")
+    if name == "digits":
+        return _put_together(name, {"all": read_digits()}, CLASSES, PEAK)
+    if name in MADE:
+        return _put_together(name, {**compose(name)}, CLASSES, PEAK, ((MEAN,), (STD,)))
+    parts, classes = read_npz(Path(name))
+    whole = all(x.dtype == np.uint8 for x, _ in parts.values())
+    return _put_together(name, parts, classes, 255.0 if whole else 0.0)
+
+
+def _put_together(
+    name: str, parts: Parts, classes: tuple[str, ...], peak: float, known: tuple[tuple[float, ...], ...] = ()
+) -> DataSet:
+    places, note = places_of(name, {part: y for part, (_, y) in parts.items()}, classes)
+    splits = {to: Split(parts[part][0][at], parts[part][1][at]) for to, (part, at) in places.items()}
+    train, val, test = splits["train"], splits["val"], splits.get("test")
+    assert isinstance(train.images, np.ndarray)
+    mean, std = known or moments(train.images)
+    height, width = train.images.shape[2:]
+    arrays = [array for part in parts.values() for array in part]
+    hashed = digest(*arrays, *(at for _, at in places.values()))[:12]
+    return DataSet(name, (height, width), classes, train, val, test, mean, std, peak, hashed, {"split": note})
+

@@ -1,0 +1,26 @@
+"""`load_showing`: load data with a progress bar, where reading takes a while."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import Progress, TaskID
+
+from .dataset import DataSet, Request
+from .load import load
+
+
+def load_showing(request: Request, console: Console) -> DataSet:
+    """`load`, showing on `console` how far it is.
+
+    Raises:
+        InputError: as `load`.
+    """
+    with Progress(console=console, transient=True) as progress:
+        tasks: dict[str, TaskID] = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what)
+            progress.update(tasks[what], completed=done, total=total)
+
+        return load(request, report)

@@ -1,0 +1,62 @@
+"""How good a net is on a split: accuracy, top 5, NLL, calibration, and the confusion of its classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+BINS = 15  # of the calibration error, as Guo et al., ICML 2017
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Of one split.
+
+    Attributes:
+        accuracy: share of images whose class is the likeliest.
+        top5: share whose class is among the five likeliest; 1 with five classes or fewer.
+        nll: mean negative log-likelihood, in nats.
+        ece: expected calibration error: mean gap between confidence and accuracy over 15 equal bins.
+        confusion_KK: images of class (row) taken for class (column).
+    """
+
+    accuracy: float
+    top5: float
+    nll: float
+    ece: float
+    confusion_KK: Tensor
+
+    def numbers(self, prefix: str = "") -> dict[str, float]:
+        """All but the confusion, by name."""
+        return {f"{prefix}{name}": getattr(self, name) for name in ("accuracy", "top5", "nll", "ece")}
+
+
+@torch.no_grad()
+def evaluate(predict: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> Scores:
+    """Scores of logits = predict(x_BCHW) over all batches of (x_BCHW, y_B)."""
+    pairs = [(predict(x).float(), y) for x, y in batches]
+    return scores(torch.cat([logits for logits, _ in pairs]), torch.cat([y for _, y in pairs]), classes)
+
+
+def scores(logits_NK: Tensor, y_N: Tensor, classes: int) -> Scores:
+    """Scores of logits for images of the classes y_N."""
+    guess_N = logits_NK.argmax(1)
+    hit_N = guess_N == y_N
+    among_N = (logits_NK.topk(min(5, classes), dim=1).indices == y_N[:, None]).any(1)
+    confusion_KK = torch.bincount(y_N * classes + guess_N, minlength=classes**2).view(classes, classes)
+    # Counted, not averaged in float32, so that the fraction is exact.
+    right, five, nll = hit_N.sum().item(), among_N.sum().item(), F.cross_entropy(logits_NK, y_N).item()
+    count = len(y_N)
+    return Scores(right / count, five / count, nll, _calibration_error(logits_NK, hit_N), confusion_KK.cpu())
+
+
+def _calibration_error(logits_NK: Tensor, hit_N: Tensor) -> float:
+    confidence_N = logits_NK.softmax(1).amax(1).double()
+    bin_N = (confidence_N * BINS).long().clamp(0, BINS - 1)
+    gap_N = confidence_N - hit_N.double()
+    gaps = torch.zeros(BINS, dtype=torch.double, device=gap_N.device).index_add_(0, bin_N, gap_N)
+    return (gaps.abs().sum() / len(gap_N)).item()

@@ -1,0 +1,203 @@
+"""`Recipe` and `Augment`: how one net is trained, as values with a JSON round trip. The recipes stand in recipes.py."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from ...archs.errors import InputError, one_of, shown
+
+SCHEDULES = ("cosine", "linear", "constant")
+LOSSES = ("cross_entropy", "binary")
+OPTIMIZERS = ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon")
+PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What happens to a training image, in this order; what is 0 or False does not happen.
+
+    Attributes:
+        scale: least share of the image that a random resized crop keeps (Inception's).
+        pad: random crop of the image padded by so many pixels of the mean colour.
+        flip: left to right, every second image.
+        ops: RandAugment: so many operations an image (Cubuk et al., 2020; as timm's),
+        magnitude: of so many tenths,
+        spread: with noise of this standard deviation on the magnitude,
+        increasing: whether a larger magnitude always changes more.
+        cutout: side in pixels of a square set to the mean colour (DeVries & Taylor, 2017).
+        erase: share of images with a box of noise (Zhong et al., 2017; as timm's).
+        mixup: alpha of mixup (Zhang et al., 2018).
+        cutmix: alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches.
+        mix: share of batches mixed.
+    """
+
+    scale: float = 0.0
+    pad: int = 0
+    flip: bool = False
+    ops: int = 0
+    magnitude: float = 0.0
+    spread: float = 0.0
+    increasing: bool = False
+    cutout: int = 0
+    erase: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    mix: float = 1.0
+
+    def __post_init__(self) -> None:
+        _kinds(self, "augment.")
+        for name in ("scale", "erase", "mix"):
+            _within(f"augment.{name}", getattr(self, name), 0, 1)
+        _within("augment.magnitude", self.magnitude, 0, 10)
+        for name in ("pad", "ops", "spread", "cutout", "mixup", "cutmix"):
+            _within(f"augment.{name}", getattr(self, name), 0, math.inf)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether images and labels are mixed."""
+        return self.mix > 0 and (self.mixup > 0 or self.cutmix > 0)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one net is trained. Shares are of the full budget, counted in optimiser steps.
+
+    Attributes:
+        name: of the function it came from.
+        epochs: passes over the training images at full budget.
+        batch: images a step.
+        optimizer: by timm's name; sgd has Nesterov's momentum, momentum the plain one.
+        lr: peak learning rate.
+        weight_decay: on matrices and conv kernels,
+        decay_all: on norms and biases as well.
+        momentum: of those optimisers that have one.
+        schedule: behind the warm-up: "cosine" or "linear" to 0, or "constant".
+        warmup: share spent on rising linearly from 0.
+        cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
+            state is then worth the same whatever the full budget (Hägele et al., 2024).
+        gap_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
+        loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021).
+        label_smoothing: as in cross-entropy.
+        dropout, drop_path: of the net while it trains; see `archs.build`.
+        clip: largest gradient norm; 0 for none.
+        ema: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
+        sam: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
+        accumulate: passes that a step is split into; they share one update.
+        precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
+        compile: whether torch.compile makes the net faster first.
+        augment: of the training images.
+    """
+
+    name: str
+    epochs: float
+    batch: int
+    optimizer: str
+    lr: float
+    weight_decay: float
+    decay_all: bool = False
+    momentum: float = 0.9
+    schedule: str = "cosine"
+    warmup: float = 0.1
+    cooldown: float = 0.0
+    gap_lr: float = 0.0
+    loss: str = "cross_entropy"
+    label_smoothing: float = 0.0
+    dropout: float = 0.0
+    drop_path: float = 0.0
+    clip: float = 0.0
+    ema: float = 0.0
+    sam: float = 0.0
+    accumulate: int = 1
+    precision: str = "auto"
+    compile: bool = False
+    augment: Augment = field(default_factory=Augment)
+
+    def __post_init__(self) -> None:
+        _kinds(self, "")
+        one_of("recipe: schedule", self.schedule, SCHEDULES)
+        one_of("recipe: optimizer", self.optimizer, OPTIMIZERS)
+        one_of("recipe: loss", self.loss, LOSSES)
+        one_of("recipe: precision", self.precision, PRECISIONS)
+        for name in ("batch", "accumulate"):
+            _within(name, getattr(self, name), 1, 2**20)
+        for name in ("epochs", "lr"):
+            _within(name, getattr(self, name), 0, math.inf, above=True)
+        for name in ("weight_decay", "gap_lr", "clip", "sam"):
+            _within(name, getattr(self, name), 0, math.inf)
+        for name in ("warmup", "cooldown", "label_smoothing", "dropout", "drop_path", "ema", "momentum"):
+            _within(name, getattr(self, name), 0, 1)
+        if self.accumulate > self.batch or self.warmup + self.cooldown > 1:
+            place = "accumulate" if self.accumulate > self.batch else "warmup + cooldown"
+            raise InputError(f"recipe: {place} is more than there is: {self.batch} images, a budget of 1")
+
+    def steps_per_epoch(self, images: int) -> int:
+        """Optimiser steps in one pass over `images`; the last, smaller batch is left out."""
+        return max(1, images // self.batch)
+
+    def steps(self, images: int) -> int:
+        """The full budget in optimiser steps."""
+        return max(1, round(self.epochs * self.steps_per_epoch(images)))
+
+    def with_epochs(self, epochs: float) -> Recipe:
+        """The same recipe at another budget.
+
+        Raises:
+            InputError: if `epochs` is not a positive number.
+        """
+        if not math.isfinite(epochs) or epochs <= 0:
+            raise InputError(f"epochs: must be a number above 0, got {epochs}")
+        return replace(self, epochs=float(epochs))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Recipe:
+        """Rebuild from `to_dict`; fields left out take their defaults.
+
+        Raises:
+            InputError: if a field is unknown, missing or wrong.
+        """
+        data = dict(_fields_of(cls, data, "recipe"))
+        data["augment"] = Augment(**_fields_of(Augment, data.get("augment", {}), "recipe: augment"))
+        missing = [f.name for f in fields(cls) if f.name not in data and f.name in cls._needed()]
+        if missing:
+            raise InputError(f"recipe: {missing[0]} is missing")
+        return cls(**data)
+
+    @classmethod
+    def _needed(cls) -> tuple[str, ...]:
+        return ("name", "epochs", "batch", "optimizer", "lr", "weight_decay")
+
+
+def check_on(recipe: Recipe, peak: float) -> None:
+    """Raise InputError if the recipe cannot be used on images whose white is `peak`, 0 where there is none."""
+    if recipe.augment.ops and not peak:
+        rule = "RandAugment needs images of whole numbers from 0 to 255"
+        raise InputError(f"recipe {recipe.name}: {rule}; these are of other numbers")
+
+
+def _fields_of(cls: type, data: Any, where: str) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: must be an object, got {shown(data)}")
+    for name in data:
+        one_of(f"{where}: field", name, [f.name for f in fields(cls)])
+    return data
+
+
+def _kinds(value: Any, where: str) -> None:
+    """Raise unless each field holds what its annotation says; a whole number may stand for a float."""
+    allowed = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,), "Augment": (Augment,)}
+    for f in fields(value):
+        given, kind = getattr(value, f.name), str(f.type)
+        if not isinstance(given, allowed[kind]) or (isinstance(given, bool) and kind != "bool"):
+            raise InputError(f"recipe: {where}{f.name} must be of type {kind}, got {shown(given)}")
+
+
+def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
+    fine = math.isfinite(value) and (least < value if above else least <= value) and value <= most
+    if not fine:
+        rule = f"above {least:g}" if above else f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
+        raise InputError(f"recipe: {name} must be {rule}, got {shown(value)}")

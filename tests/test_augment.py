@@ -1,0 +1,146 @@
+"""Batched augmentation against brute force, one image at a time, and against timm's definitions."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from alternas.search.data.dataset import DataSet, Split
+from alternas.search.training import augment, recipes
+from alternas.search.training.bench import MemoryBench, generator_of
+from alternas.search.training.recipe import Augment
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture
+def x_BCHW() -> Tensor:
+    return torch.randn(64, 3, 9, 7, generator=generator(1))
+
+
+def test_shifts_are_crops_of_the_padded_image(x_BCHW: Tensor) -> None:
+    found, padded, seen = augment.shifted(x_BCHW, 2, generator()), F.pad(x_BCHW, (2,) * 4), set()
+    for image, whole in zip(found, padded, strict=True):
+        crops = {(i, j): whole[:, i : i + 9, j : j + 7] for i in range(5) for j in range(5)}
+        fits = [at for at, crop in crops.items() if torch.equal(crop, image)]
+        assert len(fits) == 1
+        seen.add(fits[0])
+    assert len(seen) > 20
+
+
+def test_flips(x_BCHW: Tensor) -> None:
+    found = augment.flipped(x_BCHW, generator())
+    same = [torch.equal(a, b) for a, b in zip(found, x_BCHW, strict=True)]
+    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(found, x_BCHW, strict=True)]
+    assert all(a != b for a, b in zip(same, mirrored, strict=True))
+    assert 20 < sum(same) < 44
+
+
+def test_a_resized_crop_of_everything_is_the_image(x_BCHW: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(augment, "RATIO", (7 / 9, 7 / 9 + 1e-9))
+    monkeypatch.setattr(augment, "_boxes", lambda n, *_: (torch.zeros(n), torch.zeros(n), torch.full((n,), 9.0), torch.full((n,), 7.0)))
+    torch.testing.assert_close(augment.cropped(x_BCHW, 1.0, generator()), x_BCHW)
+
+
+def test_a_resized_crop_is_the_crop_resized(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.rand(4, 3, 16, 16, generator=generator())
+    boxes = tuple(torch.tensor(v, dtype=torch.float) for v in ([0, 4, 8, 3], [2, 0, 8, 5], [8, 12, 8, 6], [8, 16, 4, 9]))
+    monkeypatch.setattr(augment, "_boxes", lambda *_: boxes)
+    found = augment.cropped(x, 0.1, generator())
+    for image, got, (top, left, high, wide) in zip(x, found, torch.stack(boxes, 1).int().tolist(), strict=True):
+        crop = image[None, :, top : top + high, left : left + wide]
+        wanted = F.interpolate(crop, (16, 16), mode="bilinear", align_corners=False)[0]
+        inner = slice(2, -2)  # at the border, the crop's own neighbours are seen
+        torch.testing.assert_close(got[:, inner, inner], wanted[:, inner, inner], atol=1e-5, rtol=1e-4)
+
+
+def test_boxes_have_the_areas_and_ratios_of_their_ranges() -> None:
+    top, left, high, wide = augment._boxes(20_000, (200, 200), (0.02, 0.3), (0.3, 1 / 0.3), generator())
+    area, ratio = high * wide / 200**2, wide / high
+    assert area.min() > 0.018
+    assert area.max() < 0.305
+    assert area.mean() == pytest.approx(0.16, abs=0.003)
+    assert ratio.log().mean() == pytest.approx(0, abs=0.02)
+    assert ratio.log().std() == pytest.approx(2 * np.log(1 / 0.3) / 12**0.5, rel=0.03)
+    assert (top >= 0).all()
+    assert (top + high <= 200).all()
+    assert (left + wide <= 200).all()
+
+
+def test_cutout_is_a_square_cut_off_at_the_border() -> None:
+    x = torch.ones(500, 2, 12, 10)
+    gone = augment.cut_out(x, 4, generator()) == 0
+    assert (gone[:, 0] == gone[:, 1]).all()
+    rows, columns = gone[:, 0].any(2).sum(1), gone[:, 0].any(1).sum(1)
+    assert (gone[:, 0].sum((1, 2)) == rows * columns).all()
+    assert set(rows.tolist()) == {2, 3, 4}
+    assert gone[:, 0].any(0).all(), "every pixel is hit now and then"
+
+
+def test_erasing_takes_its_share(x_BCHW: Tensor) -> None:
+    found = augment.erased(x_BCHW, 0.5, generator())
+    changed = (found != x_BCHW).all(1)
+    hit = changed.flatten(1).any(1)
+    assert 20 < hit.sum() < 44
+    for mask in changed[hit]:
+        assert mask.sum() == mask.any(0).sum() * mask.any(1).sum(), "a box"
+
+
+@pytest.mark.parametrize("how", [Augment(mixup=1.0), Augment(cutmix=1.0), Augment(mixup=0.4, cutmix=1.0)])
+def test_mixing_mixes_labels_as_it_mixes_pixels(how: Augment) -> None:
+    y = torch.arange(8) % 4
+    x = F.one_hot(y, 4).float()[:, :, None, None].expand(-1, -1, 10, 10).contiguous()
+    weights = []
+    for step in range(300):
+        mixed, t = augment.mixed(x, y, 4, how, (0, step))
+        torch.testing.assert_close(mixed.mean((2, 3)), t, msg="images of their label: the mean pixel is the target")
+        torch.testing.assert_close(t.sum(1), torch.ones(8))
+        weights.append(t[0, 0].item())
+    if how == Augment(mixup=1.0):
+        assert np.mean(weights) == pytest.approx(0.5, abs=0.05)
+        assert np.std(weights) == pytest.approx(12**-0.5, rel=0.1)
+
+
+def test_a_share_of_the_batches_is_mixed() -> None:
+    x, y = torch.randn(8, 1, 4, 4), torch.arange(8)
+    how = Augment(mixup=1.0, mix=0.3)
+    left = [torch.equal(augment.mixed(x, y, 8, how, (0, step))[0], x) for step in range(400)]
+    assert np.mean(left) == pytest.approx(0.7, abs=0.06)
+
+
+def tiny(images: int = 50) -> DataSet:
+    x = np.random.default_rng(0).integers(0, 256, (images, 3, 8, 8), np.uint8)
+    split = Split(x, np.arange(images) % 3)
+    return DataSet("tiny", (8, 8), ("a", "b", "c"), split, split, None, (127.0,) * 3, (74.0,) * 3, 255.0, "")
+
+
+def test_an_epoch_sees_every_image_once() -> None:
+    bench = MemoryBench(tiny(), torch.device("cpu"))
+    recipe = dataclasses.replace(recipes.smoke(), batch=10, augment=Augment())
+    epochs = [torch.cat([x for x, _ in bench.batches(recipe, 0, 5 * e, 5 * e + 5)]) for e in (0, 1)]
+    images, _ = next(bench.images("train", 50))
+    for seen in epochs:
+        assert sorted(seen.sum((1, 2, 3)).tolist()) == pytest.approx(sorted(images.sum((1, 2, 3)).tolist()))
+    assert not torch.equal(*epochs)
+    assert images.mean().abs() < 0.05
+
+
+def test_a_batch_depends_on_its_step_alone() -> None:
+    bench = MemoryBench(tiny(), torch.device("cpu"))
+    how = Augment(scale=0.3, pad=1, flip=True, ops=2, magnitude=9, spread=1, cutout=2, erase=0.5)
+    recipe = dataclasses.replace(recipes.smoke(), batch=16, augment=how)
+    whole = list(bench.batches(recipe, 3, 0, 9))
+    late = list(bench.batches(recipe, 3, 5, 9))
+    for (a, y), (b, z) in zip(whole[5:], late, strict=True):
+        assert torch.equal(a, b)
+        assert torch.equal(y, z)
+    other = next(bench.batches(recipe, 4, 0, 1))
+    assert not torch.equal(other[0], whole[0][0])
+    assert torch.rand(1, generator=generator_of(1, 2, 3)) != torch.rand(1, generator=generator_of(1, 2, 2))

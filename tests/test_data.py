@@ -1,0 +1,231 @@
+"""Arrays as data: digits, the composed pictures, .npz files; splits, moments, the cache."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from alternas.archs import InputError
+from alternas.search.data import cache, composed
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.data.parts import places_of
+from alternas.search.data.splits import moments
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("ALTERNAS_DATA", str(home))
+    return home
+
+
+def arrays(data: DataSet) -> list[np.ndarray]:
+    found = [part.images for part in (data.train, data.val, data.test) if part is not None]
+    assert all(isinstance(x, np.ndarray) for x in found)
+    return found  # type: ignore[return-value]
+
+
+def test_digits_are_scikit_learns() -> None:
+    digits = load(Request("digits"))
+    x, y = load_digits(return_X_y=True)
+    parts = [p for p in (digits.train, digits.val, digits.test) if p]
+    rows = np.concatenate([np.c_[x.reshape(len(x), -1), p.y_N] for x, p in zip(arrays(digits), parts, strict=True)])
+    assert sorted(map(tuple, rows)) == sorted(map(tuple, np.c_[x, y].astype(int)))
+    assert [len(p) for p in parts] == [1078, 360, 359]
+    for label in range(10):
+        shares = [(p.y_N == label).sum() / (y == label).sum() for p in parts]
+        assert shares == pytest.approx([0.6, 0.2, 0.2], abs=0.005)
+    assert digits.split_hash == "bb2c9e7c826e", "the split belongs to the data: it must never change"
+    assert digits.without_test().test is None
+
+
+def test_moments_are_numpys() -> None:
+    x = np.random.default_rng(0).normal(3, 2, (3000, 2, 5, 4)).astype(np.float32)
+    mean, std = moments(x)
+    assert mean == pytest.approx(x.mean((0, 2, 3), dtype=np.float64))
+    assert std == pytest.approx(x.std((0, 2, 3), dtype=np.float64))
+    assert moments(np.full((9, 1, 2, 2), 7, np.uint8)) == ((7.0,), (1e-6,))
+
+
+def small(monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    monkeypatch.setattr(composed, "PICTURES", {"train": 300, "val": 40, "test": 40})
+    made = composed._make(name)
+    monkeypatch.setitem(composed.HASHES, name, cache.hash_of(made))
+    return composed.compose(name)
+
+
+def test_cue_is_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = small(monkeypatch, "cue")["train"]
+    assert (x.shape, x.dtype, x.max()) == ((300, 1, 16, 16), np.uint8, 16)
+    assert not x[:, :, 12].any(), "a free row above the glyph"
+    for ground in x[:, 0, 13:]:
+        columns = np.flatnonzero(ground.any(0))
+        assert len(columns) == 3
+        glyph = ground[:, columns[0] : columns[0] + 3]
+        assert (glyph == 16).all() or (glyph == composed.CUP).all()
+    digits, labels = load_digits(return_X_y=True)
+    digits = digits.reshape(-1, 8, 8)
+    for picture, label in zip(x[:40, 0], y[:40], strict=True):
+        """The digit that the glyph points at lies there, of the label's class, under brighter fragments."""
+        square = (picture[13:].max(0) == 16).sum() == 3 and (picture[13] == 16).sum() == 3
+        half = picture[:12, :8] if square else picture[:12, 8:]
+        fits = [(half[row : row + 8] >= digits).all((1, 2)) for row in range(5)]
+        assert label in labels[np.any(fits, 0)]
+
+
+def test_clutter_is_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = small(monkeypatch, "clutter")["val"]
+    digits, labels = load_digits(return_X_y=True)
+    digits = digits.reshape(-1, 8, 8)
+    for picture, label in zip(x[:, 0], y, strict=True):
+        spots = [(row, column) for row in range(2, 7) for column in range(2, 7)]
+        fits = [(picture[row : row + 8, column : column + 8] >= digits).all((1, 2)) for row, column in spots]
+        assert label in labels[np.any(fits, 0)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cue", "clutter"])
+def test_composed_pictures_are_the_same_everywhere(name: str, own_cache: Path) -> None:
+    data = load(Request(name))
+    assert [len(p) for p in (data.train, data.val, data.test) if p] == [40_000, 4_000, 4_000]
+    assert (data.image_size, data.in_chans, data.mean, data.std) == ((16, 16), 1, (4.8,), (0.38 * 16,))
+    assert np.bincount(data.test.y_N if data.test else []).min() > 300
+    assert load(Request(name)).split_hash == data.split_hash
+    path = own_cache / "made" / f"{name}.npz"
+    changed = dict(np.load(path))
+    changed["x_train"][0, 0, 0, 0] ^= 1
+    np.savez(path, **changed)
+    assert load(Request(name)).split_hash == data.split_hash, "a damaged file is made anew"
+
+
+def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    made: list[int] = []
+
+    def make() -> dict[str, np.ndarray]:
+        made.append(1)
+        return {"x": np.arange(5)}
+
+    for _ in range(2):
+        assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+    assert len(made) == 1
+    path = own_cache / "made" / "a.npz"
+    for content in (b"", b"junk", path.read_bytes()[:-40]):
+        path.write_bytes(content)
+        with caplog.at_level(logging.WARNING):
+            assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+        assert "made anew" in caplog.text
+    assert len(made) == 4
+    assert not list(own_cache.rglob("*.part"))
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (own_cache / "file").write_text("")
+    monkeypatch.setenv("ALTERNAS_DATA", str(own_cache / "file"))
+    with caplog.at_level(logging.WARNING):
+        assert len(cache.cached("a", lambda: {"x": np.arange(5)})["x"]) == 5
+    assert "not kept" in caplog.text
+
+
+def npz(path: Path, **held: Any) -> str:
+    np.savez(path, **held)
+    return str(path)
+
+
+def test_npz_files(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), dtype=np.uint8)
+    found = load(Request(npz(tmp_path / "a.npz", x=x, y=np.repeat([3, 9], 30))))
+    assert (found.image_size, found.in_chans, found.classes, found.peak) == ((9, 7), 3, ("3", "9"), 255.0)
+    assert arrays(found)[0].dtype == np.uint8
+    gray = load(Request(npz(tmp_path / "b.npz", x=x[..., 0].astype(np.float64), y=np.repeat([0, 1], 30))))
+    assert (gray.in_chans, gray.peak) == (1, 0.0)
+    assert arrays(gray)[0].dtype == np.float32
+    named = load(Request(npz(tmp_path / "c.npz", x=x, y=np.repeat([0, 2], 30), classes=np.array(["a", "b", "c"]))))
+    assert named.classes == ("a", "c")
+
+
+@pytest.mark.parametrize(("images", "labels"), [("x_{}", "y_{}"), ("{}_images", "{}_labels")])
+def test_npz_files_with_splits(tmp_path: Path, images: str, labels: str) -> None:
+    x, y = np.arange(60 * 4, dtype=np.uint8).reshape(60, 2, 2), np.repeat([4, 7], 30)
+    held = {images.format(part): x + i for i, part in enumerate(("train", "val", "test"))}
+    held |= {labels.format(part): y[:, None] for part in ("train", "val", "test")}
+    data = load(Request(npz(tmp_path / "a.npz", **held)))
+    assert [part.tolist() for part in arrays(data)] == [(x[:, None] + i).tolist() for i in range(3)]
+    assert data.train.y_N.tolist() == [0] * 30 + [1] * 30
+    del held[images.format("val")]
+    data = load(Request(npz(tmp_path / "b.npz", **held)))
+    assert [len(part) for part in arrays(data)] == [54, 6, 60]
+    assert np.bincount(data.val.y_N).tolist() == [3, 3]
+    assert "10% of each class" in data.notes["split"]
+
+
+X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
+
+
+@pytest.mark.parametrize(
+    ("held", "words"),
+    [
+        ({"x": X}, "no array 'y'"),
+        ({"x_train": X, "y_train": Y, "x_test": X}, "no array 'y_test'"),
+        ({"x": X[0], "y": Y}, "x must be numbers"),
+        ({"x": X[:0], "y": Y[:0]}, "x must be numbers"),
+        ({"x": X, "y": Y[:3]}, "y must be 20 whole numbers"),
+        ({"x": X, "y": Y.astype(float)}, "y must be"),
+        ({"x": X.astype(str), "y": Y}, "x must be numbers"),
+        ({"x": X, "y": Y * 0}, "2 classes"),
+        ({"x": X, "y": np.arange(20)}, "at least 5"),
+        ({"x_train": X, "y_train": np.arange(20)}, "at least 2"),
+        ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y + 1}, "test has the label 2"),
+        ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
+        ({"x": X, "y": Y, "classes": np.array(["a"])}, "classes must name"),
+        ({"x": X + np.nan, "y": Y}, "not finite"),
+        ({"x": X.astype(object), "y": Y}, "not a readable"),
+    ],
+)
+def test_npz_files_that_are_refused(tmp_path: Path, held: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        load(Request(npz(tmp_path / "a.npz", **held)))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK", b"text", b"\x93NUMPY"])
+def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "a.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.npz"):
+        load(Request(str(path)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        ({"name": "digit"}, "did you mean 'digits'"),
+        ({"name": "cifar"}, "did you mean 'cifar10'"),
+        ({"name": "digits", "image_size": (16, 16)}, "image-size is for pictures"),
+        ({"name": "digits", "loader": "stream"}, "loader stream is for pictures"),
+        ({"name": "digits", "loader": "ram"}, "known: auto, memory, stream"),
+        ({"name": "./nothing"}, "no such folder"),
+    ],
+)
+def test_requests_that_are_refused(request_: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        load(Request(**request_))
+
+
+def test_validation_is_cut_from_train_and_test_is_left_alone() -> None:
+    y = np.array([0] * 30 + [1] * 4 + [2] * 100)
+    places, _ = places_of("x", {"train": y, "test": y}, ("a", "b", "c"))
+    train, val = places["train"][1], places["val"][1]
+    assert sorted([*train, *val]) == list(range(len(y)))
+    assert np.bincount(y[val]).tolist() == [3, 1, 10]
+    assert places["test"] == ("test", pytest.approx(np.arange(len(y))))
+    again, _ = places_of("x", {"train": y, "test": y}, ("a", "b", "c"))
+    assert again["val"][1].tolist() == val.tolist()

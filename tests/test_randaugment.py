@@ -1,0 +1,289 @@
+"""RandAugment against timm's, which works on Pillow's images one by one: ops, levels, draws."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from scipy.stats import chisquare, ks_2samp
+from timm.data import auto_augment as timm_augment
+from torch import Tensor
+
+from alternas.archs import InputError
+from alternas.search.training.randaugment import MOVES, OPS, PIXEL_OPS, Draw, RandAugment, _arguments, apply
+
+SHAPES = [(3, 32, 32), (3, 17, 40), (1, 33, 20), (1, 8, 8), (3, 2, 2), (1, 1, 5)]
+NONE = len(OPS)
+PLAIN = ("AutoContrast", "Equalize", "Invert")  # no level means anything to them
+
+
+def timm_name(name: str) -> str:
+    return f"{name}Rel" if name.startswith("Translate") else name
+
+
+def timm_argument(name: str, argument: float) -> float:
+    """Posterize is told bits there, a rotation degrees; all numbers are as Python's."""
+    if name == "Posterize":
+        return 8 - int(math.log2(argument))
+    return math.degrees(argument) if name == "Rotate" else argument
+
+
+def by_timm(name: str, x_CHW: Tensor, argument: float, fill: tuple[int, ...]) -> Tensor:
+    array = x_CHW.byte().permute(1, 2, 0).numpy()
+    image = Image.fromarray(array[..., 0] if len(x_CHW) == 1 else array)
+    told = timm_argument(name, argument)
+    if (name, told) == ("Posterize", 0):  # black, by timm's own words; Pillow 13 refuses it
+        return torch.zeros_like(x_CHW)
+    told = int(told) if name in ("Posterize", "Solarize", "SolarizeAdd") else told
+    options = {"fillcolor": fill if len(x_CHW) == 3 else fill[0], "resample": Image.Resampling.BILINEAR}
+    found = timm_augment.NAME_TO_OP[timm_name(name)](image, *([] if name in PLAIN else [told]), **options)
+    return torch.tensor(np.array(found)).view(*x_CHW.shape[1:], -1).permute(2, 0, 1).float()
+
+
+def images(shape: tuple[int, int, int]) -> Tensor:
+    """Noise, waves, little contrast, mostly one value, one value: two of each."""
+    channels, height, width = shape
+    rng = np.random.default_rng(channels * height + width)
+    down, across = np.mgrid[:height, :width]
+    waves = [127 + 120 * np.sin(down / rng.uniform(3, 9) + across / rng.uniform(3, 9) + c) for c in range(channels)]
+    noise = rng.integers(0, 256, (2, *shape))
+    found = [*noise, *np.stack([waves, np.clip(np.add(waves, noise[0] / 9), 0, 255)]), *(60 + noise // 9)]
+    found += [*np.where(noise < 230, 7, noise), np.zeros(shape), np.full(shape, 201)]
+    return torch.tensor(np.stack(found).astype(np.uint8)).float()
+
+
+def one_op(name: str, x_BCHW: Tensor, argument_B: Tensor, fill: tuple[float, ...] = (128.0,)) -> Tensor:
+    op_1B = torch.full((1, len(x_BCHW)), OPS.index(name))
+    return apply(x_BCHW, Draw(op_1B, argument_B[None]), fill)
+
+
+def arguments(name: str, level_B: Tensor, increasing: bool) -> Tensor:
+    sign_B = torch.tensor([1.0, -1.0]).repeat(len(level_B))[: len(level_B)]
+    return _arguments(level_B, sign_B, increasing).get(name, level_B)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", PIXEL_OPS)
+def test_pixel_ops_are_pillows(name: str, shape: tuple[int, int, int]) -> None:
+    x_BCHW = images(shape)
+    for increasing in (False, True):
+        for level in (0.5,) if name in PLAIN else (0.0, 0.31, 0.77, 0.983, 1.0):
+            argument_B = arguments(name, torch.full((len(x_BCHW),), level, dtype=torch.float64), increasing)
+            found = one_op(name, x_BCHW, argument_B)
+            for x, y, argument in zip(x_BCHW, found, argument_B.tolist(), strict=True):
+                assert torch.equal(y, by_timm(name, x, argument, (128, 128, 128)))
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, (3, 64, 48)])
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_are_pillows(name: str, shape: tuple[int, int, int]) -> None:
+    """Border and fill included. Where the exact value is whole, Pillow may cut off one more than we do."""
+    x_BCHW, fill = images(shape), (128, 3, 250)[: shape[0]]
+    level_B = torch.rand(len(x_BCHW), dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    argument_B = arguments(name, level_B, False)
+    found = one_op(name, x_BCHW, argument_B, fill)
+    wanted = [by_timm(name, x, a, fill) for x, a in zip(x_BCHW, argument_B.tolist(), strict=True)]
+    off = (found - torch.stack(wanted)).abs()
+    assert off.max() <= 1
+    assert (off > 0).float().mean() < 1e-4
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves_at_round_levels(name: str) -> None:
+    """Here whole values are common, and so are pixels on the very border."""
+    for level in (0.0, 0.25, 0.9, 1.0):
+        for size in (20, 40):
+            x_BCHW = (images((1, size, size)) / 2).floor()
+            argument_B = arguments(name, torch.full((len(x_BCHW),), level, dtype=torch.float64), False)
+            found = one_op(name, x_BCHW, argument_B, (255,))
+            wanted = [by_timm(name, x, a, (255,) * 3) for x, a in zip(x_BCHW, argument_B.tolist(), strict=True)]
+            assert (found - torch.stack(wanted)).abs().max() <= 1
+
+
+@pytest.mark.parametrize("increasing", [False, True])
+@pytest.mark.parametrize("name", [name for name in OPS if name not in PLAIN])
+def test_levels_are_timms(name: str, increasing: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = timm_augment._RAND_INCREASING_TRANSFORMS if increasing else timm_augment._RAND_TRANSFORMS
+    key = next(key for key in (timm_name(name), f"{name}Increasing") if key in sets)
+    for sign in (1.0, -1.0):
+        monkeypatch.setattr(timm_augment, "_randomly_negate", lambda value, sign=sign: sign * value)
+        for level in np.linspace(0, 1, 21):
+            (wanted,) = timm_augment.LEVEL_TO_ARG[key](10 * level, {})
+            told = _arguments(torch.tensor(level), torch.tensor(sign), increasing)[name].item()
+            assert timm_argument(name, told) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_the_ops_are_timms() -> None:
+    names = {timm_name(name) for name in OPS}
+    assert names == set(timm_augment._RAND_TRANSFORMS)
+    assert names == {name.removesuffix("Increasing") for name in timm_augment._RAND_INCREASING_TRANSFORMS}
+
+
+def our_draws(augment: RandAugment, batch: int) -> list[tuple[str, float]]:
+    draw = augment.draw(batch, torch.Generator().manual_seed(0))
+    pairs = zip(draw.op_NB.flatten().tolist(), draw.argument_NB.flatten().tolist(), strict=True)
+    return [(OPS[op], timm_argument(OPS[op], argument)) for op, argument in pairs if op != NONE]
+
+
+def timm_draws(text: str, images: int) -> list[tuple[str, float]]:
+    """What timm's ops are told, for as many images; they leave them alone here."""
+    made: list[tuple[str, float]] = []
+    augment = timm_augment.rand_augment_transform(text)
+    for op in augment.ops:
+        name = op.name.removesuffix("Increasing").removesuffix("Rel")
+
+        def note(image: Any, *told: float, name: str = name, **_: Any) -> Any:
+            made.append((name, *(told or (0.0,))))
+            return image
+
+        op.aug_fn = note
+    random.seed(0)
+    np.random.seed(0)
+    for _ in range(images):
+        augment(None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("text", "augment"),
+    [("rand-m9-n2-mstd0.5-inc1", RandAugment(2, 9, 0.5, True)), ("rand-m6-n3-mstd2", RandAugment(3, 6, 2))],
+)
+def test_draws_are_spread_as_timms(text: str, augment: RandAugment) -> None:
+    batch = 8_000
+    ours, theirs = our_draws(augment, batch), timm_draws(text, batch)
+    for made in (ours, theirs):
+        counts, total = Counter(name for name, _ in made), augment.ops * batch
+        left_out = total - len(made)
+        assert chisquare([left_out, *(counts[name] for name in OPS)], [total / 2] + [total / 30] * 15).pvalue > 1e-3
+    for op in set(OPS) - set(PLAIN):
+        mine, other = ([argument for name, argument in made if name == op] for made in (ours, theirs))
+        assert ks_2samp(mine, other).pvalue > 1e-3
+
+
+def test_without_spread_the_level_is_the_magnitude() -> None:
+    told = {round(argument, 12) for name, argument in our_draws(RandAugment(2, 7, 0), 200) if name == "ShearX"}
+    assert told == {-0.21, 0.21}
+
+
+def levels(magnitude: float, spread: float) -> Tensor:
+    """Those of all moves in many draws, as magnitudes."""
+    draw = RandAugment(3, magnitude, spread).draw(10_000, torch.Generator().manual_seed(0))
+    of_move = (draw.op_NB >= len(PIXEL_OPS)) & (draw.op_NB != NONE)
+    most = torch.tensor(list(MOVES.values()), dtype=torch.float64)[draw.op_NB[of_move] - len(PIXEL_OPS)]
+    return 10 * draw.argument_NB[of_move].abs() / most
+
+
+def test_levels_are_normal_and_clipped() -> None:
+    inner, high, low = levels(5, 1), levels(9, 2), levels(1, 2)
+    assert inner.mean().item() == pytest.approx(5, abs=0.05)
+    assert inner.std().item() == pytest.approx(1, abs=0.03)
+    for clipped, end in ((high, 10.0), (low, 0.0)):
+        assert (clipped - end).abs().min() < 1e-9
+        assert ((clipped - end).abs() < 1e-9).float().mean().item() == pytest.approx(0.3085, abs=0.02)
+
+
+def test_draws_of_rounds_and_images_are_unrelated() -> None:
+    op_NB = RandAugment(2, 9, 0.5).draw(20_000, torch.Generator().manual_seed(0)).op_NB
+    first, second = op_NB
+    same = ((first == second) & (first != NONE)).float().mean().item()
+    assert same == pytest.approx(1 / 60, abs=0.004)  # with replacement: both used, and equal
+    assert ((first == NONE) & (second == NONE)).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert ((first[1:] == NONE) & (first[:-1] == NONE)).float().mean().item() == pytest.approx(0.25, abs=0.01)
+
+
+def many(shape: tuple[int, int, int], batch: int = 96) -> Tensor:
+    return images(shape).repeat(20, 1, 1, 1)[:batch]
+
+
+@pytest.mark.parametrize("shape", SHAPES[:4])
+def test_whole_chains_are_timms(shape: tuple[int, int, int]) -> None:
+    x_BCHW, fill = many(shape), (9, 100, 240)[: shape[0]]
+    draw = RandAugment(3, 9, 0.5, True).draw(len(x_BCHW), torch.Generator().manual_seed(3))
+    found = apply(x_BCHW, draw, fill)
+    for i, x in enumerate(x_BCHW):
+        for op, argument in zip(draw.op_NB[:, i].tolist(), draw.argument_NB[:, i].tolist(), strict=True):
+            x = x if op == NONE else by_timm(OPS[op], x, argument, fill)
+        assert torch.equal(found[i], x)
+
+
+def test_images_are_treated_alone() -> None:
+    x_BCHW = many((3, 12, 15), 200)
+    draw = RandAugment(2, 9, 0.5).draw(len(x_BCHW), torch.Generator().manual_seed(0))
+    assert set(draw.op_NB[0].tolist()) == set(range(NONE + 1))
+    found = apply(x_BCHW, draw, (128,))
+    for i in range(len(x_BCHW)):
+        own = Draw(draw.op_NB[:, i : i + 1], draw.argument_NB[:, i : i + 1])
+        assert torch.equal(apply(x_BCHW[i : i + 1], own, (128,))[0], found[i])
+
+
+def test_the_generator_decides_all() -> None:
+    augment, x_BCHW = RandAugment(2, 9, 0.5), many((3, 12, 15))
+    generators = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
+    first, again, other = (augment(x_BCHW, generator) for generator in generators)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    augment(many((1, 5, 9)), generators[0])
+    augment(x_BCHW, generators[1])
+    assert torch.equal(*(generator.get_state() for generator in generators[:2]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_results_are_whole_and_in_range(shape: tuple[int, int, int]) -> None:
+    x_BCHW = many(shape)
+    before = x_BCHW.clone().requires_grad_()
+    found = RandAugment(4, 8, 2)(before, torch.Generator().manual_seed(0))
+    assert (found.shape, found.dtype, found.requires_grad) == (x_BCHW.shape, torch.float32, False)
+    assert torch.equal(found, found.byte().float())
+    assert torch.equal(before, x_BCHW)
+    assert not torch.equal(found, x_BCHW)
+    assert len(RandAugment(2, 9, 0.5)(x_BCHW[:0], torch.Generator())) == 0
+
+
+def test_nothing_is_read_back_from_the_device() -> None:
+    """A meta tensor holds no values: whatever asks for one raises."""
+    draw = RandAugment(2, 9, 0.5).draw(200, torch.Generator().manual_seed(0))
+    assert set(draw.op_NB[0].tolist()) == set(range(NONE + 1))
+    assert apply(torch.empty(200, 3, 9, 7, device="meta"), draw, (128,)).shape == (200, 3, 9, 7)
+
+
+@pytest.mark.gpu
+def test_cuda_gives_the_same_and_never_waits() -> None:
+    x_BCHW, augment = many((3, 32, 32)), RandAugment(3, 9, 0.5, True)
+    wanted = augment(x_BCHW, torch.Generator().manual_seed(0))
+    x_cuda = x_BCHW.cuda()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = augment(x_cuda, torch.Generator().manual_seed(0))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert (found.cpu() != wanted).float().mean() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((0, 9, 0.5), "ops: must be a whole number of at least 1, got 0"),
+        ((1.5, 9, 0.5), "ops: .* got 1.5"),
+        ((2, 10.1, 0.5), "magnitude: must be from 0 to 10, got 10.1"),
+        ((2, math.nan, 0.5), "magnitude: .* got nan"),
+        ((2, 9, -1), "spread: must be a finite number of at least 0, got -1"),
+        ((2, 9, math.inf), "spread: .* got inf"),
+    ],
+)
+def test_bad_settings(given: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        RandAugment(*given)
+
+
+def test_bad_images_and_fills() -> None:
+    augment, generator = RandAugment(2, 9, 0.5), torch.Generator()
+    with pytest.raises(InputError, match="images must have 1 or 3 channels, got 4"):
+        augment(torch.zeros(2, 4, 8, 8), generator)
+    with pytest.raises(InputError, match=r"fill must hold 1 value or one a channel \(3\), got \(1, 2\)"):
+        augment(torch.zeros(2, 3, 8, 8), generator, (1, 2))

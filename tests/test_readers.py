@@ -1,0 +1,777 @@
+"""Readers of sets of pictures: folders, torchvision's, Hugging Face's, WebDataset's, timm's, in their own formats."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import io
+import os
+import pickle
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.error import URLError
+
+import numpy as np
+import pytest
+import torchvision.datasets
+from picture_files import encoded, noise, one_line, shows, write
+from torchvision.datasets import ImageFolder
+from vision_files import MAKERS, FakeHdf5, Told
+
+from alternas.archs import InputError
+from alternas.search.data import folder, hugging, timm_sets, vision
+from alternas.search.data.dataset import Found, Part, Request
+from alternas.search.data.folder import read_folder
+from alternas.search.data.hugging import read_hugging
+from alternas.search.data.pictures import BROKEN
+from alternas.search.data.tars import read_tars
+from alternas.search.data.timm_sets import read_timm
+from alternas.search.data.vision import VISION, read_vision
+
+Reading = Callable[[], Found]
+
+
+def same(found: Found, told: Told) -> None:
+    """What was found, after a journey by pickle, is what was told: parts, pictures, class names."""
+    found = pickle.loads(pickle.dumps(found))
+    assert set(found.parts) == set(told)
+    for part, pairs in told.items():
+        source, y_N = found.parts[part].source, found.parts[part].y_N
+        assert y_N.dtype == np.int64
+        assert len(source) == len(y_N) == len(pairs)
+        left = list(pairs)
+        for place, y in enumerate(y_N):
+            opened, name = source.open(place), found.classes[y]
+            assert source.name(place)
+            match = [n for n, (image, told_name) in enumerate(left) if told_name == name and shows(opened, image)]
+            assert match, f"{part} {place}: no such picture of class {name}"
+            left.pop(match[0])
+
+
+def refused(read: Reading, *words: str) -> None:
+    """The reader's error is one line with those words."""
+    with pytest.raises(InputError) as info:
+        read()
+    message = one_line(info.value)
+    for word in words:
+        assert word in message, message
+
+
+def test_readers_load_nothing_heavy() -> None:
+    names = [f"alternas.search.data.{m}" for m in ("pictures", "folder", "vision", "hugging", "tars", "timm_sets")]
+    heavy = ("torch", "torchvision", "timm", "datasets", "h5py", "tensorflow")
+    code = f"import {', '.join(names)}, sys; print([m for m in {heavy} if m in sys.modules])"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+# Folders.
+
+
+def tree(root: Path, *paths: str) -> Path:
+    """Pictures at these paths, each of its own."""
+    for path in paths:
+        write(root / path, noise(sum(map(ord, path))))
+    return root
+
+
+def names(part: Part) -> list[str]:
+    return [part.source.name(place) for place in range(len(part.y_N))]
+
+
+def folder_of(root: Path) -> Found:
+    return read_folder(Request(str(root)))
+
+
+def test_a_folder_is_read_as_torchvision_does(tmp_path: Path) -> None:
+    root = tree(tmp_path / "set", "b/2.png", "b/deep/1.JPG", "b/10.png", "a c/x.jpeg", "B/z.png", "b/deep-/1.png")
+    found, wanted = folder_of(root), ImageFolder(str(root))
+    assert list(found.parts) == ["all"]
+    assert list(found.classes) == wanted.classes == ["B", "a c", "b"]
+    assert list(zip(names(found.parts["all"]), found.parts["all"].y_N, strict=True)) == wanted.samples
+    same(found, {"all": [(image, wanted.classes[y]) for image, y in wanted]})
+
+
+@pytest.mark.parametrize(
+    ("folders", "parts"),
+    [
+        (("train",), ("train",)),
+        (("training", "testing"), ("train", "test")),
+        (("train", "val", "test"), ("train", "val", "test")),
+        (("Train", "valid"), ("train", "val")),
+        (("train", "validation"), ("train", "val")),
+        (("train", "dev"), ("train", "val")),
+    ],
+)
+def test_parts_by_their_folders(tmp_path: Path, folders: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    root = tree(tmp_path, *(f"{f}/{c}/{n}.png" for f in folders for c in ("cat", "dog") for n in range(2)))
+    found = folder_of(root)
+    assert tuple(found.parts) == parts
+    for name, part in zip(folders, parts, strict=True):
+        assert names(found.parts[part])[0] == str(root / name / "cat" / "0.png")
+        assert found.parts[part].y_N.tolist() == [0, 0, 1, 1]
+
+
+def test_a_part_may_lack_a_class(tmp_path: Path) -> None:
+    found = folder_of(tree(tmp_path, "train/a/1.png", "train/b/1.png", "train/c/1.png", "val/c/1.png"))
+    assert found.classes == ("a", "b", "c")
+    assert found.parts["val"].y_N.tolist() == [2]
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    assert folder_of(tree(tmp_path, "train/1.png", "bus/1.png")).classes == ("bus", "train")
+
+
+def test_what_is_hidden_or_no_picture(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tree(tmp_path, "a/1.png", "b/1.png", "b/2.webp", ".git/1.png", "__MACOSX/a/1.png", "a/._1.png", "a/.x/1.png")
+    for litter in (".DS_Store", "a/.DS_Store", "Thumbs.db", "b/Thumbs.db", "b/desktop.ini", "README.md", "b/list.txt"):
+        (root / litter).write_text("x")
+    found = folder_of(root)
+    assert names(found.parts["all"]) == [str(root / "a/1.png"), str(root / "b/1.png")]
+    assert "left aside 2 files that are no .jpeg, .jpg or .png, such as" in caplog.text
+
+
+def test_other_folders_beside_train_are_left_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    root = tree(tmp_path, "train/a/1.png", "train/b/1.png")
+    write(root / "notes" / "x.bmp", noise(0))
+    assert list(folder_of(root).parts) == ["train"]
+    assert "left aside: notes/" in caplog.text
+
+
+def test_links_lead_on_but_never_back(tmp_path: Path) -> None:
+    root = tree(tmp_path / "set", "a/1.png", "b/1.png")
+    tree(tmp_path / "far", "2.png", "deep/3.png")
+    (root / "a" / "far").symlink_to(tmp_path / "far")
+    (root / "a" / "round").symlink_to(root)
+    (root / "a" / "b").symlink_to(root / "b")
+    (tmp_path / "far" / "again").symlink_to(tmp_path / "far")
+    (root / "b" / "4.png").symlink_to(tmp_path / "far" / "2.png")
+    found = folder_of(root)
+    assert [os.path.relpath(name, root) for name in names(found.parts["all"])] == [
+        "a/1.png", "a/far/2.png", "a/far/deep/3.png", "b/1.png", "b/4.png",
+    ]  # fmt: skip
+
+
+def test_a_link_to_nowhere_is_a_broken_picture(tmp_path: Path) -> None:
+    root = tree(tmp_path, "a/1.png", "b/1.png")
+    (root / "a" / "2.png").symlink_to(tmp_path / "nowhere")
+    part = folder_of(root).parts["all"]
+    with pytest.raises(BROKEN):
+        part.source.open(names(part).index(str(root / "a" / "2.png")))
+
+
+def test_the_identity_of_files(tmp_path: Path) -> None:
+    root = tree(tmp_path / "one", "a/1.png", "b/1.png")
+    first = folder_of(root).identity
+    assert first
+    assert folder_of(root).identity == first
+    kept = root.rename(tmp_path / "two")
+    assert folder_of(kept).identity == first  # wherever the folder lies
+    os.utime(kept / "a/1.png", ns=(1, 1))
+    second = folder_of(kept).identity
+    (kept / "a/1.png").rename(kept / "a/2.png")
+    third = folder_of(kept).identity
+    with open(kept / "a/2.png", "ab") as file:
+        file.write(b"x")
+    os.utime(kept / "a/2.png", ns=(1, 1))
+    assert len({first, second, third, folder_of(kept).identity}) == 4
+
+
+def test_a_relative_path_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree(tmp_path / "set", "a/1.png", "b/1.png")
+    monkeypatch.chdir(tmp_path)
+    found = read_folder(Request("set"))
+    monkeypatch.chdir("/")
+    assert found.parts["all"].source.open(0).size == (8, 8)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_folder(Request("~/set")).classes == ("a", "b")
+
+
+BAD_FOLDERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "none": ((), ("holds no class folders",)),
+    "loose alone": (("1.png", "2.jpg"), ("holds no class folders; 2 pictures lie loose, the first: 1.png",)),
+    "loose beside": (("a/1.png", "b/1.png", "x.jpg"), ("beside the class folders", "loose, the first: x.jpg")),
+    "no class in train": (("train/1.png", "val/1.png"), ("train holds no class folders", "1.png")),
+    "no class in val": (("train/a/1.png", "train/b/1.png", "val/1.png"), ("val holds no class folders", "1.png")),
+    "empty": (("a/1.png", "b/1.gif", "c/1.txt.png/1.bmp"), ("2 of 3 classes hold no .jpeg, .jpg or .png: 'b, c'",)),
+    "nothing in val": (("train/a/1.png", "train/b/1.png", "val/a/1.gif"), ("no pictures in val",)),
+    "new": (("train/a/1.png", "train/b/1.png", "val/c/1.png"), ("val has a class that train lacks: 'c'",)),
+    "one": (("a/1.png",), ("only the class 'a'; at least two",)),
+    "no train": (("val/a/1.png", "val/b/1.png"), ("has val/ but no train/",)),
+    "test beside classes": (("a/1.png", "b/1.png", "test/a/1.png"), ("has test/ but no train/",)),
+    "two of val": (("train/a/1.png", "val/a/1.png", "dev/a/1.png"), ("which of dev, val is the val part?",)),
+    "part or class": (("train/a/1.png", "train/b/1.png", "bus/1.png"), ("train/ beside bus/", "part or class?")),
+}
+
+
+@pytest.mark.parametrize("what", BAD_FOLDERS)
+def test_bad_folders_are_named(tmp_path: Path, what: str) -> None:
+    paths, words = BAD_FOLDERS[what]
+    refused(lambda: folder_of(tree(tmp_path, *paths)), *words, str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nowhere", ("no such folder",)),
+        ("one.tar", ("unpack it, or read it as wds/",)),
+        ("one.zip", ("one.zip is an archive: unpack it",)),
+        ("one.tar.gz", ("one.tar.gz is an archive: unpack it",)),
+        ("one.png", ("one.png is a file, not a folder",)),
+    ],
+)
+def test_what_is_no_folder(tmp_path: Path, name: str, words: tuple[str, ...]) -> None:
+    if name != "nowhere":
+        (tmp_path / name).write_bytes(b"x")
+    refused(lambda: folder_of(tmp_path / name), *words, name)
+
+
+def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, scandir = tree(tmp_path, "a/1.png", "b/deep/1.png"), os.scandir
+
+    def guarded(path: str) -> Any:
+        if str(path).endswith("deep"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(folder.os, "scandir", guarded)
+    refused(lambda: folder_of(root), "cannot read the folder", str(root / "b/deep"), "Permission denied")
+
+
+def test_a_link_to_itself(tmp_path: Path) -> None:
+    root = tree(tmp_path, "a/1.png", "b/1.png")
+    (root / "a" / "loop").symlink_to(root / "a" / "loop")
+    refused(lambda: folder_of(root), "cannot read the folder", "symbolic links")
+
+
+# torchvision's sets.
+
+
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sets have other checksums than the real ones: what is there counts as whole."""
+    for module in ("cifar", "svhn", "stl10", "semeion", "fer2013", "flowers102", "places365"):
+        module = importlib.import_module(f"torchvision.datasets.{module}")
+        monkeypatch.setattr(module, "check_integrity", lambda path, md5=None: os.path.isfile(path))
+    monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace(File=FakeHdf5, __spec__=SimpleNamespace()))  # type: ignore[arg-type]
+
+
+def set_of(name: str, root: Path, download: bool = False) -> Found:
+    return read_vision(Request(name, download=download), root)
+
+
+@pytest.mark.parametrize("name", VISION)
+@pytest.mark.usefixtures("unchecked")
+def test_every_set_of_torchvisions(tmp_path: Path, name: str) -> None:
+    told = MAKERS[name](tmp_path / "sets")
+    same(set_of(name.upper(), tmp_path / "sets"), told)
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_a_set_that_is_not_there(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vision, "find_spec", lambda module: True)
+    monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace())  # type: ignore[arg-type]
+    hint = "--download fetches it" if VISION[name].fetched else "torchvision does not fetch it"
+    refused(lambda: set_of(name, tmp_path / "sets"), f"{name} is not in {tmp_path / 'sets'}", hint)
+
+
+@pytest.mark.parametrize("name", VISION)
+def test_torchvision_takes_our_arguments(name: str) -> None:
+    known = VISION[name]
+    kind = getattr(torchvision.datasets, known.class_name)
+    taken = {p for base in kind.__mro__[:-1] for p in inspect.signature(base.__init__).parameters}
+    assert known.fetched <= ("download" in taken)
+    assert all(set(options) <= taken for options in known.parts.values())
+
+
+@pytest.mark.parametrize(
+    "error", [URLError("no route to host"), RuntimeError("File not found\nor corrupted."), OSError(28, "full")]
+)
+def test_a_download_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(self: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torchvision.datasets.CIFAR10, "download", fail)
+    refused(lambda: set_of("cifar10", tmp_path, download=True), f"cifar10 cannot be fetched to {tmp_path}")
+
+
+def test_a_download_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision.datasets.MNIST, "download", lambda self: MAKERS["mnist"](tmp_path / "new"))
+    assert set(set_of("mnist", tmp_path / "new", download=True).parts) == {"train", "test"}
+
+
+def test_a_set_that_is_cut_short(tmp_path: Path) -> None:
+    MAKERS["mnist"](tmp_path)
+    images = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
+    images.write_bytes(images.read_bytes()[:-1])
+    refused(lambda: set_of("mnist", tmp_path), "mnist", "or broken")
+
+
+def test_labels_must_be_as_many_as_pictures(tmp_path: Path) -> None:
+    MAKERS["mnist"](tmp_path)
+    labels = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:7] + bytes([2, 0, 1]))
+    refused(lambda: set_of("mnist", tmp_path), "mnist train", "3 pictures, but 2 labels")
+
+
+def test_parts_must_name_the_same_classes(tmp_path: Path) -> None:
+    MAKERS["dtd"](tmp_path)
+    (tmp_path / "dtd" / "dtd" / "labels" / "val1.txt").write_text("woven/woven_val.jpg")
+    refused(lambda: set_of("dtd", tmp_path), "dtd", "its parts train, val, test name different classes")
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_parts_without_labels_are_left_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    MAKERS["fer2013"](tmp_path)
+    assert list(set_of("fer2013", tmp_path).parts) == ["train"]
+    assert "fer2013: left aside test: its 1 pictures have no labels" in caplog.text
+
+
+def test_pcam_needs_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vision, "find_spec", lambda module: None)
+    refused(lambda: set_of("pcam", tmp_path), "pcam needs the package 'h5py': pip install h5py")
+
+
+def test_files_travel_as_paths_and_have_an_identity(tmp_path: Path) -> None:
+    MAKERS["dtd"](tmp_path)
+    found = set_of("dtd", tmp_path)
+    assert len(pickle.dumps(found.parts["train"].source)) < 400
+    assert names(found.parts["val"])[0] == str(tmp_path / "dtd/dtd/images/banded/banded_val.jpg")
+    before = found.identity
+    os.utime(names(found.parts["val"])[0], ns=(1, 1))
+    assert set_of("dtd", tmp_path).identity not in ("", before)
+    MAKERS["mnist"](tmp_path)
+    assert set_of("mnist", tmp_path).identity == ""
+
+
+def test_a_file_that_is_listed_but_missing_is_broken(tmp_path: Path) -> None:
+    MAKERS["dtd"](tmp_path)
+    (tmp_path / "dtd/dtd/images/banded/banded_val.jpg").unlink()
+    with pytest.raises(BROKEN):
+        set_of("dtd", tmp_path).parts["val"].source.open(0)
+
+
+# Hugging Face's `datasets`.
+
+
+@pytest.fixture(scope="session")
+def datasets() -> Any:
+    return pytest.importorskip("datasets")
+
+
+def rows_of(datasets: Any, columns: dict[str, list[Any]], **features: Any) -> Any:
+    """A Dataset of encoded pictures and labels."""
+    kinds = {"image": datasets.Image()} | features
+    return datasets.Dataset.from_dict(columns, features=datasets.Features({c: kinds[c] for c in columns}))
+
+
+def animals(datasets: Any, seed: int, labels: list[int]) -> Any:
+    images = [{"bytes": encoded(noise(seed + n), "png"), "path": None} for n in range(len(labels))]
+    return rows_of(datasets, {"image": images, "label": labels}, label=datasets.ClassLabel(names=["cat", "dog"]))
+
+
+def told_of(seed: int, labels: list[int]) -> list[tuple[Any, str]]:
+    return [(noise(seed + n), ("cat", "dog")[label]) for n, label in enumerate(labels)]
+
+
+def hugging_of(path: Path | str, root: Path, download: bool = False) -> Found:
+    return read_hugging(Request(f"hfds/{path}", download=download), root)
+
+
+def saved(datasets: Any, path: Path, **splits: Any) -> Path:
+    datasets.DatasetDict(splits).save_to_disk(str(path))
+    return path
+
+
+def test_a_saved_set(tmp_path: Path, datasets: Any) -> None:
+    path = tmp_path / "saved"
+    animals(datasets, 0, [1, 0, 1]).save_to_disk(str(path))
+    found = hugging_of(path, tmp_path)
+    same(found, {"all": told_of(0, [1, 0, 1])})
+    assert found.parts["all"].source.name(2) == f"row 2 of hfds/{path} all"
+    assert found.identity == hugging_of(path, tmp_path).identity != ""
+
+
+def test_a_saved_set_of_splits(tmp_path: Path, datasets: Any, caplog: pytest.LogCaptureFixture) -> None:
+    splits = {
+        "train": animals(datasets, 0, [1, 0]),
+        "validation": animals(datasets, 5, [0]),
+        "test": animals(datasets, 9, [1]),
+    }
+    path = saved(datasets, tmp_path / "saved", **splits, extra=animals(datasets, 0, [1]))
+    found = hugging_of(path, tmp_path)
+    same(found, {"train": told_of(0, [1, 0]), "val": told_of(5, [0]), "test": told_of(9, [1])})
+    assert "left aside the splits extra" in caplog.text
+
+
+def test_rows_chosen_and_shuffled(tmp_path: Path, datasets: Any) -> None:
+    path = tmp_path / "saved"
+    animals(datasets, 0, [1, 0, 1, 0]).select([3, 0, 2]).save_to_disk(str(path))
+    same(hugging_of(path, tmp_path), {"all": [told_of(0, [1, 0, 1, 0])[place] for place in (3, 0, 2)]})
+
+
+def test_a_folder_of_parquet(tmp_path: Path, datasets: Any) -> None:
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    for split, seed in (("train", 0), ("test", 5)):
+        animals(datasets, seed, [1, 0]).to_parquet(str(tmp_path / "set" / "data" / f"{split}-0.parquet"))
+    same(hugging_of(tmp_path / "set", tmp_path / "kept"), {"train": told_of(0, [1, 0]), "test": told_of(5, [1, 0])})
+
+
+def test_a_folder_of_pictures(tmp_path: Path, datasets: Any) -> None:
+    told: Told = {"train": [], "val": []}
+    for part, split in (("train", "train"), ("val", "validation")):
+        for seed, name in enumerate(("cat", "dog")):
+            write(tmp_path / "set" / split / name / "1.png", noise(seed))
+            told[part].append((noise(seed), name))
+    same(hugging_of(tmp_path / "set", tmp_path / "kept"), told)
+
+
+def test_pictures_keep_their_mode(tmp_path: Path, datasets: Any) -> None:
+    data = rows_of(datasets, {"image": [encoded(noise(n).convert("L"), "png") for n in range(2)], "label": [0, 1]},
+                   label=datasets.Value("int64"))  # fmt: skip
+    data.save_to_disk(str(tmp_path / "saved"))
+    assert hugging_of(tmp_path / "saved", tmp_path).parts["all"].source.open(0).mode == "L"
+
+
+def test_other_labels(tmp_path: Path, datasets: Any) -> None:
+    images = [encoded(noise(n), "png") for n in range(3)]
+    for kind, values, classes in (
+        ("string", ["ox", "ant", "ox"], ("ant", "ox")),
+        ("int32", [7, 3, 7], ("3", "7")),
+    ):
+        path = tmp_path / kind
+        rows_of(datasets, {"image": images, "label": values}, label=datasets.Value(kind)).save_to_disk(str(path))
+        found = hugging_of(path, tmp_path)
+        assert found.classes == classes
+        assert found.parts["all"].y_N.tolist() == [1, 0, 1]
+
+
+def test_columns_by_preference(tmp_path: Path, datasets: Any) -> None:
+    images = [encoded(noise(n), "png") for n in range(2)]
+    coarse, fine = datasets.ClassLabel(names=["x", "y"]), datasets.ClassLabel(names=["a", "b"])
+    columns = {
+        "mask": images[::-1],
+        "img": images,
+        "coarse_label": [0, 1],
+        "fine_label": [1, 0],
+        "label_text": ["p", "q"],
+    }
+    kinds = {"mask": datasets.Image(), "img": datasets.Image(), "coarse_label": coarse, "fine_label": fine}
+    rows_of(datasets, columns, **kinds, label_text=datasets.Value("string")).save_to_disk(str(tmp_path / "saved"))
+    same(hugging_of(tmp_path / "saved", tmp_path), {"all": [(noise(0), "b"), (noise(1), "a")]})
+
+
+def test_rows_without_a_picture_are_broken(tmp_path: Path, datasets: Any) -> None:
+    data = rows_of(datasets, {"image": [None, b"junk", encoded(noise(0), "png")], "label": [0, 1, 0]},
+                   label=datasets.Value("int64"))  # fmt: skip
+    data.save_to_disk(str(tmp_path / "saved"))
+    source = hugging_of(tmp_path / "saved", tmp_path).parts["all"].source
+    for place in (0, 1):
+        with pytest.raises(BROKEN):
+            source.open(place)
+    assert source.open(2).size == (8, 8)
+
+
+def test_unlabelled_splits(tmp_path: Path, datasets: Any, caplog: pytest.LogCaptureFixture) -> None:
+    full, hidden = animals(datasets, 0, [1, 0]), animals(datasets, 5, [-1, -1])
+    found = hugging_of(saved(datasets, tmp_path / "one", train=full, test=hidden), tmp_path)
+    assert list(found.parts) == ["train"]
+    assert "left aside test: its 2 pictures have no labels" in caplog.text
+    half = saved(datasets, tmp_path / "two", train=full, test=animals(datasets, 5, [-1, 1]))
+    refused(lambda: hugging_of(half, tmp_path), "1 of 2 pictures of test have no label")
+    none = saved(datasets, tmp_path / "three", train=hidden, test=full)
+    refused(lambda: hugging_of(none, tmp_path), "2 of 2 pictures of train have no label")
+
+
+def bad_columns(datasets: Any) -> dict[str, tuple[dict[str, Any], str]]:
+    image, kind = encoded(noise(0), "png"), datasets.ClassLabel(names=["a", "b"])
+    number, text = datasets.Value("int64"), datasets.Value("string")
+    return {
+        "no image": ({"pixels": (1, number), "label": (0, kind)}, "no column could be the image: pixels, label"),
+        "images": ({"left": (image, datasets.Image()), "right": (image, datasets.Image()), "label": (0, kind)},
+                   "several columns could be the image: left, right"),
+        "no label": ({"image": (image, datasets.Image()), "animal": ("cat", text)},
+                     "no column could be the label: image, animal"),
+        "not a class": ({"image": (image, datasets.Image()), "label": (0.5, datasets.Value("float32"))},
+                        "no column could be the label: image, label"),
+        "labels": ({"image": (image, datasets.Image()), "kind": (0, kind), "place": (1, kind)},
+                   "several columns could be the label: kind, place"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["no image", "images", "no label", "not a class", "labels"])
+def test_columns_that_are_not_clear(tmp_path: Path, datasets: Any, what: str) -> None:
+    columns, words = bad_columns(datasets)[what]
+    rows_of(datasets, {c: [v, v] for c, (v, _) in columns.items()}, **{c: k for c, (_, k) in columns.items()}
+            ).save_to_disk(str(tmp_path / "saved"))  # fmt: skip
+    refused(lambda: hugging_of(tmp_path / "saved", tmp_path), words, str(tmp_path / "saved"))
+
+
+@pytest.mark.parametrize(
+    ("splits", "words"),
+    [
+        (("test", "validation"), "no train split among test, validation"),
+        (("train", "val", "validation"), "which of the splits val, validation is the val part?"),
+    ],
+)
+def test_splits_that_are_not_clear(tmp_path: Path, datasets: Any, splits: tuple[str, ...], words: str) -> None:
+    path = saved(datasets, tmp_path / "saved", **{split: animals(datasets, 0, [0, 1]) for split in splits})
+    refused(lambda: hugging_of(path, tmp_path), words)
+
+
+def test_the_hub_is_not_asked_without_download(tmp_path: Path, datasets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    refused(lambda: hugging_of("someone/something", tmp_path), "hfds/someone/something", "--download fetches it")
+    asked: list[bool] = []
+
+    def load_dataset(name: str, cache_dir: str) -> Any:
+        asked.append(datasets.config.HF_HUB_OFFLINE)
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(InputError) as info:
+        hugging_of("someone/something", tmp_path, download=True)
+    assert one_line(info.value) == "data: hfds/someone/something: no route to host"
+    refused(lambda: hugging_of("someone/something", tmp_path), "--download")
+    assert asked == [False, True]
+    assert not datasets.config.HF_HUB_OFFLINE
+
+
+@pytest.mark.usefixtures("datasets")
+def test_a_set_that_cannot_be_loaded(tmp_path: Path) -> None:
+    refused(lambda: hugging_of("/nowhere/at/all", tmp_path), "hfds//nowhere/at/all", "any data file")
+    (tmp_path / "empty").mkdir()
+    refused(lambda: hugging_of(tmp_path / "empty", tmp_path), "hfds/", "empty")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "train.parquet").write_bytes(b"junk")
+    refused(lambda: hugging_of(tmp_path / "bad", tmp_path / "kept"), "hfds/")
+
+
+def test_hugging_face_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hugging, "find_spec", lambda module: None)
+    refused(lambda: hugging_of("x", tmp_path), "hfds/x needs the package 'datasets': pip install datasets")
+
+
+# WebDataset's shards.
+
+Members = dict[str, bytes]
+
+
+def shard(path: Path, members: Members | list[tuple[str, bytes]], mode: str = "w") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, mode) as tar:  # type: ignore[call-overload]
+        for name, data in members.items() if isinstance(members, dict) else members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return path
+
+
+def sample(key: str, seed: int, label: int) -> Members:
+    return {f"{key}.png": encoded(noise(seed), "png"), f"{key}.cls": str(label).encode()}
+
+
+def tars_of(path: Path) -> Found:
+    return read_tars(Request(f"wds/{path}"))
+
+
+def test_one_shard(tmp_path: Path) -> None:
+    members = sample("one", 0, 1) | sample("dir.x/two", 1, 0) | {"__meta__/x.json": b"{}", "nodot": b"", ".hidden": b""}
+    members |= {"three.PNG": encoded(noise(2), "png"), "three.json": b'{"label": 1}', "three.seg.png": b"mask"}
+    members |= {
+        "./four.jpg": encoded(noise(3), "png"),
+        "./four.cls": b" 0\n",
+        "./four.json": b"junk",
+        "./four.txt": b"?",
+    }
+    found = tars_of(shard(tmp_path / "set.tar", members))
+    same(found, {"all": [(noise(0), "1"), (noise(1), "0"), (noise(2), "1"), (noise(3), "0")]})
+    assert found.parts["all"].source.name(1) == f"dir.x/two in {tmp_path / 'set.tar'}"
+
+
+def test_the_shards_of_the_webdataset_package(tmp_path: Path) -> None:
+    wds = pytest.importorskip("webdataset")
+    with wds.ShardWriter(str(tmp_path / "set-%04d.tar"), maxcount=3, verbose=0) as writer:
+        for n in range(8):
+            writer.write({"__key__": f"{n:04d}", "png": noise(n), "cls": n % 3})
+    same(tars_of(tmp_path), {"all": [(noise(n), str(n % 3)) for n in range(8)]})
+
+
+@pytest.mark.parametrize(
+    "form", ["{part}/0.tar", "{part}-0000.tar", "imagenet1k-{part}-0000.tar", "deep/{part}/x/0.tar"]
+)
+def test_shards_by_part(tmp_path: Path, form: str) -> None:
+    told: Told = {}
+    for number, (part, word) in enumerate([("train", "train"), ("val", "validation"), ("test", "test")]):
+        members = sample("a", 2 * number, 0) | sample("b", 2 * number + 1, 1)
+        shard(tmp_path / form.format(part=word), members)
+        told[part] = [(noise(2 * number), "ox"), (noise(2 * number + 1), "ant")]
+    (tmp_path / "classes.txt").write_text("ox\nant\n\n")
+    same(tars_of(tmp_path), told)
+
+
+def test_shards_of_no_part_are_all(tmp_path: Path) -> None:
+    for n in range(3):
+        shard(tmp_path / f"{n}.tar", sample("same", n, 4 * n))
+    found = tars_of(tmp_path)
+    same(found, {"all": [(noise(n), str(4 * n)) for n in range(3)]})
+    before = found.identity
+    os.utime(tmp_path / "1.tar", ns=(1, 1))
+    assert tars_of(tmp_path).identity not in ("", before)
+
+
+def test_no_handle_is_kept(tmp_path: Path) -> None:
+    source = tars_of(shard(tmp_path / "x.tar", sample("a", 0, 0) | sample("b", 1, 1))).parts["all"].source
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(20):
+        source.open(0)
+    assert (len(os.listdir("/proc/self/fd")) if before else 0) == before
+
+
+GOOD = sample("a", 0, 0) | sample("b", 1, 1)
+PNG = encoded(noise(2), "png")
+BAD_SAMPLES: dict[str, tuple[Members | list[tuple[str, bytes]], tuple[str, ...]]] = {
+    "no label": (GOOD | {"c.png": PNG}, ("sample 'c' has no label: no .cls and no .json",)),
+    "no picture": (GOOD | {"c.cls": b"1", "c.txt": b"x"}, ("sample 'c' has 0 pictures among cls, txt",)),
+    "two pictures": (GOOD | {"c.cls": b"1", "c.png": PNG, "c.jpg": PNG}, ("sample 'c' has 2 pictures among",)),
+    "a word": (GOOD | {"c.png": PNG, "c.cls": b"cat"}, ("label of sample 'c' is no whole number from 0: 'cat'",)),
+    "negative": (GOOD | {"c.png": PNG, "c.cls": b"-1"}, ("sample 'c'", "'-1'")),
+    "half": (GOOD | {"c.png": PNG, "c.json": b'{"label": 0.5}'}, ("sample 'c'", "0.5")),
+    "truth": (GOOD | {"c.png": PNG, "c.json": b'{"label": true}'}, ("sample 'c'", "true")),
+    "no such key": (GOOD | {"c.png": PNG, "c.json": b'{"class": 1}'}, ("sample 'c'", "class")),
+    "a list": (GOOD | {"c.png": PNG, "c.json": b"[1]"}, ("sample 'c'", "[1]")),
+    "junk": (GOOD | {"c.png": PNG, "c.json": b"\xff{\n"}, ("sample 'c'", "{")),
+    "huge": (GOOD | {"c.png": PNG, "c.cls": b"9" * 30}, ("sample 'c'", "999")),
+    "bytes": (GOOD | {"c.png": PNG, "c.cls": "²".encode()}, ("sample 'c'",)),
+    "twice": ([*GOOD.items(), ("a.png", PNG)], ("sample 'a' has png twice",)),
+}
+
+
+@pytest.mark.parametrize("what", BAD_SAMPLES)
+def test_bad_samples_are_named(tmp_path: Path, what: str) -> None:
+    members, words = BAD_SAMPLES[what]
+    path = shard(tmp_path / "set" / "x-1.tar", members)
+    refused(lambda: tars_of(tmp_path / "set"), str(path), *words)
+
+
+def test_labels_beyond_the_class_names(tmp_path: Path) -> None:
+    shard(tmp_path / "x.tar", GOOD | sample("c", 2, 2))
+    (tmp_path / "classes.txt").write_text("ox\nant")
+    refused(lambda: tars_of(tmp_path), "2 classes are named, but there is a label 2")
+
+
+@pytest.mark.parametrize("where", ["first header", "first file", "last header", "last file", "end"])
+def test_shards_cut_short(tmp_path: Path, where: str) -> None:
+    path = shard(tmp_path / "x.tar", GOOD)
+    with tarfile.open(path) as tar:
+        first, last, end = tar.getmembers()[0], tar.getmembers()[-1], tar.offset
+    places = {"first header": 100, "first file": first.offset_data + 20, "last header": last.offset + 20}
+    places |= {"last file": last.offset_data, "end": end}
+    path.write_bytes(path.read_bytes()[: places[where]])
+    refused(lambda: tars_of(path), str(path))
+
+
+def test_shards_damaged_in_the_middle(tmp_path: Path) -> None:
+    path = shard(tmp_path / "x.tar", GOOD)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"b.png")
+    data[at : at + 5] = b"junk!"  # its checksum is wrong now
+    path.write_bytes(data)
+    refused(lambda: tars_of(path), str(path), "is cut short or damaged after 2 files")
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ((), ("no such file or folder",)),
+        (("x.txt",), ("holds no .tar shards",)),
+        (("x.tar.gz", "y.tar"), ("x.tar.gz is compressed", ".tar")),
+        (("x.tgz",), ("x.tgz is compressed",)),
+        (("train-0.tar", "extra.tar"), ("is extra.tar of train, val or test?",)),
+        (("val-0.tar", "test-0.tar"), ("shards of test, val, but none of train",)),
+        (("junk.tar",), ("junk.tar: cannot be read as a tar file",)),
+    ],
+)
+def test_bad_folders_of_shards(tmp_path: Path, files: tuple[str, ...], words: tuple[str, ...]) -> None:
+    for file in files:
+        if file == "junk.tar":
+            write(tmp_path / "set" / "x.png", noise(0)).rename(tmp_path / "set" / file)
+        else:
+            shard(tmp_path / "set" / file, GOOD, "w:gz" if file.endswith("gz") else "w")
+    refused(lambda: tars_of(tmp_path / "set"), *words)
+
+
+def test_shards_compressed_or_not_shards_at_all(tmp_path: Path) -> None:
+    refused(lambda: tars_of(shard(tmp_path / "x.tar.gz", GOOD, "w:gz")), "x.tar.gz is compressed")
+    refused(lambda: tars_of(shard(tmp_path / "y.tar", GOOD, "w:gz")), "y.tar: cannot be read as a tar file")
+    refused(lambda: tars_of(shard(tmp_path / "z.bin", GOOD)), "z.bin is not a .tar shard")
+    refused(lambda: tars_of(shard(tmp_path / "empty.tar", {})), "no pictures in all")
+    refused(lambda: tars_of(shard(tmp_path / "one.tar", sample("a", 0, 3))), "only the class '3'")
+
+
+def test_a_broken_picture_in_a_shard(tmp_path: Path) -> None:
+    source = tars_of(shard(tmp_path / "x.tar", GOOD | {"c.png": PNG[:60], "c.cls": b"1"})).parts["all"].source
+    with pytest.raises(BROKEN):
+        source.open(2)
+
+
+# timm's.
+
+
+def timm_of(name: str, root: Path, download: bool = False) -> Found:
+    return read_timm(Request(name, download=download), root)
+
+
+def pictures_in(tmp_path: Path) -> Told:
+    """A folder that `datasets` reads as pictures."""
+    told: Told = {"train": [], "val": []}
+    for part, split in (("train", "train"), ("val", "validation")):
+        for seed, name in enumerate(("cat", "dog", "cat")):
+            image = noise(seed).convert("L") if part == "val" else noise(seed)
+            write(tmp_path / "set" / split / name / f"{seed}.png", image)
+            told[part].append((image, name))
+    return told
+
+
+@pytest.mark.parametrize("download", [False, True], ids=["streamed", "prepared"])
+@pytest.mark.usefixtures("datasets")
+def test_a_stream_of_timms(tmp_path: Path, download: bool) -> None:
+    told = pictures_in(tmp_path)
+    found = timm_of(f"hfids/{tmp_path / 'set'}", tmp_path / "kept", download)
+    assert found.classes == ("cat", "dog")
+    same(found, told)
+    assert [found.parts[part].source.open(0).mode for part in ("train", "val")] == ["RGB", "L"]
+
+
+@pytest.mark.usefixtures("datasets")
+def test_a_stream_has_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pictures_in(tmp_path)
+    name, bytes_of_all = f"hfids/{tmp_path / 'set'}", 3 * 8 * 8 * 3 + 3 * 8 * 8
+    monkeypatch.setattr(timm_sets, "LIMIT", bytes_of_all)
+    assert len(timm_of(name, tmp_path / "kept").parts["val"].y_N) == 3
+    monkeypatch.setattr(timm_sets, "LIMIT", bytes_of_all - 1)
+    refused(lambda: timm_of(name, tmp_path / "kept"), name, "GiB of pixels; hfds/ and wds/ read from disk")
+
+
+@pytest.mark.usefixtures("datasets")
+def test_streams_that_cannot_be_read(tmp_path: Path, datasets: Any) -> None:
+    refused(lambda: timm_of("hfids/someone/something", tmp_path), "--download fetches it")
+    pictures_in(tmp_path)
+    (tmp_path / "set" / "validation" / "cat" / "0.png").write_bytes(PNG[:50])
+    refused(lambda: timm_of(f"hfids/{tmp_path / 'set'}", tmp_path / "kept"), f"hfids/{tmp_path / 'set'}: ")
+    (tmp_path / "other").mkdir()
+    columns = {"img": [PNG, PNG], "label": [0, 1]}
+    rows = rows_of(datasets, columns, img=datasets.Image(), label=datasets.Value("int64"))
+    rows.to_parquet(str(tmp_path / "other" / "train.parquet"))
+    refused(lambda: timm_of(f"hfids/{tmp_path / 'other'}", tmp_path / "kept"), "columns image and label", "no 'image'")
+
+
+@pytest.mark.parametrize(("name", "package"), [("hfids/x", "datasets"), ("tfds/mnist", "tensorflow_datasets")])
+def test_streams_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+    monkeypatch.setattr(timm_sets, "find_spec", lambda module: None if module == package else True)
+    refused(lambda: timm_of(name, tmp_path), f"{name} needs the package {package!r}")
