@@ -80,9 +80,9 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search for nets; the same command again resumes."""
-    from rich.console import Console
-
     from dataclasses import replace
+
+    from rich.console import Console
 
     from .search.engine.pool import Resources
     from .search.run import Search
@@ -117,13 +117,13 @@ def front(
 
 @app.command()
 def show(run: Run, trial: Annotated[int, typer.Argument(help="Number of the trial.")], as_json: Json = False) -> None:
-    """One net of a run, drawn stage by stage."""
-    from .results.show import draw_trial, find_trial
+    """One net of a run, drawn stage by stage, and its scores, class by class."""
+    from .results.show import draw_trial, trial_facts
     from .results.store import find_run
 
     folder = find_run(run)
     if as_json:
-        _print_json(find_trial(folder, trial).to_dict())
+        _print_json(trial_facts(folder, trial))
     else:
         _print(draw_trial(folder, trial))
 

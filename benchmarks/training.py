@@ -16,7 +16,6 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,8 +37,8 @@ from alternas.search.data.dataset import DataSet, Request, Split
 from alternas.search.data.load import load
 from alternas.search.training import recipes
 from alternas.search.training.augment import flipped, shifted
-from alternas.search.training.bench import MemoryBench
 from alternas.search.training.job import Job, Outcome
+from alternas.search.training.memory import MemoryBench
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.train import Trainer, train
 
@@ -215,7 +214,8 @@ def on_cpu(repeats: int) -> dict[str, Any]:
 def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
     data, recipe = load(Request("cue")), recipes.cue()
-    net = Genotype(Stem("cifar", 16), tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4)), style=Style("post"))
+    stages = tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4))
+    net = Genotype(Stem("cifar", 16), stages, style=Style("post"))
     bench = MemoryBench(data, torch.device("cpu"))
     scores: dict[str, list[float]] = {"ours": [], "timm": []}
     for seed in range(seeds):
@@ -235,7 +235,8 @@ def _timm_on_cue(data: DataSet, recipe: Recipe, seed: int, bench: MemoryBench) -
     torch.manual_seed(seed)
     model: Any = ResNet(BasicBlock, (2, 2, 2, 2), 10, 1, channels=(16, 32, 64, 128))
     # timm's stem has 64 channels: a stem of 16 for small images, and the first stage behind it.
-    model.conv1, model.bn1, model.maxpool = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.Identity()
+    model.conv1, model.bn1 = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
+    model.maxpool = nn.Identity()
     model.layer1 = nn.Sequential(BasicBlock(16, 16), BasicBlock(16, 16))
     torch.nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     loop = TimmLoop(model, recipe, recipe.steps(len(data.train)))

@@ -141,12 +141,29 @@ def draw_front(folder: Path, objective: str = "") -> RenderableType:
 
 
 def draw_trial(folder: Path, trial: int) -> RenderableType:
-    """One net of a run: its result and its drawing."""
-    record = find_trial(folder, trial)
+    """One net of a run: its result, its drawing and its scores."""
+    from .scores import confusion_of, scores_drawing  # needs numpy, which `front` does without
+
+    record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
     why = f"\n{record.error}" if record.error else ""
-    return Group(Text(title + why), scene_of(folder).drawing(Genotype.from_dict(record.genotype)))
+    drawing = scene_of(folder).drawing(Genotype.from_dict(record.genotype))
+    if record.accuracy is None:
+        return Group(Text(title + why), drawing)
+    scores = scores_drawing(record, confusion_of(folder, record, len(classes)), classes)
+    return Group(Text(title + why), drawing, scores)
+
+
+def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
+    """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
+    from .scores import confusion_of, per_class
+
+    record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
+    confusion_KK = confusion_of(folder, record, len(classes))
+    if confusion_KK is None:
+        return record.to_dict()
+    return record.to_dict() | {"per_class": per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
 
 
 def objective_of(folder: Path) -> str:

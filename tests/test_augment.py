@@ -12,7 +12,8 @@ from torch import Tensor
 
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
-from alternas.search.training.bench import MemoryBench, generator_of
+from alternas.search.training.bench import generator_of
+from alternas.search.training.memory import MemoryBench
 from alternas.search.training.recipe import Augment
 
 
@@ -21,12 +22,12 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture
-def x_BCHW() -> Tensor:
+def images() -> Tensor:
     return torch.randn(64, 3, 9, 7, generator=generator(1))
 
 
-def test_shifts_are_crops_of_the_padded_image(x_BCHW: Tensor) -> None:
-    found, padded, seen = augment.shifted(x_BCHW, 2, generator()), F.pad(x_BCHW, (2,) * 4), set()
+def test_shifts_are_crops_of_the_padded_image(images: Tensor) -> None:
+    found, padded, seen = augment.shifted(images, 2, generator()), F.pad(images, (2,) * 4), set()
     for image, whole in zip(found, padded, strict=True):
         crops = {(i, j): whole[:, i : i + 9, j : j + 7] for i in range(5) for j in range(5)}
         fits = [at for at, crop in crops.items() if torch.equal(crop, image)]
@@ -35,23 +36,24 @@ def test_shifts_are_crops_of_the_padded_image(x_BCHW: Tensor) -> None:
     assert len(seen) > 20
 
 
-def test_flips(x_BCHW: Tensor) -> None:
-    found = augment.flipped(x_BCHW, generator())
-    same = [torch.equal(a, b) for a, b in zip(found, x_BCHW, strict=True)]
-    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(found, x_BCHW, strict=True)]
+def test_flips(images: Tensor) -> None:
+    found = augment.flipped(images, generator())
+    same = [torch.equal(a, b) for a, b in zip(found, images, strict=True)]
+    mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(found, images, strict=True)]
     assert all(a != b for a, b in zip(same, mirrored, strict=True))
     assert 20 < sum(same) < 44
 
 
-def test_a_resized_crop_of_everything_is_the_image(x_BCHW: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(augment, "RATIO", (7 / 9, 7 / 9 + 1e-9))
-    monkeypatch.setattr(augment, "_boxes", lambda n, *_: (torch.zeros(n), torch.zeros(n), torch.full((n,), 9.0), torch.full((n,), 7.0)))
-    torch.testing.assert_close(augment.cropped(x_BCHW, 1.0, generator()), x_BCHW)
+def test_a_resized_crop_of_everything_is_the_image(images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
+    boxes = tuple(torch.full((64,), side) for side in (0.0, 0.0, 9.0, 7.0))
+    monkeypatch.setattr(augment, "_boxes", lambda *_: boxes)
+    torch.testing.assert_close(augment.cropped(images, 1.0, generator()), images)
 
 
 def test_a_resized_crop_is_the_crop_resized(monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.rand(4, 3, 16, 16, generator=generator())
-    boxes = tuple(torch.tensor(v, dtype=torch.float) for v in ([0, 4, 8, 3], [2, 0, 8, 5], [8, 12, 8, 6], [8, 16, 4, 9]))
+    given = [0, 4, 8, 3], [2, 0, 8, 5], [8, 12, 8, 6], [8, 16, 4, 9]
+    boxes = tuple(torch.tensor(v, dtype=torch.float) for v in given)
     monkeypatch.setattr(augment, "_boxes", lambda *_: boxes)
     found = augment.cropped(x, 0.1, generator())
     for image, got, (top, left, high, wide) in zip(x, found, torch.stack(boxes, 1).int().tolist(), strict=True):
@@ -84,9 +86,9 @@ def test_cutout_is_a_square_cut_off_at_the_border() -> None:
     assert gone[:, 0].any(0).all(), "every pixel is hit now and then"
 
 
-def test_erasing_takes_its_share(x_BCHW: Tensor) -> None:
-    found = augment.erased(x_BCHW, 0.5, generator())
-    changed = (found != x_BCHW).all(1)
+def test_erasing_takes_its_share(images: Tensor) -> None:
+    found = augment.erased(images, 0.5, generator())
+    changed = (found != images).all(1)
     hit = changed.flatten(1).any(1)
     assert 20 < hit.sum() < 44
     for mask in changed[hit]:

@@ -156,6 +156,13 @@ def test_links_lead_on_but_never_back(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_links_do_not_lead_to_other_parts(tmp_path: Path) -> None:
+    root = tree(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/2.png")
+    for name, target in (("root", root), ("part", root / "train"), ("val", root / "val")):
+        (root / "train" / "a" / name).symlink_to(target)
+    assert len(folder_of(root).parts["train"].y_N) == 2
+
+
 def test_a_link_to_nowhere_is_a_broken_picture(tmp_path: Path) -> None:
     root = tree(tmp_path, "a/1.png", "b/1.png")
     (root / "a" / "2.png").symlink_to(tmp_path / "nowhere")
@@ -612,7 +619,9 @@ def test_shards_by_part(tmp_path: Path, form: str) -> None:
         shard(tmp_path / form.format(part=word), members)
         told[part] = [(noise(2 * number), "ox"), (noise(2 * number + 1), "ant")]
     (tmp_path / "classes.txt").write_text("ox\nant\n\n")
-    same(tars_of(tmp_path), told)
+    found = tars_of(tmp_path)
+    assert found.classes == ("ox", "ant")
+    same(found, told)
 
 
 def test_shards_of_no_part_are_all(tmp_path: Path) -> None:

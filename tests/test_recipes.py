@@ -131,7 +131,8 @@ def test_the_other_schedules() -> None:
 
 def test_kept_steps() -> None:
     recipe = dataclasses.replace(recipes.smoke(), warmup=0.1)
-    assert kept_steps(recipe, 100, ("warmup", "0.06", "1", "0.0001")) == {10: "warmup", 6: "0.06", 100: "1", 1: "0.0001"}
+    found = kept_steps(recipe, 100, ("warmup", "0.06", "1", "0.0001"))
+    assert found == {10: "warmup", 6: "0.06", 100: "1", 1: "0.0001"}
 
 
 def test_nets_read_by_averaging_have_their_own_rate() -> None:

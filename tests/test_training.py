@@ -18,8 +18,8 @@ from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
 from alternas.search.training import gradients, recipes, train
-from alternas.search.training.bench import MemoryBench
 from alternas.search.training.job import Job, Outcome, Tick
+from alternas.search.training.memory import MemoryBench
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
 
@@ -62,6 +62,7 @@ def numbers(outcome: Outcome) -> Any:
 def same_weights(a: Path, b: Path) -> bool:
     ours, theirs = load_file(a), load_file(b)
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
 
 def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBench, digits: DataSet) -> None:
     outcome = last(train.train(job(tmp_path, until=60, steps=60), bench))
@@ -269,7 +270,8 @@ def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe:
 def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> None:
     recipe = dataclasses.replace(recipes.smoke(), precision=precision)
     net = get("alternet", 8).sample(RandomChooser(3))
-    outcome = last(train.train(job(tmp_path, net, recipe=recipe, until=60, steps=60), MemoryBench(digits, torch.device("cuda"))))
+    given = job(tmp_path, net, recipe=recipe, until=60, steps=60)
+    outcome = last(train.train(given, MemoryBench(digits, torch.device("cuda"))))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None
     assert outcome.accuracy > 0.5

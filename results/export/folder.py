@@ -93,6 +93,7 @@ def _facts(run: Path, record: Record) -> dict[str, Any]:
         "classes": data["classes"],
         "mean": data["mean"],
         "std": data["std"],
+        "pictures": "pictures" in data.get("notes", {}),
         "versions": record.versions,
     }
 

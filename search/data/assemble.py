@@ -39,14 +39,14 @@ class _Read:
     x_NCHW: np.ndarray | None
 
     @property
-    def y_N(self) -> np.ndarray:
+    def labels(self) -> np.ndarray:
         return self.part.y_N[self.whole_N]
 
     def split(self, at: np.ndarray, look: Look) -> Split:
         """The split of the whole images at places `at`."""
         if self.x_NCHW is not None:
-            return Split(self.x_NCHW[at], self.y_N[at])
-        return Split(Pictures(self.part.source, self.whole_N[at], look), self.y_N[at])
+            return Split(self.x_NCHW[at], self.labels[at])
+        return Split(Pictures(self.part.source, self.whole_N[at], look), self.labels[at])
 
 
 def assemble(request: Request, found: Found, report: Report) -> DataSet:
@@ -58,11 +58,11 @@ def assemble(request: Request, found: Found, report: Report) -> DataSet:
     look, sizes = _look(request, found)
     in_memory = _fits(request, found, look)
     read = {name: _read(request, found, name, look if in_memory else None, report) for name in found.parts}
-    places, note = places_of(request.name, {name: part.y_N for name, part in read.items()}, found.classes)
+    places, note = places_of(request.name, {name: part.labels for name, part in read.items()}, found.classes)
     splits = {to: read[part].split(at, look) for to, (part, at) in places.items()}
     mean, std = _moments(splits["train"])
     notes: dict[str, Any] = {"split": note, "pictures": sizes}
-    skipped = {name: len(part.part.y_N) - len(part.y_N) for name, part in read.items()}
+    skipped = {name: len(part.part.y_N) - len(part.whole_N) for name, part in read.items()}
     if any(skipped.values()):
         notes["skipped"] = skipped
     hashed = _hash(read, places, look)
@@ -147,5 +147,5 @@ def _moments(train: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _hash(read: dict[str, _Read], places: Places, look: Look) -> str:
-    parts = [array for part in read.values() for array in (part.marks_N, part.y_N)]
+    parts = [array for part in read.values() for array in (part.marks_N, part.labels)]
     return digest(np.array([*look.size, look.channels]), *parts, *(at for _, at in places.values()))[:12]

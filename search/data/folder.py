@@ -71,7 +71,9 @@ def read_folder(request: Request) -> Found:
         InputError: if it is not of that form.
     """
     root = str(_root(request.name).absolute())
-    files = {part: _by_class(folder) for part, folder in _parts(root).items()}
+    tops = _parts(root)
+    barred = {_identity(path) for path in (root, *tops.values())}  # so that no link leads back, or to another part
+    files = {part: _by_class(folder, barred) for part, folder in tops.items()}
     _refuse_empty(root, next(iter(files.values())))
     labels = {part: np.repeat(np.array([*by]), [len(found) for found in by.values()]) for part, by in files.items()}
     y, classes = numbered(request.name, labels)
@@ -122,7 +124,7 @@ def _refuse_doubtful(root: str, found: dict[str, list[str]], others: list[str]) 
         log.warning("data: %s: left aside: %s/", root, folder)
 
 
-def _by_class(folder: str) -> dict[str, list[str]]:
+def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]:
     """The pictures of every class folder, in the order of torchvision's ImageFolder."""
     classes, files = _listing(folder)
     loose = [file for file in files if _is_picture(file)]
@@ -132,7 +134,7 @@ def _by_class(folder: str) -> dict[str, list[str]]:
     if loose:
         raise InputError(f"data: {folder}: beside the class folders {first}")
     tops = [os.path.join(folder, name) for name in classes]
-    seen = {_identity(path) for path in (folder, *tops)}  # so that no link leads back or to another class
+    seen = barred | {_identity(path) for path in tops}  # nor to another class
     found = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
     _log_others([path for paths in found.values() for path in paths if not _is_picture(path)])
     return {name: sorted(filter(_is_picture, paths), key=os.path.split) for name, paths in found.items()}

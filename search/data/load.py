@@ -94,4 +94,3 @@ def _put_together(
     arrays = [array for part in parts.values() for array in part]
     hashed = digest(*arrays, *(at for _, at in places.values()))[:12]
     return DataSet(name, (height, width), classes, train, val, test, mean, std, peak, hashed, {"split": note})
-

@@ -25,13 +25,13 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
     first = "all" if "all" in labels else "train"
     _check(name, first, labels[first], classes, "val" in labels)
     if first == "all":
-        found: Places = {to: ("all", at) for to, at in zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)}
-        return found, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
+        three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
+        return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
     if "val" in labels:
         whole: Places = {part: (part, np.arange(len(y))) for part, y in labels.items()}
         return whole, "as the set has them"
     train, val = two_ways(labels["train"])
-    found = {"train": ("train", train), "val": ("train", val)}
+    found: Places = {"train": ("train", train), "val": ("train", val)}
     if "test" in labels:
         found["test"] = ("test", np.arange(len(labels["test"])))
     return found, f"validation: {VAL_SHARE:.0%} of each class of train"

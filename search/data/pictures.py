@@ -42,7 +42,6 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
     try:
         with Image.open(file) as image:
             image.load()
-            image.getexif()  # a TIFF reads it from the file, which is closed next
             return image
     except UnidentifiedImageError:
         raise UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None

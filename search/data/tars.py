@@ -172,5 +172,4 @@ def _of_json(text: str) -> str:
         value = json.loads(text)
     except ValueError:
         return ""
-    label = value.get("label") if isinstance(value, dict) else None
-    return str(label) if isinstance(label, int) else ""
+    return str(value.get("label")) if isinstance(value, dict) else ""

@@ -27,7 +27,7 @@ class Worker:
         """Import what training needs, which takes seconds, and put the data on this worker's device."""
         import torch
 
-        from ..training.bench import open_bench
+        from ..training.memory import open_bench
 
         torch.set_num_threads(self._threads)
         self._bench = open_bench(data, torch.device(self._device), workers=self._threads)

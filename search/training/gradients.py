@@ -72,7 +72,7 @@ class Gradients:
 
     def _sharp(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """Gradients at the weights moved uphill by `sam` (Foret et al., 2021); the loss is that of the weights."""
-        weights = [p for p in self.net.parameters() if p.requires_grad]
+        weights: list[Tensor] = [p for p in self.net.parameters() if p.requires_grad]
         kept, loss = [p.detach().clone() for p in weights], self._plain(x_BCHW, target)
         try:
             with torch.no_grad(), _still(self.net):
@@ -102,7 +102,7 @@ def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits_BK, t_BK)
 
 
-def _climb(weights: list[nn.Parameter], rho: float) -> None:
+def _climb(weights: list[Tensor], rho: float) -> None:
     """Move the weights by `rho` in the direction of their gradients."""
     moving = [p for p in weights if p.grad is not None]
     slopes = [p.grad for p in moving if p.grad is not None]

@@ -56,7 +56,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a learning curve: mean training loss since the last one, validation accuracy of the net evaluated."""
+    """One point of a learning curve: mean training loss since the last one, validation accuracy."""
 
     step: int
     loss: float

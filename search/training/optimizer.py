@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import nn
 
@@ -12,15 +14,10 @@ FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole
 
 def optimizer_for(net: nn.Module, recipe: Recipe, rate: float) -> torch.optim.Optimizer:
     """timm's optimiser of that name; norms and biases are not decayed unless the recipe says so."""
-    from timm.optim import create_optimizer_v2  # importing timm takes seconds
+    from timm import optim  # importing timm takes seconds
 
-    fused = {"fused": True} if recipe.optimizer in FUSED else {}
-    return create_optimizer_v2(
-        net,
-        recipe.optimizer,
-        rate,
-        recipe.weight_decay,
-        recipe.momentum,
-        filter_bias_and_bn=not recipe.decay_all,
-        **fused,
-    )
+    create: Any = optim.create_optimizer_v2  # pyright: ignore[reportPrivateImportUsage]
+    options: dict[str, Any] = {"momentum": recipe.momentum, "filter_bias_and_bn": not recipe.decay_all}
+    if recipe.optimizer in FUSED:
+        options["fused"] = True
+    return create(net, opt=recipe.optimizer, lr=rate, weight_decay=recipe.weight_decay, **options)

@@ -9,91 +9,85 @@ from typing import Any
 
 import numpy as np
 import torch
-from timm.data.auto_augment import rand_augment_transform
 from timm.data.loader import PrefetchLoader, fast_collate
 from timm.data.transforms import RandomResizedCropAndInterpolation
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms import RandomCrop, RandomHorizontalFlip
 
-from ..data.dataset import DataSet, Look, Pictures
+from ..data.dataset import DataSet, Look, Pictures, Split
 from ..data.pictures import fit, to_mode
-from .bench import Batch, chosen_places, finished, sample
+from .bench import Batch, Dress, chosen_places, sample
 from .recipe import Augment, Recipe
 
-Place = tuple[int, int, int]  # picture, step, place in the batch: what its augmentation is a function of
+Place = tuple[int, int, int]  # picture, step, place in the batch: what its crop and flip are a function of
 
 
 class StreamBench:
-    """A set that is read while it is trained on: crops, flips and RandAugment by timm on each picture."""
+    """A set that is read while it is trained on: crops and flips picture by picture, all else on the device."""
 
     def __init__(self, data: DataSet, device: torch.device, workers: int) -> None:
-        self.data, self.device, self.workers = data, device, workers
+        self.data, self.device, self.workers, self.dress = data, device, workers, Dress(data, device)
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
         lists = [
             [(place, step, i) for i, place in enumerate(chosen.tolist())]
             for step, chosen in chosen_places(recipe, seed, len(self.data.train), start, stop)
         ]
-        for step, (x_BCHW, y_B) in enumerate(self._read("train", lists, recipe.augment, seed), start):
-            yield finished(x_BCHW, recipe.augment, seed, step), y_B
+        for step, (x_BCHW, y_B) in enumerate(self._read(self.data.train, lists, recipe.augment, seed), start):
+            yield self.dress(x_BCHW, recipe.augment, seed, step, move=False), y_B
 
     def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
-        places = sample(len(self._split(split)), most)
-        lists = [[(place, 0, 0) for place in chunk.tolist()] for chunk in places.split(batch)]
-        return self._read(split, lists, None, 0)
+        part = {"train": self.data.train, "val": self.data.val}[split]
+        lists = [[(place, 0, 0) for place in places.tolist()] for places in sample(len(part), most).split(batch)]
+        for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
+            yield self.dress.plain(x_BCHW), y_B
 
-    def _read(self, split: str, lists: list[list[Place]], how: Augment | None, seed: int) -> Iterator[Batch]:
+    def _read(self, split: Split, lists: list[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
+        """Raw values, brought to the device while the batch before is used."""
         if not lists:
             return iter(())
+        fill = [round(mean) for mean in self.data.mean]
         loader: Any = DataLoader(
-            _Read(self.data, split, how, seed),
+            _Read(split, how, fill, seed),
             batch_sampler=lists,
             num_workers=self.workers,
             collate_fn=fast_collate,
             pin_memory=self.device.type == "cuda",
         )
-        mean, std = (tuple(value / 255 for value in values) for values in (self.data.mean, self.data.std))
-        return iter(PrefetchLoader(loader, mean, std, self.data.in_chans, self.device))
-
-    def _split(self, split: str) -> Any:
-        return self.data.train if split == "train" else self.data.val
+        channels = self.data.in_chans
+        return iter(PrefetchLoader(loader, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
 
 
 class _Read(Dataset[tuple[np.ndarray, int]]):
-    """x_CHW uint8 and label of each `Place`. Augmented if `how` says so, the same way at the same place."""
+    """x_CHW uint8 and label of each `Place`, cropped and flipped the same way at the same place."""
 
-    def __init__(self, data: DataSet, split: str, how: Augment | None, seed: int) -> None:
-        part = data.train if split == "train" else data.val
-        assert isinstance(part.images, Pictures)
-        self.pictures, self.y_N, self.seed = part.images, part.y_N, seed
-        fill = tuple(round(mean) for mean in data.mean)
-        self.steps = _transforms(how or Augment(), self.pictures.look, fill)
+    def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
+        assert isinstance(split.images, Pictures)
+        self.pictures, self.y_N, self.seed = split.images, split.y_N, seed
+        self.steps = _transforms(how, self.pictures.look, fill)
 
     def __getitem__(self, place: Place) -> tuple[np.ndarray, int]:
         at, step, i = place
-        look, source = self.pictures.look, self.pictures.source
+        look = self.pictures.look
         _seed_all((self.seed, step, i))
-        image = source.open(int(self.pictures.places_N[at]))
+        image = self.pictures.source.open(int(self.pictures.places_N[at]))
         for do in self.steps:
             image = do(image)
         x_HWC = np.asarray(image).reshape(*look.size, look.channels)
         return x_HWC.transpose(2, 0, 1), int(self.y_N[at])
 
 
-def _transforms(how: Augment, look: Look, fill: tuple[int, ...]) -> list[Any]:
+def _transforms(how: Augment, look: Look, fill: list[int]) -> list[Any]:
     """What is done with a PIL image, in order: brought to its look, then timm's and torchvision's transforms."""
-    size, colour = look.size, fill if len(fill) > 1 else fill[0]
     steps: list[Any] = [partial(fit, look=look)]
     if how.scale:
-        crop = RandomResizedCropAndInterpolation(size, (how.scale, 1.0), interpolation="bicubic")
+        crop = RandomResizedCropAndInterpolation(look.size, (how.scale, 1.0), interpolation="bicubic")
         steps = [partial(to_mode, channels=look.channels), crop]
     if how.pad:
-        steps.append(RandomCrop(size, padding=how.pad, fill=colour))
+        colour: Any = tuple(fill) if look.channels > 1 else fill[0]
+        steps.append(RandomCrop(look.size, padding=how.pad, fill=colour))
     if how.flip:
         steps.append(RandomHorizontalFlip())
-    if how.ops:
-        name = f"rand-m{how.magnitude:g}-n{how.ops}-mstd{how.spread:g}{'-inc1' if how.increasing else ''}"
-        steps.append(rand_augment_transform(name, {"img_mean": colour, "translate_const": size[0] // 4}))
     return steps
 
 
@@ -103,5 +97,3 @@ def _seed_all(numbers: tuple[int, ...]) -> None:
     random.seed(seed)
     np.random.seed(seed)
     torch.manual_seed(seed)
-
-

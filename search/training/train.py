@@ -22,7 +22,7 @@ from ...archs import build
 from .augment import mixed
 from .bench import MIX, Batch, Bench
 from .ema import Ema
-from .gradients import Gradients, autocast, precision_of
+from .gradients import Gradients, autocast
 from .job import Job, Outcome, Point, Tick
 from .metrics import Scores, evaluate
 from .optimizer import optimizer_for
@@ -200,9 +200,7 @@ def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
         "compiled": trainer.recipe.compile,
     }
     curve, seconds = tuple(trainer.curve), trainer.seconds
-    return Outcome(
-        trainer.job.trial, status, trainer.step, curve=curve, seconds=seconds, device=name, how=how, **found
-    )
+    return Outcome(trainer.job.trial, status, trainer.step, curve=curve, seconds=seconds, device=name, how=how, **found)
 
 
 def save_weights(net: nn.Module, path: Path) -> None:

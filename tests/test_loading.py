@@ -1,0 +1,230 @@
+"""From a folder of pictures to batches: one look, broken files, memory and stream, and the export's own reader."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from safetensors.torch import load_file
+
+from alternas.archs import InputError
+from alternas.search.data import assemble
+from alternas.search.data.dataset import DataSet, Pictures, Request
+from alternas.search.data.load import load
+from alternas.search.data.pictures import to_array
+from alternas.search.data.sample import sample_of
+from alternas.search.training import recipes
+from alternas.search.training.job import Job, Outcome
+from alternas.search.training.memory import open_bench
+from alternas.search.training.recipe import Augment
+from alternas.search.training.train import train
+from alternas.spaces import get
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("ALTERNAS_DATA", str(home))
+    return home
+
+
+def draw(folder: Path, count: int = 12, size: tuple[int, int] = (16, 16), mode: str = "RGB") -> Path:
+    """Two classes of `count` pictures: noise around dark and around bright."""
+    random = np.random.default_rng(0)
+    for label, (name, level) in enumerate((("dark", 60), ("light", 190))):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+        for i in range(count):
+            array = random.integers(level - 50, level + 50, (*size, 3), np.uint8)
+            Image.fromarray(array).convert(mode).save(folder / name / f"{label}{i:03}.png")
+    return folder
+
+
+def images(data: DataSet) -> np.ndarray:
+    assert isinstance(data.train.images, np.ndarray)
+    return data.train.images
+
+
+@pytest.mark.parametrize(
+    ("size", "mode", "asked", "look"),
+    [
+        ((16, 16), "RGB", None, (3, 16, 16)),
+        ((16, 16), "L", None, (1, 16, 16)),
+        ((40, 24), "RGB", None, (3, 40, 24)),
+        ((16, 16), "RGB", (8, 12), (3, 8, 12)),
+        ((120, 100), "RGB", None, (3, 224, 224)),
+    ],
+)
+def test_the_look_of_a_set(
+    tmp_path: Path, size: tuple[int, int], mode: str, asked: tuple[int, int] | None, look: tuple[int, ...]
+) -> None:
+    data = load(Request(str(draw(tmp_path / "set", size=size, mode=mode)), asked))
+    assert images(data).shape[1:] == look
+    assert (data.in_chans, *data.image_size) == look
+    assert (data.classes, data.peak, data.loader) == (("dark", "light"), 255.0, "memory")
+    assert [len(p) for p in (data.train, data.val, data.test) if p] == [14, 6, 4]
+    assert images(data).mean((0, 2, 3)).tolist() == pytest.approx(data.mean)
+    for x, label in zip(images(data), data.train.y_N, strict=True):
+        assert (x.mean() > 125) == label
+
+
+def test_splits_of_a_folder_are_used(tmp_path: Path) -> None:
+    for part, count in (("train", 20), ("test", 5)):
+        draw(tmp_path / part, count)
+    data = load(Request(str(tmp_path)))
+    assert [len(p) for p in (data.train, data.val, data.test) if p] == [36, 4, 10]
+    draw(tmp_path / "val", 3)
+    data = load(Request(str(tmp_path)))
+    assert [len(p) for p in (data.train, data.val, data.test) if p] == [40, 6, 10]
+
+
+def spoil(folder: Path) -> None:
+    (folder / "dark" / "0003.png").write_bytes(b"not a picture")
+    whole = (folder / "light" / "1005.png").read_bytes()
+    (folder / "light" / "1005.png").write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize("loader", ["memory", "stream"])
+def test_broken_pictures(tmp_path: Path, loader: str, caplog: pytest.LogCaptureFixture) -> None:
+    request = Request(str(draw(tmp_path / "set")), loader=loader)
+    spoil(tmp_path / "set")
+    for _ in range(2):  # the second time from the cache
+        with pytest.raises(InputError, match=r"2 of 24 pictures cannot be read; the first: .*0003\.png.*--skip-broken"):
+            load(request)
+    with caplog.at_level(logging.WARNING):
+        data = load(dataclasses.replace(request, skip_broken=True))
+    assert "left out" in caplog.text
+    assert sum(len(p) for p in (data.train, data.val, data.test) if p) == 22
+    assert data.notes["skipped"] == {"all": 2}
+    bench = open_bench(data, CPU, 0)
+    assert sum(len(y) for _, y in bench.images("train", 4)) == len(data.train)
+
+
+def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request = Request(str(draw(tmp_path / "set")))
+    assert load(request).loader == "memory"
+    monkeypatch.setattr(assemble, "MEMORY_LIMIT", 24 * 3 * 16 * 16 - 1)
+    streamed = load(request)
+    assert streamed.loader == "stream"
+    assert load(dataclasses.replace(request, loader="memory")).loader == "memory"
+    assert streamed.split_hash != load(dataclasses.replace(request, loader="memory")).split_hash
+    assert streamed.facts()["loader"] == "stream"
+    assert sample_of(streamed.val, 3).shape == (3, 3, 16, 16)
+
+
+def test_reading_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    request, opened = Request(str(draw(tmp_path / "set"))), []
+
+    def read_all(pictures: Pictures, report: Any) -> Any:
+        opened.append(len(pictures))
+        return real(pictures, report)
+
+    real = assemble.read_all
+    monkeypatch.setattr(assemble, "read_all", read_all)
+    first = load(request)
+    assert load(request).split_hash == first.split_hash
+    assert opened == [24]
+    path = tmp_path / "set" / "dark" / "0000.png"
+    Image.new("RGB", (16, 16), "red").save(path)
+    os.utime(path, ns=(1, 1))
+    assert load(request).split_hash != first.split_hash
+    assert opened == [24, 24]
+
+
+@pytest.fixture(params=[0, 2], ids=["in process", "two workers"])
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any]:
+    """The benches of one folder, read into memory and streamed."""
+    folder = str(draw(tmp_path / "set", 20))
+    found = [load(Request(folder, loader=loader)) for loader in ("memory", "stream")]
+    return open_bench(found[0], CPU, 0), open_bench(found[1], CPU, request.param)
+
+
+def test_streamed_images_are_those_in_memory(both: tuple[Any, Any]) -> None:
+    for split, most in (("train", None), ("val", None), ("train", 5)):
+        pairs = [list(bench.images(split, 6, most)) for bench in both]
+        assert len(pairs[0]) == len(pairs[1])
+        for (x, y), (u, v) in zip(*pairs, strict=True):
+            torch.testing.assert_close(x, u)
+            assert torch.equal(y, v)
+
+
+def test_streamed_batches(both: tuple[Any, Any]) -> None:
+    """Unaugmented they are those in memory; augmented, a function of their step alone."""
+    plain = dataclasses.replace(recipes.smoke(), batch=5, augment=Augment())
+    for (x, y), (u, v) in zip(*(bench.batches(plain, 1, 2, 9) for bench in both), strict=True):
+        torch.testing.assert_close(x, u)
+        assert torch.equal(y, v)
+    how = Augment(scale=0.5, pad=2, flip=True, ops=2, magnitude=9, spread=0.5, cutout=3, erase=0.5)
+    rich = dataclasses.replace(plain, augment=how)
+    _, stream = both
+    whole, late = list(stream.batches(rich, 1, 0, 7)), list(stream.batches(rich, 1, 4, 7))
+    for (x, y), (u, v) in zip(whole[4:], late, strict=True):
+        assert torch.equal(x, u)
+        assert torch.equal(y, v)
+    assert not torch.equal(whole[0][0], next(stream.batches(rich, 2, 0, 1))[0])
+    assert {y.tolist()[0] for _, y in whole} == {0, 1}
+
+
+@pytest.mark.parametrize("how", [Augment(pad=2), Augment(flip=True), Augment(scale=0.3)], ids=["pad", "flip", "scale"])
+def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Augment) -> None:
+    """Not draw for draw, but in what it does to the mean and to the spread over many draws."""
+    recipe = dataclasses.replace(recipes.smoke(), batch=24, augment=how)
+    means = [torch.cat([x for x, _ in bench.batches(recipe, 0, 0, 40)]).mean(0) for bench in both]
+    deviation = (means[0] - means[1]).square().mean().sqrt()
+    assert deviation < 0.06
+    plain = next(both[0].images("train", 24))[0]
+    assert not any(torch.equal(row, x) for x, _ in [next(both[1].batches(recipe, 0, 0, 1))] for row in plain[:1])
+
+
+def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None:
+    data = load(Request(str(draw(tmp_path / "set", 40)), loader="stream"))
+    recipe = dataclasses.replace(
+        recipes.smoke(), batch=8, augment=Augment(scale=0.5, flip=True, ops=1, magnitude=5, mixup=0.5)
+    )
+    net, bench = get("resnet", 16).baselines()[0], open_bench(data, CPU, 1)
+
+    def run(name: str, until: int) -> Outcome:
+        folder = tmp_path / name
+        given = Job(0, net, recipe, 0, until, 12, str(folder / "c.pt"), str(folder / "w.safetensors"))
+        *_, outcome = train(given, bench)
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    whole = run("whole", 12)
+    for until in (5, 12):
+        broken = run("broken", until)
+    assert (broken.curve, broken.metrics, broken.how) == (whole.curve, whole.metrics, whole.how)
+    assert whole.how["loader"] == "stream"
+    ours, theirs = (load_file(tmp_path / name / "w.safetensors") for name in ("whole", "broken"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "CMYK", "LA", "I;16", "1"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, channels: int) -> None:
+    import alternas.results.export.folder as export
+
+    template = (Path(export.__file__).parent / "model_template.txt").read_text()
+    start = template.index("def open_image")
+    source = template[start : template.index("\n\n\ndef load", start)]
+    facts = {"pictures": True, "image_size": [12, 20], "in_chans": channels}
+    names: dict[str, Any] = {"config": lambda: facts, "Tensor": torch.Tensor}
+    exec("from __future__ import annotations\n" + source, names)
+    array = np.random.default_rng(0).integers(0, 256, (37, 50, 4), np.uint8)
+    deep = Image.fromarray(array[..., 0].astype(np.uint16) * 257)
+    image = deep if mode == "I;16" else Image.fromarray(array).convert(mode)
+    path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
+    image.save(path)
+    wanted = to_array(Image.open(path), assemble.Look((12, 20), channels))
+    assert names["open_image"](path)[0].numpy().tolist() == wanted.tolist()
+    facts["pictures"] = False
+    with pytest.raises(ValueError, match="arrays"):
+        names["open_image"](path)
