@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -56,8 +57,9 @@ def search(
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
     recipe: Annotated[
-        str, typer.Option(help="How each net is trained: a name of `alternas recipes`, or a JSON file.")
-    ] = "smoke",
+        str,
+        typer.Option(help="How each net is trained: a name of `alternas recipes`, or a JSON file; without one, smoke."),
+    ] = "",
     epochs: Annotated[
         float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")
     ] = None,
@@ -91,14 +93,14 @@ def search(
     from .search.training import recipes
 
     limits = {cost: amount(f"max-{cost}", text) for cost, text in (("macs", max_macs), ("params", max_params)) if text}
-    how = recipes.get(recipe)
+    how = recipes.get(recipe or recipes.usual(data))
     how = how if epochs is None else how.with_epochs(epochs)
     how = replace(how, compile=True) if compile_nets else how
     kept = tuple(part.strip() for part in keep.split(",") if part.strip())
     settings = Settings(space, data, strategy, ladder, objective, how, seed, limits, kept)
     request = _request(data, image_size, loader, skip_broken, download)
     place = Resources(address, workers, cpus_per_trial, gpus_per_trial)
-    run_name = name or f"{space}-{Path(data).stem}"
+    run_name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"{space}-{Path(data).stem}")
     folder = run_search(Search(settings, request, trials, run_name, place), Console(stderr=as_json))
     _print_front(folder, objective, as_json)
     if not as_json:

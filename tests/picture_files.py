@@ -36,6 +36,7 @@ def one_line(error: BaseException) -> str:
     message = str(error)
     assert "\n" not in message
     assert message.startswith("data: ")
+    assert message.count("data: ") == 1  # not wrapped in another
     return message
 
 

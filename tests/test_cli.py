@@ -14,11 +14,13 @@ import pytest
 
 from alternas import cli
 from alternas.archs import zoo
+from alternas.search.training.recipes import RECIPES
 
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALTERNAS_DATA", str(tmp_path / "home"))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
@@ -81,8 +83,28 @@ def test_listings(alternas: Any) -> None:
     assert all(row["nets"] >= 60 and row["genes"] >= 5 for row in rows)
     code, out, _ = alternas("archs", "--json")
     assert [row["name"] for row in json.loads(out)] == zoo.names()
-    for words in (("spaces",), ("archs",), ("--help",), ("search", "--help")):
+    code, out, _ = alternas("recipes", "--json")
+    assert [row["recipe"] for row in json.loads(out)] == list(RECIPES)
+    for words in (("spaces",), ("archs",), ("recipes",), ("--help",), ("search", "--help")):
         assert alternas(*words)[0] == 0
+
+
+def test_what_a_data_set_holds(alternas: Any) -> None:
+    code, out, _ = alternas("data", "digits", "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["images"] == {"train": 1078, "val": 360, "test": 359}
+    assert (facts["image_size"], facts["in_chans"], facts["loader"]) == ([8, 8], 1, "memory")
+    code, out, _ = alternas("data", "digits")
+    assert code == 0
+    assert "1,078" in out
+
+
+def test_a_recipe_is_json_to_change(alternas: Any) -> None:
+    recipe = json.loads(alternas("recipes", "fast")[1])
+    assert recipe["augment"]["flip"] is True
+    Path("mine.json").write_text(json.dumps(recipe | {"lr": 0.01, "name": "mine"}))
+    assert json.loads(alternas("recipes", "mine.json")[1])["lr"] == 0.01
 
 
 def finished_run(name: str = "mine") -> Path:
@@ -134,6 +156,16 @@ BAD = [
     (("search", "--max-params", "1k"), "max-params"),
     (("search", "--epochs", "-1"), "epochs"),
     (("search", "--recipe", "soup"), "recipe"),
+    (("search", "--recipe", "none.json"), "No such file"),
+    (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
+    (("search", "--keep", "warm"), "keep"),
+    (("search", "--keep", "0.5,1.5"), "1.5"),
+    (("search", "--loader", "disk"), "loader"),
+    (("search", "--image-size", "16"), "image-size is for pictures"),
+    (("data", "digit"), "did you mean 'digits'"),
+    (("data", "cifar10"), "--download"),
+    (("data", "./photos"), "photos"),
+    (("recipes", "soup"), "known: smoke"),
     (("search", "--data", "nothing"), "digits"),
     (("search", "--data", "missing.npz"), "missing.npz"),
     (("search", "--data", "oblong.npz"), "8x12"),
@@ -181,6 +213,7 @@ def test_bad_input_is_one_line_and_exit_code_2(alternas: Any, words: tuple[str, 
     (Path("runs") / "orphaned").mkdir()
     (Path("runs") / "orphaned" / "records.jsonl").write_text("")
     np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
+    np.savez("floats.npz", x=np.zeros((20, 8, 8)), y=np.repeat([0, 1], 10))
     before = sorted(Path().rglob("*"))
     code, out, err = alternas(*words)
     assert (code, out) == (2, "")

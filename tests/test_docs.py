@@ -1,4 +1,4 @@
-"""What the README shows, does what it says."""
+"""What the README and the pages of docs/ show, does what they say."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import pytest
 import alternas
 
 ROOT = Path(alternas.__file__).parent
-BLOCKS = (
-    re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    if (ROOT / "README.md").exists()
-    else []
-)
+PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{i}")
+    for page in PAGES
+    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+    if "load_run" not in block
+]
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if "load_run" not in b])
-def test_python_blocks_run(block: str) -> None:
-    exec(compile(block, "README.md", "exec"), {})
+@pytest.mark.parametrize("block", BLOCKS)
+def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "block", "exec"), {})
 
 
 def test_every_command_of_the_readme_exists() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from picture_files import ORIENTATION, encoded, noise
 from PIL import Image, ImageOps
 
 from alternas.search.data import pictures
 from alternas.search.data.dataset import Look, Part, Pictures
 from alternas.search.data.pictures import BROKEN, check_all, decode, is_grey, read_all, survey, to_array, to_mode
+from picture_files import ORIENTATION, encoded, noise
 
 
 @dataclass(frozen=True)

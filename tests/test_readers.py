@@ -19,9 +19,7 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 import torchvision.datasets
-from picture_files import encoded, noise, one_line, shows, write
 from torchvision.datasets import ImageFolder
-from vision_files import MAKERS, FakeHdf5, Told
 
 from alternas.archs import InputError
 from alternas.search.data import folder, hugging, timm_sets, vision
@@ -32,6 +30,8 @@ from alternas.search.data.pictures import BROKEN
 from alternas.search.data.tars import read_tars
 from alternas.search.data.timm_sets import read_timm
 from alternas.search.data.vision import VISION, read_vision
+from picture_files import encoded, noise, one_line, shows, write
+from vision_files import MAKERS, FakeHdf5, Told
 
 Reading = Callable[[], Found]
 
@@ -284,6 +284,9 @@ def test_a_set_that_is_not_there(tmp_path: Path, name: str, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace())  # type: ignore[arg-type]
     hint = "--download fetches it" if VISION[name].fetched else "torchvision does not fetch it"
     refused(lambda: set_of(name, tmp_path / "sets"), f"{name} is not in {tmp_path / 'sets'}", hint)
+    with pytest.raises(InputError) as info:
+        set_of(name, tmp_path / "sets")
+    assert "download=True" not in str(info.value)  # torchvision's word for it
 
 
 @pytest.mark.parametrize("name", VISION)
@@ -311,11 +314,39 @@ def test_a_download_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(set_of("mnist", tmp_path / "new", download=True).parts) == {"train", "test"}
 
 
-def test_a_set_that_is_cut_short(tmp_path: Path) -> None:
-    MAKERS["mnist"](tmp_path)
-    images = tmp_path / "MNIST" / "raw" / "train-images-idx3-ubyte"
-    images.write_bytes(images.read_bytes()[:-1])
-    refused(lambda: set_of("mnist", tmp_path), "mnist", "or broken")
+@pytest.mark.parametrize(
+    ("name", "file"),
+    [("mnist", "MNIST/raw/train-images-idx3-ubyte"), ("qmnist", "QMNIST/raw/qmnist-test-labels-idx2-int")],
+)
+def test_a_set_that_is_cut_short(tmp_path: Path, name: str, file: str) -> None:
+    MAKERS[name](tmp_path)
+    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-4])
+    refused(lambda: set_of(name, tmp_path), name, "or broken")
+
+
+def test_a_set_whose_lists_do_not_agree(tmp_path: Path) -> None:
+    MAKERS["sun397"](tmp_path)
+    (tmp_path / "SUN397" / "ClassName.txt").write_text("/a/abbey\n")
+    refused(lambda: set_of("sun397", tmp_path), "sun397", "or broken", "bar/in")
+
+
+def test_the_order_is_not_the_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    MAKERS["sun397"](tmp_path)
+    rglob, found = Path.rglob, [set_of("sun397", tmp_path)]
+    for turned in (sorted, lambda paths: sorted(paths, reverse=True)):
+        monkeypatch.setattr(Path, "rglob", lambda self, pattern, turned=turned: turned(rglob(self, pattern)))
+        found.append(set_of("sun397", tmp_path))
+    assert len({(tuple(names(f.parts["all"])), tuple(f.parts["all"].y_N), f.identity) for f in found}) == 1
+
+
+def test_pictures_are_decoded_when_they_are_opened(tmp_path: Path) -> None:
+    MAKERS["caltech101"](tmp_path)
+    path = tmp_path / "caltech101" / "101_ObjectCategories" / "ant" / "image_0002.jpg"
+    path.write_bytes(path.read_bytes()[:-20])
+    source = set_of("caltech101", tmp_path).parts["all"].source
+    assert source.open(0).size == (7, 9)
+    with pytest.raises(BROKEN):
+        source.open(1)
 
 
 def test_labels_must_be_as_many_as_pictures(tmp_path: Path) -> None:
@@ -533,7 +564,7 @@ def test_splits_that_are_not_clear(tmp_path: Path, datasets: Any, splits: tuple[
 def test_the_hub_is_not_asked_without_download(tmp_path: Path, datasets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    refused(lambda: hugging_of("someone/something", tmp_path), "hfds/someone/something", "--download fetches it")
+    refused(lambda: hugging_of("someone/something", tmp_path), "hfds/someone/something", "--download")
     asked: list[bool] = []
 
     def load_dataset(name: str, cache_dir: str) -> Any:
@@ -544,7 +575,7 @@ def test_the_hub_is_not_asked_without_download(tmp_path: Path, datasets: Any, mo
     with pytest.raises(InputError) as info:
         hugging_of("someone/something", tmp_path, download=True)
     assert one_line(info.value) == "data: hfds/someone/something: no route to host"
-    refused(lambda: hugging_of("someone/something", tmp_path), "--download")
+    refused(lambda: hugging_of("someone/something", tmp_path), "is not on this machine: --download fetches it")
     assert asked == [False, True]
     assert not datasets.config.HF_HUB_OFFLINE
 
@@ -554,9 +585,10 @@ def test_a_set_that_cannot_be_loaded(tmp_path: Path) -> None:
     refused(lambda: hugging_of("/nowhere/at/all", tmp_path), "hfds//nowhere/at/all", "any data file")
     (tmp_path / "empty").mkdir()
     refused(lambda: hugging_of(tmp_path / "empty", tmp_path), "hfds/", "empty")
-    (tmp_path / "bad").mkdir()
-    (tmp_path / "bad" / "train.parquet").write_bytes(b"junk")
-    refused(lambda: hugging_of(tmp_path / "bad", tmp_path / "kept"), "hfds/")
+    for file, words in (("train.parquet", "Parquet"), ("train.json", "while generating the dataset: JSON")):
+        (tmp_path / file).mkdir()
+        (tmp_path / file / file).write_bytes(b"{")
+        refused(lambda: hugging_of(tmp_path / file, tmp_path / "kept"), f"hfds/{tmp_path}/{file}: ", words)  # noqa: B023
 
 
 def test_hugging_face_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -767,9 +799,17 @@ def test_a_stream_has_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     refused(lambda: timm_of(name, tmp_path / "kept"), name, "GiB of pixels; hfds/ and wds/ read from disk")
 
 
-@pytest.mark.usefixtures("datasets")
-def test_streams_that_cannot_be_read(tmp_path: Path, datasets: Any) -> None:
+def test_streams_that_cannot_be_read(tmp_path: Path, datasets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    offline: list[bool] = []
+    names_of = datasets.get_dataset_split_names
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(
+        datasets,
+        "get_dataset_split_names",
+        lambda name: (offline.append(datasets.config.HF_HUB_OFFLINE), names_of(name))[1],
+    )
     refused(lambda: timm_of("hfids/someone/something", tmp_path), "--download fetches it")
+    assert offline == [True]
     pictures_in(tmp_path)
     (tmp_path / "set" / "validation" / "cat" / "0.png").write_bytes(PNG[:50])
     refused(lambda: timm_of(f"hfids/{tmp_path / 'set'}", tmp_path / "kept"), f"hfids/{tmp_path / 'set'}: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_digits
 
 ALTERNAS = [sys.executable, "-m", "alternas"]
@@ -283,6 +285,55 @@ def test_a_users_own_images(tmp_path: Path) -> None:
     assert all(r["cost"]["macs"] <= 900_000 for r in found if r["status"] == "pruned")
     assert run(tmp_path, "export", "resnet-mine", "--out", "net")[0] == 0
     assert json.loads((tmp_path / "net" / "config.json").read_text())["classes"] == ["10", "20", "30"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loader", ["memory", "stream"])
+def test_a_users_own_pictures(tmp_path: Path, loader: str) -> None:
+    """A folder of photographs of several sizes, two broken, by each loader: searched, shown, exported, classified."""
+    chance = np.random.default_rng(0)
+    for label, name in enumerate(("dark ones", "light ones")):
+        (tmp_path / "my photos" / name).mkdir(parents=True)
+        for i in range(40):
+            shape = (int(chance.integers(20, 40)), int(chance.integers(20, 40)), 3)
+            picture = chance.integers(120 * label, 120 * label + 100, shape, np.uint8)
+            Image.fromarray(picture).save(tmp_path / "my photos" / name / f"{i}.jpg")
+    (tmp_path / "my photos" / "dark ones" / "7.jpg").write_bytes(b"")
+    words = ["search", "resnet", "--data", "my photos", "--image-size", "16", "--loader", loader, "--trials", "2"]
+    code, out, err = run(tmp_path, *words, *QUICK)
+    assert (code, out) == (2, "")
+    assert "1 of 80 pictures cannot be read" in err
+    words += ["--skip-broken", "--recipe", "fast", "--keep", "warmup", "--json"]
+    code, out, err = run(tmp_path, *words, *QUICK)
+    assert code == 0, err
+    trial = json.loads(out)[0]["trial"]
+    found = records(tmp_path, "resnet-my-photos")
+    assert {r["how"]["loader"] for r in found} == {loader}
+    assert json.loads(run(tmp_path, "show", "resnet-my-photos", str(trial), "--json")[1])["per_class"][0]["images"] == 8
+    assert run(tmp_path, "export", "resnet-my-photos", "--out", "net")[0] == 0
+    config = json.loads((tmp_path / "net" / "config.json").read_text())
+    assert (config["classes"], config["pictures"]) == (["dark ones", "light ones"], True)
+    code = (
+        "import model; print(model.load()(model.preprocess(model.open_image('../my photos/light ones/3.jpg'))).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "net", capture_output=True, text=True)
+    assert "[1, 2]" in done.stdout, done.stderr
+
+
+@pytest.mark.slow
+def test_workers_share_the_data_and_stay_small(tmp_path: Path) -> None:
+    """Private memory of each worker below 1 GiB with digits-sized data (Linux's USS)."""
+    process = start(tmp_path, "search", "--trials", "4", "--name", "a", "--epochs", "30", "--workers", "2")
+    most: dict[int, int] = {}
+    while process.poll() is None:
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                if "Worker" in child.name() or "ray::" in " ".join(child.cmdline()):
+                    most[child.pid] = max(most.get(child.pid, 0), child.memory_full_info().uss)
+        time.sleep(0.5)
+    assert process.returncode == 0
+    assert len(most) >= 2
+    assert max(most.values()) < 2**30, {pid: f"{uss / 2**20:.0f} MiB" for pid, uss in most.items()}
 
 
 @pytest.mark.slow

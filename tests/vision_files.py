@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import scipy.io
 import torch
-from picture_files import noise, write
 from PIL import Image
+
+from picture_files import noise, write
 
 Told = dict[str, list[tuple[Image.Image, str]]]  # by part, pictures and the names of their classes
 

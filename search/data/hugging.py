@@ -71,41 +71,44 @@ def read_hugging(request: Request, root: Path) -> Found:
 
 
 @contextmanager
-def hub(download: bool) -> Iterator[None]:
-    """Within, the Hugging Face Hub is asked only for a download."""
+def hub(request: Request) -> Iterator[None]:
+    """Within, the Hugging Face Hub is asked only for a download, and what `datasets` cannot load is an InputError."""
     import datasets.config  # pyright: ignore[reportMissingImports]
     import huggingface_hub.constants  # pyright: ignore[reportMissingImports]
+    from datasets.exceptions import DatasetsError  # pyright: ignore[reportMissingImports]
 
     modules: list[Any] = [datasets.config, huggingface_hub.constants]  # each keeps what the variable said on import
     before = [module.HF_HUB_OFFLINE for module in modules]
     for module in modules:
-        module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not download
+        module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not request.download
     try:
         yield
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        raise unreadable(request, error) from error
     finally:
         for module, was in zip(modules, before, strict=True):
             module.HF_HUB_OFFLINE = was
 
 
-def unreachable(request: Request, error: Exception) -> InputError:
-    """The error for a set that `datasets` does not load."""
-    hint = "" if request.download else "; --download fetches it from the Hugging Face Hub"
-    hint = hint if isinstance(error, ConnectionError) else ""
-    return InputError(f"data: {request.name}: {why(error)}{hint}")
+def unreadable(request: Request, error: Exception) -> InputError:
+    """The error for a set that a library does not load."""
+    if isinstance(error, ConnectionError) and not request.download:
+        hint = "--download fetches it from the Hugging Face Hub"
+        return InputError(f"data: {request.name} is not on this machine: {hint}")
+    reason, cause = why(error), why(error.__cause__ or error)  # the cause often says more
+    return InputError(f"data: {request.name}: {reason if cause in reason else f'{reason}: {cause}'}")
 
 
 def _load(request: Request, root: Path) -> dict[str, Any]:
     """The splits by their own names; "all" if there are none."""
     import datasets  # pyright: ignore[reportMissingImports]
-    from datasets.exceptions import DatasetsError  # pyright: ignore[reportMissingImports]
 
     name = request.name.partition("/")[2]
     saved = any(os.path.isfile(os.path.join(name, file)) for file in ("dataset_dict.json", "state.json"))
-    try:
-        with hub(request.download):
-            found = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(root))
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        raise unreachable(request, error) from error
+    with hub(request):
+        found = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(root))
     return {str(split): rows for split, rows in found.items()} if isinstance(found, dict) else {"all": found}
 
 

@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from textwrap import shorten
 from typing import IO
 
 import numpy as np
@@ -50,8 +51,8 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
 
 
 def why(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    return " ".join(str(error).split()) or type(error).__name__
+    """What went wrong, in one line that is not too long."""
+    return shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
 def is_grey(image: Image.Image) -> bool:

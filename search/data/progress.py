@@ -10,17 +10,21 @@ from .load import load
 
 
 def load_showing(request: Request, console: Console) -> DataSet:
-    """`load`, showing on `console` how far it is.
+    """`load`, showing on `console` how far it is, once it is under way; silent where that is no terminal.
 
     Raises:
         InputError: as `load`.
     """
-    with Progress(console=console, transient=True) as progress:
-        tasks: dict[str, TaskID] = {}
+    progress, tasks = Progress(console=console, transient=True, disable=not console.is_terminal), dict[str, TaskID]()
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what)
-            progress.update(tasks[what], completed=done, total=total)
+    def report(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = progress.add_task(what)
+            progress.start()
+        progress.update(tasks[what], completed=done, total=total)
 
+    try:
         return load(request, report)
+    finally:
+        if tasks:
+            progress.stop()

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ...archs.errors import InputError
 from .dataset import Found, Part, Request, need
-from .hugging import hub, parts_of, unreachable
+from .hugging import hub, parts_of, unreadable
 from .labels import labelled, numbered
 from .pictures import BROKEN, is_grey, to_mode
 
@@ -46,12 +46,12 @@ def read_timm(request: Request, root: Path) -> Found:
     Raises:
         InputError: if the package behind it is not installed, the set cannot be read, or takes more than `LIMIT`.
     """
-    kind, _, name = request.name.partition("/")
+    kind = request.name.partition("/")[0]
     if find_spec(PACKAGES[kind]) is None:
         raise need(request.name, PACKAGES[kind])
     try:
-        with hub(request.download) if kind == "hfids" else nullcontext():
-            splits = parts_of(request.name, {split: split for split in _splits(kind, name, root)})
+        with hub(request) if kind == "hfids" else nullcontext():
+            splits = parts_of(request.name, {split: split for split in _splits(request, root)})
             return _found(request, {part: _stream(request, root, split) for part, split in splits.items()})
     except InputError:
         raise
@@ -60,17 +60,23 @@ def read_timm(request: Request, root: Path) -> Found:
             f"data: {request.name}: timm reads the columns image and label; there is no {error}"
         ) from error
     except (*FAILURES, *BROKEN) as error:
-        raise unreachable(request, error) from error
+        raise unreadable(request, error) from error
 
 
-def _splits(kind: str, name: str, root: Path) -> list[str]:
+def _splits(request: Request, root: Path) -> list[str]:
+    kind, _, name = request.name.partition("/")
     if kind == "hfids":
         from datasets import get_dataset_split_names  # pyright: ignore[reportMissingImports]
 
         return get_dataset_split_names(name)
     import tensorflow_datasets  # pyright: ignore[reportMissingImports]
 
-    return list(tensorflow_datasets.builder(name, data_dir=str(root)).info.splits)
+    builder = tensorflow_datasets.builder(name, data_dir=str(root))
+    if request.download:
+        builder.download_and_prepare()
+    if not builder.info.splits:
+        raise InputError(f"data: {request.name} is not in {root}: --download fetches it")
+    return list(builder.info.splits)
 
 
 def _stream(request: Request, root: Path, split: str) -> Any:

@@ -115,6 +115,11 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
 }
 
 
+def usual(data: str) -> str:
+    """The recipe for data of this name, where none is asked for."""
+    return "cue" if data in ("cue", "clutter") else "smoke"
+
+
 def get(name: str) -> Recipe:
     """The named recipe, or the one in a JSON file as `alternas recipes NAME --json` prints it.
 

@@ -74,7 +74,7 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
         for do in self.steps:
             image = do(image)
         x_HWC = np.asarray(image).reshape(*look.size, look.channels)
-        return x_HWC.transpose(2, 0, 1), int(self.y_N[at])
+        return x_HWC.transpose(2, 0, 1).copy(), int(self.y_N[at])
 
 
 def _transforms(how: Augment, look: Look, fill: list[int]) -> list[Any]:
