@@ -33,6 +33,7 @@ from torch import Tensor, nn
 from torchvision import transforms
 
 from alternas.archs import Genotype, Stage, Stem, Style, build, static_cost, zoo
+from alternas.archs.timm_weights import timm_key
 from alternas.search.data.dataset import DataSet, Request, Split
 from alternas.search.data.load import load
 from alternas.search.training import recipes
@@ -217,7 +218,7 @@ def on_cue(seeds: int) -> dict[str, Any]:
     stages = tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4))
     net = Genotype(Stem("cifar", 16), stages, style=Style("post"))
     bench = MemoryBench(data, torch.device("cpu"))
-    scores: dict[str, list[float]] = {"ours": [], "timm": []}
+    scores: dict[str, list[float]] = {"ours": [], "timm": [], "timm's loop from our initial weights": []}
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
             steps = recipe.steps(len(data.train))
@@ -225,20 +226,31 @@ def on_cue(seeds: int) -> dict[str, Any]:
             *_, outcome = train(job, bench)
             assert isinstance(outcome, Outcome)
             scores["ours"].append(outcome.accuracy or 0.0)
-        scores["timm"].append(_timm_on_cue(data, recipe, seed, bench))
+        torch.manual_seed(seed)
+        scores["timm"].append(_timm_on_cue(_timm_net(), recipe, seed, bench))
+        torch.manual_seed(seed)
+        initial = {timm_key(name, net): tensor for name, tensor in build(net, 10, 16, 1).state_dict().items()}
+        model = _timm_net()
+        model.load_state_dict(initial)
+        scores["timm's loop from our initial weights"].append(_timm_on_cue(model, recipe, seed, bench))
         print(f"seed {seed}:", {name: values[-1] for name, values in scores.items()}, flush=True)
     found = {name: {"mean": statistics.mean(v), "sd": statistics.stdev(v), "runs": v} for name, v in scores.items()}
     return {"net": "post-activation ResNet-18 at width 16, cifar stem, on cue", **found}
 
 
-def _timm_on_cue(data: DataSet, recipe: Recipe, seed: int, bench: MemoryBench) -> float:
-    torch.manual_seed(seed)
+def _timm_net() -> nn.Module:
     model: Any = ResNet(BasicBlock, (2, 2, 2, 2), 10, 1, channels=(16, 32, 64, 128))
     # timm's stem has 64 channels: a stem of 16 for small images, and the first stage behind it.
     model.conv1, model.bn1 = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
     model.maxpool = nn.Identity()
     model.layer1 = nn.Sequential(BasicBlock(16, 16), BasicBlock(16, 16))
     torch.nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
+    return model
+
+
+def _timm_on_cue(model: nn.Module, recipe: Recipe, seed: int, bench: MemoryBench) -> float:
+    torch.manual_seed(seed)
+    data = bench.data
     loop = TimmLoop(model, recipe, recipe.steps(len(data.train)))
     for x_BCHW, y_B in timm_loader(data, recipe, workers=1):
         loop(x_BCHW, y_B)

@@ -20,6 +20,14 @@ from alternas.spaces.scale import TINY, Scale
 from fakes import STEPS
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests, and the commands they start, keep data where they are thrown away."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALTERNAS_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
 @pytest.fixture
 def small_scale() -> Scale:
     """TINY cut down so that its spaces can be enumerated."""

@@ -120,7 +120,11 @@ def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFi
         with caplog.at_level(logging.WARNING):
             assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
         assert "made anew" in caplog.text
-    assert len(made) == 4
+    changed = dict(np.load(path))
+    changed["x"][0] = 9
+    np.savez(path, **changed)
+    assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+    assert len(made) == 5
     assert not list(own_cache.rglob("*.part"))
 
 

@@ -824,3 +824,25 @@ def test_streams_that_cannot_be_read(tmp_path: Path, datasets: Any, monkeypatch:
 def test_streams_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
     monkeypatch.setattr(timm_sets, "find_spec", lambda module: None if module == package else True)
     refused(lambda: timm_of(name, tmp_path), f"{name} needs the package {package!r}")
+
+
+def test_tensorflows_sets_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in: TensorFlow is too large to install for a test."""
+    prepared: list[str] = []
+
+    def builder(name: str, data_dir: str) -> Any:
+        if name == "unknown":
+            raise ValueError("Dataset not found. Available:\n" + "- name\n" * 1000)
+        return SimpleNamespace(info=SimpleNamespace(splits={}), download_and_prepare=lambda: prepared.append(name))
+
+    monkeypatch.setattr(timm_sets, "find_spec", lambda module: True)
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", SimpleNamespace(builder=builder))  # type: ignore[arg-type]
+    refused(lambda: timm_of("tfds/mnist", tmp_path), f"tfds/mnist is not in {tmp_path}: --download fetches it")
+    assert prepared == []
+    refused(lambda: timm_of("tfds/mnist", tmp_path, download=True), "tfds/mnist")
+    assert prepared == ["mnist"]
+    with pytest.raises(InputError) as info:
+        timm_of("tfds/unknown", tmp_path)
+    assert len(one_line(info.value)) < 400
+    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)  # type: ignore[arg-type]
+    refused(lambda: timm_of("tfds/mnist", tmp_path), "tfds/mnist: import of tensorflow_datasets")

@@ -84,8 +84,10 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBen
     assert confusion["train"].trace() / 360 == outcome.metrics["train_accuracy"]
 
 
-@pytest.mark.parametrize("recipe", [recipes.smoke(), EVERYTHING, dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0)])
-@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize(
+    ("recipe", "seed"),
+    [(recipes.smoke(), 0), (EVERYTHING, 4), (dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0)],
+)
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
     whole = last(train.train(job(tmp_path / "whole", net, until=20, recipe=recipe, keep=("0.5",)), bench))

@@ -20,7 +20,7 @@ from .pictures import BROKEN, is_grey, to_mode
 
 PACKAGES = {"tfds": "tensorflow_datasets", "hfids": "datasets"}
 LIMIT = 2 * 2**30  # bytes of pixels
-FAILURES = (OSError, ValueError, RuntimeError, AssertionError, LookupError)
+FAILURES = (ImportError, OSError, ValueError, RuntimeError, AssertionError, LookupError)
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,15 @@ def read_timm(request: Request, root: Path) -> Found:
     kind = request.name.partition("/")[0]
     if find_spec(PACKAGES[kind]) is None:
         raise need(request.name, PACKAGES[kind])
+    # Before TensorFlow: the other way round their two LLVMs abort the process.
+    from timm.data.dataset_factory import create_dataset
+
     try:
         with hub(request) if kind == "hfids" else nullcontext():
             splits = parts_of(request.name, {split: split for split in _splits(request, root)})
-            return _found(request, {part: _stream(request, root, split) for part, split in splits.items()})
+            return _found(
+                request, {part: create_dataset(**_options(request, root, split)) for part, split in splits.items()}
+            )
     except InputError:
         raise
     except KeyError as error:
@@ -79,13 +84,13 @@ def _splits(request: Request, root: Path) -> list[str]:
     return list(builder.info.splits)
 
 
-def _stream(request: Request, root: Path, split: str) -> Any:
-    from timm.data.dataset_factory import create_dataset
-
+def _options(request: Request, root: Path, split: str) -> dict[str, Any]:
+    """What timm's `create_dataset` is asked for."""
+    common = {"name": request.name, "root": str(root), "split": split, "download": request.download}
     if request.name.startswith("tfds/"):
-        return create_dataset(request.name, str(root), split, download=request.download)
+        return common
     # Pictures as they are stored; the number of samples matters to timm only where it repeats them.
-    return create_dataset(request.name, str(root), split, download=request.download, num_samples=1, input_img_mode="")
+    return common | {"input_img_mode": "", "num_samples": 1}
 
 
 def _found(request: Request, streams: dict[str, Any]) -> Found:

@@ -61,8 +61,8 @@ class Gradients:
             self._take_less()
 
     def _plain(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        size, total = -(-len(x_BCHW) // self.passes), torch.zeros((), device=self.device)
-        for x, t in zip(x_BCHW.split(size), target.split(size), strict=True):
+        passes, total = min(self.passes, len(x_BCHW)), torch.zeros((), device=self.device)
+        for x, t in zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True):
             with autocast(self.precision, self.device):
                 logits = self.forward(x)
             loss = loss_of(self.recipe, logits.float(), t) * (len(x) / len(x_BCHW))
