@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import statistics
 import tempfile
 import time
@@ -171,8 +172,8 @@ def timms(data: DataSet, model: nn.Module, recipe: Recipe, workers: int) -> Turn
     return turn
 
 
-def compare(turns: dict[str, Turn], images: int, repeats: int) -> dict[str, Any]:
-    """Images per second of each, and the ratio of the first to each other, of neighbouring turns."""
+def compare(turns: dict[str, Turn], images: int, repeats: int, ours: int = 1) -> dict[str, Any]:
+    """Images per second of each, and the ratios of the first `ours` to the others, of neighbouring turns."""
     cuda = torch.cuda.is_available()
     seconds: dict[str, list[float]] = {name: [] for name in turns}
     for repeat in range(repeats + 1):
@@ -182,11 +183,11 @@ def compare(turns: dict[str, Turn], images: int, repeats: int) -> dict[str, Any]
             turns[name]()
             torch.cuda.synchronize() if cuda else None
             seconds[name].append(time.perf_counter() - start)
-    first, *others = (name for name in turns)
+    names = list(turns)
     found: dict[str, Any] = {
         f"images/s {name}": summary([images / s for s in times[1:]]) for name, times in seconds.items()
     }
-    for other in others:
+    for first, other in itertools.product(names[:ours], names[ours:]):
         ratios = [b / a for a, b in zip(seconds[first][1:], seconds[other][1:], strict=True)]
         fastest = min(seconds[other][1:]) / min(seconds[first][1:])
         found[f"{first} / {other}"] = summary(ratios) | {"of fastest turns": fastest}
@@ -206,10 +207,15 @@ def on_cpu(repeats: int) -> dict[str, Any]:
     found = compare(turns, STEPS * recipe.batch, repeats)
     full = {
         "ours with EMA and clipping": ours(data, net, recipe, cpu),
-        "timm": timms(data, build(net, 100, 32), recipe, workers=1),
-        "timm, two workers": timms(data, build(net, 100, 32), recipe, workers=2),
+        "the same compiled": ours(data, net, dataclasses.replace(recipe, compile=True), cpu),
+        "timm, 1 worker": timms(data, build(net, 100, 32), recipe, workers=1),
+        "timm, its default of 4 workers": timms(data, build(net, 100, 32), recipe, workers=4),
     }
-    return {"net": "alternet18 at width 16, 32 px, batch 128", **found, **compare(full, STEPS * recipe.batch, repeats)}
+    return {
+        "net": "alternet18 at width 16, 32 px, batch 128",
+        **found,
+        **compare(full, STEPS * recipe.batch, repeats, ours=2),
+    }
 
 
 def on_cue(seeds: int) -> dict[str, Any]:

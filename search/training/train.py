@@ -124,16 +124,14 @@ class Trainer:
     def evaluate(self, split: str, most: int | None = None) -> Scores:
         """Scores of the evaluated net on "train" or "val"."""
         net, device = self.best, self.bench.device
-        training, batch = net.training, 2 * max(1, self.recipe.batch // self.gradients.passes)
+        batch = 2 * max(1, self.recipe.batch // self.gradients.passes)
 
         def predict(x_BCHW: Tensor) -> Tensor:
             with autocast(self.gradients.precision, device):
                 return net(x_BCHW)
 
         net.eval()
-        found = evaluate(predict, self.bench.images(split, batch, most), len(self.bench.data.classes))
-        net.train(training)
-        return found
+        return evaluate(predict, self.bench.images(split, batch, most), len(self.bench.data.classes))
 
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
