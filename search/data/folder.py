@@ -17,7 +17,7 @@ from .dataset import Found, Part, Request
 from .labels import numbered
 from .pictures import decode
 
-EXTENSIONS = (".jpeg", ".jpg", ".png")  # timm's: training there sees the same pictures
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
 PARTS = {
     "train": ("train", "training"),
     "val": ("val", "valid", "validation", "dev"),
@@ -142,18 +142,15 @@ def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]
 
 def _log_others(files: list[str]) -> None:
     if files:
-        log.warning("data: left aside %d files that are no %s, such as %s", len(files), _kinds(), files[0])
+        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(files), files[0])
 
 
 def _refuse_empty(root: str, files: dict[str, list[str]]) -> None:
     empty = [name for name, paths in files.items() if not paths]
     if empty:
         names = shown(", ".join(empty))
-        raise InputError(f"data: {root}: {len(empty)} of {len(files)} classes hold no {_kinds()}: {names}")
-
-
-def _kinds() -> str:
-    return f"{', '.join(EXTENSIONS[:-1])} or {EXTENSIONS[-1]}"
+        kinds = f"pictures ({', '.join(EXTENSIONS)})"
+        raise InputError(f"data: {root}: {len(empty)} of {len(files)} classes hold no {kinds}: {names}")
 
 
 def _is_picture(path: str) -> bool:
