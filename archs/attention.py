@@ -56,9 +56,8 @@ class WindowAttention(nn.Module):
         if height % p or width % q:
             raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
         x_WPC = to_windows(x_BCHW, self.window)
-        # Three products with the parts of one weight: the gradient of one product would be put together by copies.
-        parts = (F.linear(x_WPC, weight) for weight in self.qkv.weight.chunk(3))
-        queries, keys, values = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
+        qkv = self.qkv(x_WPC).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        queries, keys, values = qkv.unbind(0)
         bias = relative_bias(self.table).to(queries.dtype)
         y_WNPD = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
         return from_windows(self.out(y_WNPD.transpose(1, 2).flatten(2)), self.window, (batch, height, width))

@@ -65,11 +65,12 @@ def search(plan: Search, console: Console) -> Path:
     steps = ladder(settings.ladder)
     one_of("strategy", settings.strategy, STRATEGIES)
     data = load_showing(plan.data, console)
-    check_on(settings.recipe, data.peak)
+    check_on(settings.recipe, data.peak, data.in_chans, data.image_size)
     space = spaces.get(settings.space, data.image_size)
     price = _Price(data)
     _check_limits(space, settings, price)
     wanted = settings.to_dict() | {"data_split": data.split_hash, "loader": data.loader}
+    wanted["image_size"] = list(data.image_size)
     _compare(folder, plan, wanted)
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
     with _locked(folder), closing(Store(folder)) as store:

@@ -190,6 +190,8 @@ X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
         ({"x_train": X, "y_train": Y, "x_test": X[:, :2], "y_test": Y}, "differ in shape"),
         ({"x": X, "y": Y, "classes": np.array(["a"])}, "classes must name"),
         ({"x": X + np.nan, "y": Y}, "not finite"),
+        ({"x": X + 1e300, "y": Y}, "not finite"),
+        ({"x": np.zeros((20, 3, 16, 16), np.uint8), "y": Y}, "channels first"),
         ({"x": X.astype(object), "y": Y}, "not a readable"),
     ],
 )

@@ -29,7 +29,7 @@ for number in sys.argv[2:]:
 """
 
 
-@pytest.mark.parametrize("needs", ["torch alone", "timm"])
+@pytest.mark.parametrize("needs", ["torch alone", pytest.param("timm", marks=pytest.mark.slow)])
 def test_sources_build_every_kind_of_net(needs: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     x, models = torch.randn(2, 2, 16, 16), {}

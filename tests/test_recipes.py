@@ -66,7 +66,9 @@ def test_budgets() -> None:
         ({"lr": 0}, "lr must be above 0"),
         ({"batch": 1.5}, "batch must be of type int"),
         ({"batch": True}, "batch must be of type int"),
-        ({"batch": 0}, "batch must be"),
+        ({"batch": 0}, "batch must be 1 to 1048576"),
+        ({"dropout": 1.0}, "dropout must be"),
+        ({"epochs": 1e308}, "epochs must be"),
         ({"epochs": math.nan}, "epochs must be above 0"),
         ({"warmup": 1.1}, "warmup must be 0 to 1"),
         ({"warmup": 0.6, "cooldown": 0.6}, "warmup [+] cooldown"),
@@ -104,10 +106,14 @@ def test_files_that_hold_no_recipe(text: str | None, words: str, tmp_path: Path)
 
 
 def test_randaugment_needs_whole_numbers() -> None:
-    check_on(recipes.paper_cifar(), 255)
-    check_on(recipes.smoke(), 0)
+    check_on(recipes.paper_cifar(), 255, 3, (32, 32))
+    check_on(recipes.smoke(), 0, 5, (8, 8))
     with pytest.raises(InputError, match="paper_cifar: RandAugment"):
-        check_on(recipes.paper_cifar(), 0)
+        check_on(recipes.paper_cifar(), 0, 3, (32, 32))
+    with pytest.raises(InputError, match="1 or 3 channels, these have 4"):
+        check_on(recipes.paper_cifar(), 255, 4, (32, 32))
+    with pytest.raises(InputError, match="pad 4 is more than a side of 3x9"):
+        check_on(recipes.paper_cifar(), 255, 3, (3, 9))
 
 
 def test_cosine_is_timms() -> None:
@@ -131,8 +137,8 @@ def test_the_other_schedules() -> None:
 
 def test_kept_steps() -> None:
     recipe = dataclasses.replace(recipes.smoke(), warmup=0.1)
-    found = kept_steps(recipe, 100, ("warmup", "0.06", "1", "0.0001"))
-    assert found == {10: "warmup", 6: "0.06", 100: "1", 1: "0.0001"}
+    found = kept_steps(recipe, 100, ("warmup", "0.06", "1", "0.0001", "0.1"))
+    assert found == {10: ["warmup", "0.1"], 6: ["0.06"], 100: ["1"], 1: ["0.0001"]}
 
 
 def test_nets_read_by_averaging_have_their_own_rate() -> None:

@@ -112,7 +112,10 @@ def test_front_of_the_run(folder: Path) -> None:
             assert a is b or not (a["accuracy"] >= b["accuracy"] and a["macs"] < b["macs"])
 
 
-@pytest.mark.parametrize("family", ["resnet", "alternet", "hybrid"])
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param("resnet", marks=pytest.mark.slow), "alternet", pytest.param("hybrid", marks=pytest.mark.slow)],
+)
 def test_an_export_works_without_alternas(folder: Path, family: str, tmp_path: Path) -> None:
     trial = next(r["trial"] for r in records(folder, "first") if r["family"] == family and r["status"] == "ok")
     out = folder / f"export-{family}"
@@ -152,9 +155,10 @@ def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
     from safetensors.torch import load_file
 
     from alternas.archs import Genotype, build
-    from alternas.search.training import data
+    from alternas.search.data.dataset import Request
+    from alternas.search.data.load import load
 
-    digits = data.load("digits")
+    digits = load(Request("digits"))
     mean, std = digits.mean[0], digits.std[0]
     for r in records(folder, "first"):
         if r["status"] != "ok":
@@ -162,7 +166,7 @@ def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
         net = build(Genotype.from_dict(r["genotype"]), 10, 8, 1).eval()
         net.load_state_dict(load_file(folder / "runs" / "first" / "weights" / f"{r['key']}.safetensors"))
         with torch.no_grad():
-            logits = net((torch.tensor(digits.val.x_NCHW).float() - mean) / std)
+            logits = net((torch.tensor(digits.val.images).float() - mean) / std)
         right = (logits.argmax(1).numpy() == digits.val.y_N).sum()
         assert abs(right - r["accuracy"] * len(digits.val)) <= 1
 
@@ -242,6 +246,7 @@ def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess
     assert len({r["key"] for r in trained}) == 8
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_run_that_resumes(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
     words = ["search", "resnet", "--trials", "3", "--name", "stopped", "--epochs", "4"]
     reaper.append(driver := start(tmp_path, *words))

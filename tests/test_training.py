@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from alternas.archs import Genotype, build
+from alternas.archs import Genotype, InputError, build
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
@@ -155,6 +155,35 @@ def test_errors_come_back_typed(
     assert outcome.status == status
     assert len(outcome.error.splitlines()) == 1
     assert type(raised).__name__ in outcome.error
+
+
+@pytest.mark.parametrize(("change", "word"), [({"seed": 3}, "seed"), ({"steps": 40}, "steps"), ({"net": 1}, "net")])
+def test_a_checkpoint_of_another_training_is_refused(
+    tmp_path: Path, bench: MemoryBench, change: dict[str, Any], word: str
+) -> None:
+    last(train.train(job(tmp_path, until=5), bench))
+    if word == "net":
+        change = {"net": get("resnet", 8).baselines()[1]}
+    with pytest.raises(InputError, match=f"another {word}"):
+        list(train.train(job(tmp_path, **change), bench))
+    with pytest.raises(InputError, match="another recipe"):
+        list(train.train(job(tmp_path, recipe=EVERYTHING), bench))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryBench, threads: int) -> None:
+    """In channels_last, torch 2.15 crashes here with two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for batch in (9, 47):
+            odd = dataclasses.replace(recipes.smoke(), batch=batch)
+            given = job(tmp_path / str(batch), recipe=odd, until=12)
+            trainer = train.Trainer(given, bench)
+            assert (trainer.layout == torch.channels_last) == (threads == 1)
+            assert last(train.train(given, bench)).status == "ok"
+    finally:
+        torch.set_num_threads(before)
 
 
 class Greedy(nn.Module):

@@ -65,7 +65,7 @@ def assemble(request: Request, found: Found, report: Report) -> DataSet:
     skipped = {name: len(part.part.y_N) - len(part.whole_N) for name, part in read.items()}
     if any(skipped.values()):
         notes["skipped"] = skipped
-    hashed = _hash(read, places, look)
+    hashed = _hash(read, places, look, found.classes)
     return DataSet(
         request.name, look.size, found.classes, splits["train"], splits["val"], splits.get("test"),
         mean, std, 255.0, hashed, notes,
@@ -77,7 +77,8 @@ def _look(request: Request, found: Found) -> tuple[Look, str]:
     sizes, grey = survey(list(found.parts.values()))
     if not sizes:
         raise InputError(f"data: {request.name}: no picture can be read")
-    least, most = min(sizes), max(sizes)
+    (heights, widths) = zip(*sizes, strict=True)
+    least, most = (min(heights), min(widths)), (max(heights), max(widths))
     own = least == most and max(least) <= LARGEST_OWN
     size = request.image_size or (least if own else USUAL)
     seen = f"{least[0]}x{least[1]}" if least == most else f"{least[0]}x{least[1]} to {most[0]}x{most[1]}"
@@ -98,22 +99,21 @@ def _read(request: Request, found: Found, name: str, look: Look | None, report: 
     def tell(done: int, total: int) -> None:
         report(f"reading {request.name} ({name})", done, total)
 
-    broken: dict[int, str] = {}
-
     def make() -> dict[str, np.ndarray]:
         if look is None:
             marks, bad = check_all(part.source, tell)
             arrays = {"marks": marks}
         else:
-            x_NCHW, bad = read_all(Pictures(part.source, np.arange(len(part.y_N)), look), tell)
+            x_NCHW, bad = _read_all(request, Pictures(part.source, np.arange(len(part.y_N)), look), tell)
             arrays = {"x": x_NCHW}
-        broken.update(bad)
-        return arrays | {"broken": np.array(sorted(bad), np.int64)}
+        places = sorted(bad)
+        reasons = np.array([bad[place] for place in places], np.str_)
+        return arrays | {"broken": np.array(places, np.int64), "reasons": reasons}
 
     arrays = cached(_key(found, name, look), make) if found.identity else make()
     bad_N = arrays["broken"]
     if len(bad_N):
-        _broken(request, part, bad_N, broken)
+        _broken(request, part, int(bad_N[0]), str(arrays["reasons"][0]), len(bad_N))
     whole_N = np.setdiff1d(np.arange(len(part.y_N)), bad_N)
     if look is None:
         return _Read(part, whole_N, arrays["marks"][whole_N], None)
@@ -121,11 +121,18 @@ def _read(request: Request, found: Found, name: str, look: Look | None, report: 
     return _Read(part, whole_N, x_NCHW, x_NCHW)
 
 
-def _broken(request: Request, part: Part, bad_N: np.ndarray, reasons: dict[int, str]) -> None:
+def _read_all(request: Request, pictures: Pictures, tell: Callable[[int, int], None]) -> tuple[Any, dict[int, str]]:
+    try:
+        return read_all(pictures, tell)
+    except MemoryError:
+        (height, width), count = pictures.look.size, len(pictures)
+        rule = "the memory does not hold them as one array; --loader stream reads them while training"
+        raise InputError(f"data: {request.name}: {count} pictures of {height}x{width}: {rule}") from None
+
+
+def _broken(request: Request, part: Part, first: int, reason: str, count: int) -> None:
     """Refuse the set, or say what is left out."""
-    first = int(bad_N[0])
-    reason = f" ({reasons[first]})" if first in reasons else ""
-    what = f"{len(bad_N)} of {len(part.y_N)} pictures cannot be read; the first: {part.source.name(first)}{reason}"
+    what = f"{count} of {len(part.y_N)} pictures cannot be read; the first: {part.source.name(first)} ({reason})"
     if not request.skip_broken:
         raise InputError(f"data: {request.name}: {what}; --skip-broken leaves them out")
     log.warning("%s: %s: left out", request.name, what)
@@ -146,6 +153,7 @@ def _moments(train: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return moments(x_NCHW)
 
 
-def _hash(read: dict[str, _Read], places: Places, look: Look) -> str:
+def _hash(read: dict[str, _Read], places: Places, look: Look, classes: tuple[str, ...]) -> str:
     parts = [array for part in read.values() for array in (part.marks_N, part.labels)]
+    parts.append(np.frombuffer("\n".join(classes).encode(errors="surrogateescape"), np.uint8))
     return digest(np.array([*look.size, look.channels]), *parts, *(at for _, at in places.values()))[:12]

@@ -32,7 +32,7 @@ def load(request: Request, report: Report = quiet) -> DataSet:
         InputError: if there is no such set, or its files are not as they should be.
     """
     name = request.name
-    if name in MADE or name.endswith(".npz"):
+    if name in MADE or name.lower().endswith(".npz"):
         return _arrays(request)
     return assemble(request, _found(request), report)
 

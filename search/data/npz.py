@@ -76,9 +76,12 @@ def _checked(path: Path, arrays: dict[str, np.ndarray], x_name: str, y_name: str
     if y.shape != (len(x),) or y.dtype.kind not in "ui":
         wanted = f"{len(x)} whole numbers in one dimension"
         raise InputError(f"data: {path}: {y_name} must be {wanted}, got {y.dtype} {y.shape}")
+    if x.shape[1] in (1, 3, 4) and x.shape[3] > 4:
+        raise InputError(f"data: {path}: {x_name} of shape {x.shape} has its channels first; they must be last")
+    with np.errstate(over="ignore"):
+        x = x if x.dtype == np.uint8 else x.astype(np.float32)
     if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise InputError(f"data: {path}: {x_name} holds values that are not finite")
-    x = x if x.dtype == np.uint8 else x.astype(np.float32)
+        raise InputError(f"data: {path}: {x_name} holds values that are not finite as 32-bit numbers")
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2)), y.astype(np.int64)
 
 

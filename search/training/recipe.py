@@ -11,6 +11,7 @@ from ...archs.errors import InputError, one_of, shown
 SCHEDULES = ("cosine", "linear", "constant")
 LOSSES = ("cross_entropy", "binary")
 OPTIMIZERS = ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon")
+MOST_EPOCHS = 10**6
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -122,12 +123,14 @@ class Recipe:
         one_of("recipe: precision", self.precision, PRECISIONS)
         for name in ("batch", "accumulate"):
             _within(name, getattr(self, name), 1, 2**20)
-        for name in ("epochs", "lr"):
-            _within(name, getattr(self, name), 0, math.inf, above=True)
+        _within("epochs", self.epochs, 0, MOST_EPOCHS, above=True)
+        _within("lr", self.lr, 0, math.inf, above=True)
         for name in ("weight_decay", "gap_lr", "clip", "sam"):
             _within(name, getattr(self, name), 0, math.inf)
-        for name in ("warmup", "cooldown", "label_smoothing", "dropout", "drop_path", "ema", "momentum"):
+        for name in ("warmup", "cooldown", "label_smoothing", "ema", "momentum"):
             _within(name, getattr(self, name), 0, 1)
+        for name in ("dropout", "drop_path"):
+            _within(name, getattr(self, name), 0, 0.99)
         if self.accumulate > self.batch or self.warmup + self.cooldown > 1:
             place = "accumulate" if self.accumulate > self.batch else "warmup + cooldown"
             raise InputError(f"recipe: {place} is more than there is: {self.batch} images, a budget of 1")
@@ -146,8 +149,8 @@ class Recipe:
         Raises:
             InputError: if `epochs` is not a positive number.
         """
-        if not math.isfinite(epochs) or epochs <= 0:
-            raise InputError(f"epochs: must be a number above 0, got {epochs}")
+        if not 0 < epochs <= MOST_EPOCHS:
+            raise InputError(f"epochs: must be a number above 0, at most {MOST_EPOCHS}, got {epochs}")
         return replace(self, epochs=float(epochs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,11 +175,18 @@ class Recipe:
         return ("name", "epochs", "batch", "optimizer", "lr", "weight_decay")
 
 
-def check_on(recipe: Recipe, peak: float) -> None:
-    """Raise InputError if the recipe cannot be used on images whose white is `peak`, 0 where there is none."""
-    if recipe.augment.ops and not peak:
+def check_on(recipe: Recipe, peak: float, channels: int, size: tuple[int, int]) -> None:
+    """Raise InputError if the recipe does not fit images of (height, width), whose white is `peak`, 0 for none."""
+    how = recipe.augment
+    if how.ops and not peak:
         rule = "RandAugment needs images of whole numbers from 0 to 255"
         raise InputError(f"recipe {recipe.name}: {rule}; these are of other numbers")
+    if how.ops and channels not in (1, 3):
+        raise InputError(f"recipe {recipe.name}: RandAugment needs 1 or 3 channels, these have {channels}")
+    if how.pad > min(size):
+        raise InputError(
+            f"recipe {recipe.name}: augment.pad {how.pad} is more than a side of {size[0]}x{size[1]} images"
+        )
 
 
 def _fields_of(cls: type, data: Any, where: str) -> dict[str, Any]:
@@ -199,5 +209,5 @@ def _kinds(value: Any, where: str) -> None:
 def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
     fine = math.isfinite(value) and (least < value if above else least <= value) and value <= most
     if not fine:
-        rule = f"above {least:g}" if above else f"at least {least:g}" if most == math.inf else f"{least:g} to {most:g}"
+        rule = f"above {least:g}" if above else f"at least {least:g}" if most == math.inf else f"{least} to {most}"
         raise InputError(f"recipe: {name} must be {rule}, got {shown(value)}")

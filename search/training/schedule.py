@@ -34,8 +34,10 @@ def warmup_steps(recipe: Recipe, steps: int) -> int:
     return max(1, round(recipe.warmup * steps))
 
 
-def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, str]:
+def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, list[str]]:
     """Steps whose weights are asked for, and their names: "warmup" (its end) or shares such as "0.06"."""
-    return {
-        max(1, warmup_steps(recipe, steps) if name == "warmup" else round(float(name) * steps)): name for name in keep
-    }
+    found: dict[int, list[str]] = {}
+    for name in keep:
+        step = warmup_steps(recipe, steps) if name == "warmup" else round(float(name) * steps)
+        found.setdefault(max(1, step), []).append(name)
+    return found

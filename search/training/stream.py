@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -29,10 +29,7 @@ class StreamBench:
         self.data, self.device, self.workers, self.dress = data, device, workers, Dress(data, device)
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
-        lists = [
-            [(place, step, i) for i, place in enumerate(chosen.tolist())]
-            for step, chosen in chosen_places(recipe, seed, len(self.data.train), start, stop)
-        ]
+        lists = _Lists(recipe, seed, len(self.data.train), start, stop)
         for step, (x_BCHW, y_B) in enumerate(self._read(self.data.train, lists, recipe.augment, seed), start):
             yield self.dress(x_BCHW, recipe.augment, seed, step, move=False), y_B
 
@@ -42,10 +39,8 @@ class StreamBench:
         for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
             yield self.dress.plain(x_BCHW), y_B
 
-    def _read(self, split: Split, lists: list[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
+    def _read(self, split: Split, lists: Iterable[list[Place]], how: Augment, seed: int) -> Iterator[Batch]:
         """Raw values, brought to the device while the batch before is used."""
-        if not lists:
-            return iter(())
         fill = [round(mean) for mean in self.data.mean]
         loader: Any = DataLoader(
             _Read(split, how, fill, seed),
@@ -56,6 +51,17 @@ class StreamBench:
         )
         channels = self.data.in_chans
         return iter(PrefetchLoader(loader, (0.0,) * channels, (1 / 255,) * channels, channels, self.device))
+
+
+class _Lists:
+    """What each batch holds, epoch by epoch: a list of a whole training would fill the memory."""
+
+    def __init__(self, recipe: Recipe, seed: int, images: int, start: int, stop: int) -> None:
+        self.recipe, self.seed, self.images, self.start, self.stop = recipe, seed, images, start, stop
+
+    def __iter__(self) -> Iterator[list[Place]]:
+        for step, chosen in chosen_places(self.recipe, self.seed, self.images, self.start, self.stop):
+            yield [(place, step, i) for i, place in enumerate(chosen.tolist())]
 
 
 class _Read(Dataset[tuple[np.ndarray, int]]):

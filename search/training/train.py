@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from ...archs import build
+from ...archs import Genotype, InputError, build
 from .augment import mixed
 from .bench import MIX, Batch, Bench
 from .ema import Ema
@@ -57,9 +57,7 @@ class Trainer:
         net = build(
             self.job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path
         )
-        # Faster on CPU too (benchmarks/training.py), but for GroupNorm, which there is a quarter slower.
-        slow = device.type == "cpu" and self.job.genotype.style.norm == "group"
-        self.layout = torch.contiguous_format if slow else torch.channels_last
+        self.layout = _layout(self.job.genotype, device)
         return net.to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
 
     def _parts(self) -> dict[str, Any]:
@@ -72,6 +70,7 @@ class Trainer:
         if not path.exists():
             return
         state = torch.load(path, map_location=self.bench.device, weights_only=True)
+        self._check_same(state["of"])
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
@@ -81,8 +80,20 @@ class Trainer:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        state["curve"] = [astuple(point) for point in self.curve]
+        state |= {"of": self._facts(), "curve": [astuple(point) for point in self.curve]}
         _whole(Path(self.job.checkpoint), lambda part: torch.save(state, part))
+
+    def _facts(self) -> dict[str, Any]:
+        """What a checkpoint belongs to."""
+        job, data = self.job, self.bench.data
+        facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.steps, "data": data.split_hash}
+        return facts | {"recipe": self.recipe.to_dict()}
+
+    def _check_same(self, there: dict[str, Any]) -> None:
+        """Raise InputError if a checkpoint is of another training."""
+        other = [name for name, value in self._facts().items() if there[name] != value]
+        if other:
+            raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
@@ -90,8 +101,8 @@ class Trainer:
         self.net.train()
         while self.step < stop:
             losses.append(self._one_step(*next(self.feed)))
-            if self.step in self.keep:
-                save_weights(self.net, Path(self.job.kept(self.keep[self.step])))
+            for name in self.keep.get(self.step, ()):
+                save_weights(self.net, Path(self.job.kept(name)))
         loss = torch.stack(losses).mean().item()
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
@@ -142,6 +153,16 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, before in buffers:
             buffer.copy_(before)
+
+
+def _layout(genotype: Genotype, device: torch.device) -> torch.memory_format:
+    """channels_last, which is faster on a CPU too: docs/log.md.
+
+    Not for GroupNorm on a CPU, which is a quarter slower with it, and not with several threads there:
+    the gradient of a strided 1x1 conv of a few channels then writes beyond its memory (seen in torch 2.15).
+    """
+    unfit = genotype.style.norm == "group" or torch.get_num_threads() > 1
+    return torch.contiguous_format if device.type == "cpu" and unfit else torch.channels_last
 
 
 def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
