@@ -73,7 +73,9 @@ def test_every_stride_makes_the_planned_map(order: str, norm: str, stride: int) 
         assert features.shape[2:] == net.plan((13, 16)).last_map
 
 
-@pytest.mark.parametrize("name", ["bit trunk", "transformer", "vit local relative"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("bit trunk", marks=pytest.mark.slow), "transformer", "vit local relative"]
+)
 def test_blocks_compile_without_a_break(name: str) -> None:
     torch.manual_seed(0)
     model, x = lively(build(NETS[name], 5, 16, 2)), torch.randn(2, 2, 16, 16)

@@ -86,7 +86,11 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBen
 
 @pytest.mark.parametrize(
     ("recipe", "seed"),
-    [(recipes.smoke(), 0), (EVERYTHING, 4), (dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0)],
+    [
+        (recipes.smoke(), 0),
+        (EVERYTHING, 4),
+        pytest.param(dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0, marks=pytest.mark.slow),
+    ],
 )
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
