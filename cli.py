@@ -58,7 +58,9 @@ def search(
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
     recipe: Annotated[
         str,
-        typer.Option(help="How each net is trained: a name of `alternas recipes`, or a JSON file; without one, smoke."),
+        typer.Option(
+            help="A name of `alternas recipes` or a JSON file; without one, smoke, or cue for cue and clutter."
+        ),
     ] = "",
     epochs: Annotated[
         float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")

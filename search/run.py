@@ -23,7 +23,7 @@ from ..results.store import Store, read_records, read_settings, run_folder, writ
 from ..spaces import Space
 from .data.dataset import DataSet, Request
 from .data.progress import load_showing
-from .data.sample import sample_of
+from .data.sample import images_at
 from .engine.drive import drive
 from .engine.live import view
 from .engine.pool import Pool, Resources
@@ -69,8 +69,8 @@ def search(plan: Search, console: Console) -> Path:
     space = spaces.get(settings.space, data.image_size)
     price = _Price(data)
     _check_limits(space, settings, price)
-    wanted = settings.to_dict() | {"data_split": data.split_hash, "loader": data.loader}
-    wanted["image_size"] = list(data.image_size)
+    read = {"data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size)}
+    wanted = settings.to_dict() | read
     _compare(folder, plan, wanted)
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
     with _locked(folder), closing(Store(folder)) as store:
@@ -151,7 +151,8 @@ def _settle(folder: Path, plan: Search, settings: dict[str, Any], data: DataSet)
         (folder / "study.journal").unlink(missing_ok=True)
     facts = {"settings": settings, "trials": plan.trials, "command": sys.argv, "versions": versions()}
     facts["data"] = data.facts()
-    np.savez(folder / "sample.npz", x=sample_of(data.val, SAMPLE), y=data.val.y_N[:SAMPLE])
+    few = np.arange(min(SAMPLE, len(data.val)))
+    np.savez(folder / "sample.npz", x=images_at(data.val, few), y=data.val.y_N[few])
     write_json(folder / "run.json", facts)
 
 

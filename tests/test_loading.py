@@ -19,7 +19,7 @@ from alternas.search.data import assemble
 from alternas.search.data.dataset import DataSet, Pictures, Request
 from alternas.search.data.load import load
 from alternas.search.data.pictures import to_array
-from alternas.search.data.sample import sample_of
+from alternas.search.data.sample import images_at
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, Outcome
 from alternas.search.training.memory import open_bench
@@ -117,7 +117,7 @@ def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert load(dataclasses.replace(request, loader="memory")).loader == "memory"
     assert streamed.split_hash != load(dataclasses.replace(request, loader="memory")).split_hash
     assert streamed.facts()["loader"] == "stream"
-    assert sample_of(streamed.val, 3).shape == (3, 3, 16, 16)
+    assert images_at(streamed.val, np.arange(3)).shape == (3, 3, 16, 16)
 
 
 def test_reading_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

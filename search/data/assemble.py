@@ -12,12 +12,12 @@ import numpy as np
 
 from ...archs.errors import InputError
 from .cache import cached
-from .dataset import DataSet, Found, Look, Part, Pictures, Request, Split
+from .dataset import MEMORY_LIMIT, DataSet, Found, Look, Part, Pictures, Request, Split
 from .parts import Places, places_of
 from .pictures import check_all, read_all, survey
+from .sample import images_at
 from .splits import SEED, digest, moments
 
-MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept as one array
 LARGEST_OWN = 96  # px; pictures that all have one size up to this keep it
 USUAL = (224, 224)
 SAMPLE = 2048  # pictures that the moments of a streamed set are taken from
@@ -77,7 +77,7 @@ def _look(request: Request, found: Found) -> tuple[Look, str]:
     sizes, grey = survey(list(found.parts.values()))
     if not sizes:
         raise InputError(f"data: {request.name}: no picture can be read")
-    (heights, widths) = zip(*sizes, strict=True)
+    heights, widths = zip(*sizes, strict=True)
     least, most = (min(heights), min(widths)), (max(heights), max(widths))
     own = least == most and max(least) <= LARGEST_OWN
     size = request.image_size or (least if own else USUAL)
@@ -147,10 +147,7 @@ def _moments(train: Split) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Of all training images, or of a seeded sample of streamed ones."""
     if isinstance(train.images, np.ndarray):
         return moments(train.images)
-    pictures = train.images
-    chosen = np.random.default_rng(SEED).permutation(len(pictures))[:SAMPLE]
-    x_NCHW, _ = read_all(Pictures(pictures.source, pictures.places_N[chosen], pictures.look), lambda done, total: None)
-    return moments(x_NCHW)
+    return moments(images_at(train, np.random.default_rng(SEED).permutation(len(train))[:SAMPLE]))
 
 
 def _hash(read: dict[str, _Read], places: Places, look: Look, classes: tuple[str, ...]) -> str:

@@ -17,6 +17,7 @@ from ...archs.errors import InputError, one_of
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
 LOADERS = ("auto", "memory", "stream")
 
 

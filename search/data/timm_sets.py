@@ -13,13 +13,13 @@ import numpy as np
 from PIL import Image
 
 from ...archs.errors import InputError
+from .dataset import MEMORY_LIMIT as LIMIT
 from .dataset import Found, Part, Request, need
 from .hugging import hub, parts_of, unreadable
 from .labels import labelled, numbered
 from .pictures import BROKEN, is_grey, to_mode
 
 PACKAGES = {"tfds": "tensorflow_datasets", "hfids": "datasets"}
-LIMIT = 2 * 2**30  # bytes of pixels
 FAILURES = (ImportError, OSError, ValueError, RuntimeError, AssertionError, LookupError)
 
 

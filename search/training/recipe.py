@@ -147,10 +147,8 @@ class Recipe:
         """The same recipe at another budget.
 
         Raises:
-            InputError: if `epochs` is not a positive number.
+            InputError: if `epochs` is not a number above 0, or endless.
         """
-        if not 0 < epochs <= MOST_EPOCHS:
-            raise InputError(f"epochs: must be a number above 0, at most {MOST_EPOCHS}, got {epochs}")
         return replace(self, epochs=float(epochs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -209,5 +207,6 @@ def _kinds(value: Any, where: str) -> None:
 def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
     fine = math.isfinite(value) and (least < value if above else least <= value) and value <= most
     if not fine:
-        rule = f"above {least:g}" if above else f"at least {least:g}" if most == math.inf else f"{least} to {most}"
+        lower = f"above {least}" if above else f"at least {least}"
+        rule = lower if most == math.inf else f"{lower}, at most {most}" if above else f"{least} to {most}"
         raise InputError(f"recipe: {name} must be {rule}, got {shown(value)}")

@@ -121,7 +121,7 @@ def usual(data: str) -> str:
 
 
 def get(name: str) -> Recipe:
-    """The named recipe, or the one in a JSON file as `alternas recipes NAME --json` prints it.
+    """The named recipe, or the one in a JSON file as `alternas recipes NAME` prints it.
 
     Raises:
         InputError: if the name is unknown, or the file holds no recipe.

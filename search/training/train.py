@@ -39,9 +39,10 @@ class Trainer:
         torch.manual_seed(job.seed)
         self.net = self._build()
         self.ema = Ema(self.net, self.recipe.ema) if self.recipe.ema else None
-        self.optimizer = optimizer_for(self.net, self.recipe, peak_rate(self.recipe, job.genotype))
+        self.peak = peak_rate(self.recipe, job.genotype)
+        self.optimizer = optimizer_for(self.net, self.recipe, self.peak)
         self.gradients = Gradients(self.net, self.recipe, bench.device)
-        self.peak, self.keep = peak_rate(self.recipe, job.genotype), kept_steps(self.recipe, job.steps, job.keep)
+        self.keep = kept_steps(self.recipe, job.steps, job.keep)
         self.step, self.seconds, self.curve = 0, 0.0, []
         self.scores: Scores | None = None  # at this step, once evaluated
         self.load()
