@@ -1,9 +1,9 @@
 """The transformer encoder over an image (ViT) or the last map of a conv net (hybrid).
 
 B batch, T tokens (the class token first, where there is one), C channels of a token, D channels of
-a head, N heads. Dosovitskiy et al., ICLR 2021; parameters, MACs and outputs are those of timm's
-vision_transformer.py and vision_transformer_hybrid.py. Average pooling is the original code's: of
-all tokens, behind the last norm, and without a class token.
+a head, N heads, or patches in x_BNC. Dosovitskiy et al., ICLR 2021; parameters, MACs and outputs are
+those of timm's vision_transformer.py and vision_transformer_hybrid.py. Average pooling is the original
+code's: of all tokens, behind the last norm, and without a class token.
 """
 
 from __future__ import annotations
@@ -46,6 +46,15 @@ class TransformerEncoder(nn.Module):
         self.apply(_init)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
+        grid = self.grid_of(x_BCHW)
+        return self.pool(self.encode(self.embed(x_BCHW), grid))
+
+    def grid_of(self, x_BCHW: Tensor) -> tuple[int, int]:
+        """(height, width) of the token grid over a map.
+
+        Raises:
+            InputError: if patches do not fill the map, or the positions are those of another grid.
+        """
         (height, width), patch = x_BCHW.shape[2:], self.spec.patch
         if height % patch or width % patch:
             raise InputError(f"encoder: patch {patch} does not divide a {height}x{width} map")
@@ -53,14 +62,22 @@ class TransformerEncoder(nn.Module):
         if self.spec.position != "none" and grid != self.grid:
             built, got = ("x".join(map(str, sides)) for sides in (self.grid, grid))
             raise InputError(f"encoder: built for {built} tokens, got {got}; `resized` makes the net for another image")
-        x_BTC = self.norm(self._layers(self._tokens(x_BCHW), self._mask(grid, x_BCHW.device)))
-        return x_BTC[:, 0] if self.cls_token is not None else x_BTC.mean(dim=1)
+        return grid
 
-    def _tokens(self, x_BCHW: Tensor) -> Tensor:
-        x_BTC = self.proj(x_BCHW).flatten(2).transpose(1, 2)
-        if self.cls_token is None:
-            return x_BTC
-        return torch.cat([self.cls_token.expand(x_BTC.shape[0], -1, -1), x_BTC], dim=1)
+    def embed(self, x_BCHW: Tensor) -> Tensor:
+        """The map's N patches row by row, x_BNC: before class token and positions."""
+        return self.proj(x_BCHW).flatten(2).transpose(1, 2)
+
+    def encode(self, x_BNC: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Patches, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC behind the last norm."""
+        x_BTC = x_BNC
+        if self.cls_token is not None:
+            x_BTC = torch.cat([self.cls_token.expand(x_BNC.shape[0], -1, -1), x_BNC], dim=1)
+        return self.norm(self._layers(x_BTC, self._mask(grid, x_BNC.device)))
+
+    def pool(self, x_BTC: Tensor) -> Tensor:
+        """z_BC: the class token, or the mean of the tokens where there is none."""
+        return x_BTC[:, 0] if self.cls_token is not None else x_BTC.mean(dim=1)
 
     def _layers(self, x_BTC: Tensor, mask_TT: Tensor | None) -> Tensor:
         relative, tables = self.spec.position == "relative", [position() for position in self.positions]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import version
 from typing import Any
 
 from ..archs.errors import InputError
@@ -11,6 +13,7 @@ STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasibl
 KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
+PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,10 @@ class Record:
         recipe: as a dict.
         data: name, fraction and split hash.
         seed: of the training.
-        lineage: trials whose weights it started from, and the steps they cost.
+        lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
+        factors: of a study: what this training varies, by name; its seeds repeat them.
+        training: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
+            weights are weights/TRAINING.safetensors.
         signals: cheap signals measured before training.
         seconds: of training and evaluation.
         device: what it ran on.
@@ -61,6 +67,8 @@ class Record:
     data: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     lineage: dict[str, Any] = field(default_factory=dict)
+    factors: dict[str, Any] = field(default_factory=dict)
+    training: str = ""
     signals: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     device: str = ""
@@ -88,7 +96,7 @@ class Record:
         return record
 
     def _check(self) -> None:
-        for name in ("genotype", "genes", "cost", "metrics", "budget"):
+        for name in ("genotype", "genes", "cost", "metrics", "budget", "lineage", "factors"):
             if not isinstance(getattr(self, name), dict):
                 raise InputError(f"{name} is not an object")
         numbers = {"trial": self.trial, "seconds": self.seconds, "cost macs": self.cost.get("macs")}
@@ -99,3 +107,8 @@ class Record:
             raise InputError(f"unknown status {self.status!r} or kind {self.kind!r}")
         if self.accuracy is not None and not isinstance(self.accuracy, int | float):
             raise InputError(f"accuracy is not a number but {self.accuracy!r}")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a result, without importing them."""
+    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}

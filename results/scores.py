@@ -13,6 +13,7 @@ from rich.text import Text
 
 from ..archs.errors import InputError
 from .record import Record
+from .store import weights_file
 
 SHOWN = 8  # classes, and pairs of classes
 COLUMNS = (("accuracy", "accuracy"), ("top5", "top 5"), ("nll", "NLL"), ("ece", "calibration error"))
@@ -24,7 +25,7 @@ def confusion_of(folder: Path, record: Record, classes: int) -> np.ndarray | Non
     Raises:
         InputError: if the file cannot be read as that.
     """
-    path = folder / "weights" / f"{record.key}.npz"
+    path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None
     try:

@@ -5,15 +5,19 @@ runs/NAME/records.jsonl     one record a line, only ever appended, each line syn
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
 runs/NAME/checkpoints/      states of nets in training
-runs/NAME/weights/          final weights, KEY.safetensors
+runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING.safetensors
+runs/NAME/retrain/          the same again, of the retraining of its best nets
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +121,11 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 
+def weights_file(folder: Path, record: Record) -> Path:
+    """Where a net's final weights are kept: by its training, or in a search, which trains a net once, by its key."""
+    return folder / "weights" / f"{record.training or record.key}.safetensors"
+
+
 class Store:
     """The one writer of a run's records."""
 
@@ -151,3 +160,19 @@ def write_json(path: Path, value: Any) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(value, indent=2) + "\n")
     part.replace(path)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Create the run's folder and keep a second driver out of it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = open(folder / "lock", "w")  # noqa: SIM115 - held for the run
+    except OSError as error:
+        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"run {folder.name!r} is being worked on by another process") from None
+        yield

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
-import platform
 import sys
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, OperationError, static_cost
 from ..archs.errors import one_of
-from ..results.record import FAILED, FREE
-from ..results.store import Store, read_records, read_settings, run_folder, write_json
+from ..results.record import FAILED, FREE, versions
+from ..results.store import Store, locked, read_records, read_settings, run_folder, write_json
 from ..spaces import Space
 from .data.dataset import DataSet, Request
 from .data.progress import load_showing
-from .data.sample import images_at
+from .data.sample import keep_sample
 from .engine.drive import drive
-from .engine.live import view
+from .engine.live import ShownSearch, view
 from .engine.pool import Pool, Resources
 from .settings import Settings, differences
 from .strategy.ladder import ladder
@@ -33,9 +28,6 @@ from .strategy.ledger import Ledger, Terms
 from .strategy.memory import open_memory
 from .strategy.samplers import STRATEGIES
 from .training.recipe import check_on
-
-SAMPLE = 32  # validation images kept in the run's folder, for exports to be checked on
-PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 
 
 @dataclass(frozen=True)
@@ -73,7 +65,7 @@ def search(plan: Search, console: Console) -> Path:
     wanted = settings.to_dict() | read
     _compare(folder, plan, wanted)
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
-    with _locked(folder), closing(Store(folder)) as store:
+    with locked(folder), closing(Store(folder)) as store:
         _settle(folder, plan, wanted, data)
         memory = open_memory(folder, space, store.records, settings.strategy, settings.seed, settings.objective)
         ledger = Ledger(terms, space, steps, store, memory)
@@ -95,7 +87,7 @@ def _run(ledger: Ledger, resources: Resources, data: DataSet, console: Console) 
     most = ledger.terms.trials + len(ledger.live)
     steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
     with (
-        view(ledger, steps_per_epoch, console) as shown,
+        view(ShownSearch(ledger, steps_per_epoch), console) as shown,
         closing(Pool(resources, data.without_test(), most)) as pool,
     ):
         drive(ledger, pool, shown)
@@ -151,8 +143,7 @@ def _settle(folder: Path, plan: Search, settings: dict[str, Any], data: DataSet)
         (folder / "study.journal").unlink(missing_ok=True)
     facts = {"settings": settings, "trials": plan.trials, "command": sys.argv, "versions": versions()}
     facts["data"] = data.facts()
-    few = np.arange(min(SAMPLE, len(data.val)))
-    np.savez(folder / "sample.npz", x=images_at(data.val, few), y=data.val.y_N[few])
+    keep_sample(data, folder)
     write_json(folder / "run.json", facts)
 
 
@@ -166,27 +157,3 @@ def _common(plan: Search, data: DataSet) -> dict[str, Any]:
         "budget": {"full": recipe.steps(len(data.train))},
         "versions": versions(),
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that shape a result, without importing them."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        found[name] = version(name)
-    return found
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Create the run's folder and keep a second driver out of it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 - held for the run
-    except OSError as error:
-        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"run {folder.name!r} is being searched by another process") from None
-        yield

@@ -83,3 +83,13 @@ def amount(what: str, text: str) -> int:
     if value < 1:
         raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {text!r}")
     return value
+
+
+def limits_of(macs: str, params: str) -> dict[str, int]:
+    """Largest costs from what was typed; "" is none.
+
+    Raises:
+        InputError: if one is no amount.
+    """
+    given = {"macs": macs, "params": params}
+    return {cost: amount(f"max-{cost}", text) for cost, text in given.items() if text}

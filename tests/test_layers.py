@@ -21,7 +21,7 @@ ALLOWED = {
     "search": {"search", "spaces", "archs", "results"},
     "cli": set(ROOMS),
 }
-FLOORS = ("data", "training", "strategy", "engine")  # of search: none imports a later one
+FLOORS = ("data", "training", "strategy", "engine", "studies")  # of search: none imports a later one
 
 
 def imports(path: Path) -> list[tuple[str, ...]]:

@@ -48,7 +48,7 @@ def test_perfect_and_nan() -> None:
 def test_batches_do_not_matter() -> None:
     torch.manual_seed(2)
     x, y = torch.randn(50, 7), torch.randint(7, (50,))
-    whole = evaluate(lambda v: v, [(x, y)], 7)
-    parts = evaluate(lambda v: v, zip(x.split(8), y.split(8), strict=True), 7)
+    whole = evaluate([(x, y)], 7)
+    parts = evaluate(zip(x.split(8), y.split(8), strict=True), 7)
     assert whole.numbers() == parts.numbers()
     assert whole.numbers("train_").keys() == {"train_accuracy", "train_top5", "train_nll", "train_ece"}

@@ -47,6 +47,10 @@ def job(folder: Path, net: Genotype | None = None, **changes: Any) -> Job:
     return dataclasses.replace(given, **changes)
 
 
+def loss_with(recipe: Recipe) -> gradients.Loss:
+    return lambda forward, x, t: gradients.loss_of(recipe, forward(x).float(), t)
+
+
 def last(events: Any) -> Outcome:
     *ticks, outcome = list(events)
     assert all(isinstance(tick, Tick) for tick in ticks)
@@ -235,7 +239,7 @@ def test_passes_share_one_update(bench: MemoryBench, passes: int) -> None:
     for accumulate in (1, passes):
         net.zero_grad()
         recipe = dataclasses.replace(recipes.smoke(), accumulate=accumulate)
-        loss = gradients.Gradients(net, recipe, CPU)(x, y)
+        loss = gradients.Gradients(net, recipe, loss_with(recipe), CPU)(x, y)
         found.append((loss, *(p.grad.clone() for p in net.parameters() if p.grad is not None)))
     for whole, parts in zip(*found, strict=True):
         torch.testing.assert_close(whole, parts)
@@ -252,7 +256,7 @@ def test_sam_is_its_definition() -> None:
     plain = torch.autograd.grad(nn.functional.cross_entropy(net(x).float(), y), parameters)
     norm = torch.sqrt(sum((g**2).sum() for g in plain))
     mean = net[1].running_mean.clone()
-    gradients.Gradients(net, recipe, CPU)(x, y)
+    gradients.Gradients(net, recipe, loss_with(recipe), CPU)(x, y)
     assert all(torch.equal(p, b) for p, b in zip(parameters, before, strict=True))
     once = 0.9 * mean + 0.1 * net[0](x).mean((0, 2, 3))
     torch.testing.assert_close(net[1].running_mean, once, msg="the statistics have seen the batch once")

@@ -23,9 +23,11 @@ from safetensors.torch import load_file
 
 from ...archs import Genotype, InputError, OperationError, build
 from ..front import pick
+from ..noise import Spread, text
 from ..record import Record
+from ..retrained import FOLDER, best_of, by_net, mean_of, retrained, spreads
 from ..show import Scene, find_trial, front_rows, objective_of, scene_of
-from ..store import read_data_facts, write_json
+from ..store import read_data_facts, read_records, weights_file, write_json
 from .source import net_source
 
 TOLERANCE = 1e-4
@@ -43,17 +45,17 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
     """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
 
     Args:
-        run: folder of the run.
+        run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
         out: folder to create; it must not exist, or be empty.
-        trial: which net; None takes from the front the one that `how` picks.
+        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
         how: accuracy, gain or cheapest.
 
     Raises:
         InputError: if there is no such net, it has no weights, or `out` cannot be written.
         OperationError: if the exported folder does not give the net's outputs.
     """
-    record = find_trial(run, _best(run, how) if trial is None else trial)
-    weights = run / "weights" / f"{record.key}.safetensors"
+    home, record = chosen_net(run, trial, how)
+    weights = weights_file(home, record)
     if record.status not in ("ok", "duplicate"):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
     if not weights.exists():
@@ -63,7 +65,7 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / "export"
         draft.mkdir()
-        facts = _facts(run, record)
+        facts = _facts(run, record) | _seeds(home, record)
         _fill(draft, record, weights, facts)
         facts["max_abs_difference"] = _check(draft, run, record, scene_of(run))
         write_json(draft / "config.json", facts)
@@ -72,8 +74,26 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
     return facts
 
 
-def _best(run: Path, how: str) -> int:
-    return pick(front_rows(run), how, objective_of(run))["trial"]
+def chosen_net(run: Path, trial: int | None, how: str) -> tuple[Path, Record]:
+    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
+
+    Raises:
+        InputError: if there is no such net.
+    """
+    groups = list(by_net(retrained(run)).values())
+    if trial is None and how == "accuracy" and groups:
+        return run / FOLDER, best_of(max(groups, key=lambda group: mean_of(group)))
+    record = find_trial(run, pick(front_rows(run), how, objective_of(run))["trial"] if trial is None else trial)
+    same = [group for group in groups if group[0].key == record.key]
+    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+
+
+def _seeds(home: Path, record: Record) -> dict[str, Any]:
+    """What the other seeds of a retrained net came to."""
+    if not record.training:
+        return {}
+    group = next((g for g in by_net(read_records(home)).values() if record in g), [record])
+    return {"seeds": len(group)} | {f"{name}_over_seeds": found for name, found in spreads(group).items()}
 
 
 def _facts(run: Path, record: Record) -> dict[str, Any]:
@@ -84,13 +104,14 @@ def _facts(run: Path, record: Record) -> dict[str, Any]:
         "family": record.family,
         "key": record.key,
         "accuracy": record.accuracy,
-        "accuracy_on": f"validation split of {data['name']}, one training, seed {record.seed}",
+        "accuracy_on": f"validation split of {data['name']}, seed {record.seed}",
+        "test_accuracy": record.metrics.get("test_accuracy"),
         "macs": record.cost["macs"],
         "params": record.cost["params"],
         "data": data["name"],
         "image_size": data["image_size"],
         "in_chans": data["in_chans"],
-        "classes": data["classes"],
+        "classes": [data["classes"][i] for i in record.data.get("classes") or range(len(data["classes"]))],
         "mean": data["mean"],
         "std": data["std"],
         "pictures": "pictures" in data.get("notes", {}),
@@ -158,12 +179,19 @@ def _place(draft: Path, out: Path) -> None:
         raise InputError(f"out: {out} cannot be written ({error.strerror or error})") from None
 
 
+def _said_of_seeds(facts: dict[str, Any]) -> dict[str, str]:
+    """Rows of the README about test accuracy and the other seeds, where they are known."""
+    names = {"accuracy_over_seeds": "accuracy over seeds", "test_accuracy_over_seeds": "test accuracy over seeds"}
+    return {said: text(Spread(**facts[name])) for name, said in names.items() if facts.get(name)}
+
+
 def _readme(facts: dict[str, Any]) -> str:
     height, width = facts["image_size"]
     names = ", ".join(facts["classes"][:20]) + (" ..." if len(facts["classes"]) > 20 else "")
     rows = {
         "family": facts["family"],
         "accuracy": f"{facts['accuracy']:.4f} ({facts['accuracy_on']})",
+        **_said_of_seeds(facts),
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
         "parameters": f"{facts['params']:,}",
         "input": f"{facts['in_chans']} x {height} x {width}, raw values as in the data set {facts['data']}",

@@ -1,11 +1,15 @@
-"""Some images of a split, as an array."""
+"""Some images of a split, as an array; a few of them kept in a run's folder."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
-from .dataset import Pictures, Split
+from .dataset import DataSet, Pictures, Split
 from .pictures import read_all
+
+KEPT = 32  # validation images
 
 
 def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
@@ -15,3 +19,9 @@ def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
         return images[places_N]
     x_NCHW, _ = read_all(Pictures(images.source, images.places_N[places_N], images.look), lambda done, total: None)
     return x_NCHW
+
+
+def keep_sample(data: DataSet, folder: Path) -> None:
+    """Write `sample.npz`: a few validation images, for exports to be checked on."""
+    few = np.arange(min(KEPT, len(data.val)))
+    np.savez(folder / "sample.npz", x=images_at(data.val, few), y=data.val.y_N[few])

@@ -1,4 +1,4 @@
-"""The loop between the ledger and an executor. Knows neither Ray nor torch."""
+"""The loop between some work and an executor. Knows neither Ray nor torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,36 @@ from typing import Protocol
 
 from ...archs.errors import OperationError
 from ...results.record import Record
-from ..strategy.ledger import Ledger
 from ..training.job import Job, Outcome, Tick
 from .executor import Event, Executor
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
+
+
+class Work(Protocol):
+    """Nets to train: a search's ledger, or a study's list of trainings."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing is left to run. Meaningful once `next_job` has returned None."""
+        ...
+
+    def next_job(self) -> Job | None:
+        """What a free worker should do; None if nothing, for now or at all."""
+        ...
+
+    def report(self, outcome: Outcome) -> Record | None:
+        """Take a job's outcome. Returns the record if that was the end of the net."""
+        ...
+
+    def lost(self, trial: int) -> Record | None:
+        """Take the death of the worker that ran `trial`."""
+        ...
+
+    def close(self) -> list[Record]:
+        """End the work. Returns the records of what had not ended."""
+        ...
 
 
 class View(Protocol):
@@ -24,23 +48,23 @@ class View(Protocol):
     def refresh(self) -> None: ...
 
 
-def drive(ledger: Ledger, executor: Executor, view: View) -> None:
-    """Run until the ledger has nothing left, and close it.
+def drive(work: Work, executor: Executor, view: View) -> None:
+    """Run until nothing of the work is left, and close it.
 
     Raises:
         OperationError: if no worker came to life and nothing happened for `STALL_SECONDS`.
     """
     running, last = set[int](), time.monotonic()
     while True:
-        while executor.idle and (job := ledger.next_job()) is not None:
+        while executor.idle and (job := work.next_job()) is not None:
             executor.submit(job)
             running.add(job.trial)
             view.started(job)
-        if not running and executor.idle and ledger.done:
+        if not running and executor.idle and work.done:
             break
         events = executor.poll(POLL_SECONDS)
         for event in events:
-            _take(event, ledger, view, running)
+            _take(event, work, view, running)
         if events or running or executor.idle:
             last = time.monotonic()
         elif time.monotonic() - last > STALL_SECONDS:
@@ -48,15 +72,15 @@ def drive(ledger: Ledger, executor: Executor, view: View) -> None:
                 f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
             )
         view.refresh()
-    for record in ledger.close():
+    for record in work.close():
         view.ended(record, record.trial)
     view.refresh()
 
 
-def _take(event: Event, ledger: Ledger, view: View, running: set[int]) -> None:
+def _take(event: Event, work: Work, view: View, running: set[int]) -> None:
     if isinstance(event, Tick):
         view.tick(event)
         return
     running.discard(event.trial)
-    record = ledger.report(event) if isinstance(event, Outcome) else ledger.lost(event.trial)
+    record = work.report(event) if isinstance(event, Outcome) else work.lost(event.trial)
     view.ended(record, event.trial)

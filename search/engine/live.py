@@ -1,9 +1,11 @@
-"""What a person sees while a search runs: a live table on a terminal, plain lines elsewhere."""
+"""What a person sees while nets are trained: a live table on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
+from typing import Protocol
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -18,28 +20,104 @@ from ..strategy.ledger import Ledger
 from ..training.job import Job, Tick
 
 FRONT_ROWS = 12
-RATE_WINDOW = 200  # ticks over which epochs per second are averaged
+RATE_WINDOW = 200  # ticks over which the rate is averaged
+
+
+class Shown(Protocol):
+    """The work that a view shows."""
+
+    unit: str  # of amounts of work
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Of what has ended."""
+        ...
+
+    @property
+    def target(self) -> int:
+        """Nets to train in all."""
+        ...
+
+    def amount(self, job: Job, step: int) -> float:
+        """The work of a job up to `step`."""
+        ...
+
+    def left(self) -> float:
+        """The work of all nets that have not ended."""
+        ...
+
+    def name(self, job: Job) -> str:
+        """What a person calls a running job."""
+        ...
+
+    def line(self, record: Record) -> str:
+        """One ended net in a line."""
+        ...
+
+    def table(self) -> RenderableType:
+        """What has been found so far."""
+        ...
+
+
+class ShownSearch:
+    """A search: its work is counted in epochs, and the front is what it has found."""
+
+    unit = "epochs"
+
+    def __init__(self, ledger: Ledger, steps_per_epoch: int) -> None:
+        self.ledger, self.steps_per_epoch = ledger, steps_per_epoch
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.ledger.store.records
+
+    @property
+    def target(self) -> int:
+        return self.ledger.terms.trials + len(self.ledger.baselines)
+
+    def amount(self, job: Job, step: int) -> float:
+        return step / self.steps_per_epoch
+
+    def left(self) -> float:
+        trained = sum(r.status not in FREE for r in self.records)
+        return (self.target - trained) * self.ledger.terms.steps / self.steps_per_epoch
+
+    def name(self, job: Job) -> str:
+        return f"trial {job.trial}  {job.genotype.family}"
+
+    def line(self, record: Record) -> str:
+        found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
+        what = f"{record.status} {found}, {short(record.cost['macs'])} MACs, {record.family}"
+        return f"trial {record.trial}: {what}{' (baseline)' if record.kind == 'baseline' else ''}"
+
+    def table(self) -> RenderableType:
+        settings = self.ledger.terms.settings
+        rows = front(self.records, settings.objective, settings.limits)
+        cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}")
 
 
 class Progress:
     """Counts what happened in this session, and estimates what is left."""
 
-    def __init__(self, ledger: Ledger, steps_per_epoch: int) -> None:
-        self.ledger, self.steps_per_epoch = ledger, steps_per_epoch
+    def __init__(self, shown: Shown) -> None:
+        self.shown = shown
         self.began = time.monotonic()
         self.jobs: dict[int, Job] = {}
         self.ticks: dict[int, Tick] = {}
         self._recent: deque[tuple[float, float]] = deque(maxlen=RATE_WINDOW)
-        self._epochs_done = 0.0
+        self._done = 0.0
 
     def started(self, job: Job) -> None:
         self.jobs[job.trial] = job
 
     def tick(self, tick: Tick) -> None:
+        if (job := self.jobs.get(tick.trial)) is None:
+            return
         before = self.ticks.get(tick.trial)
-        start = before.point.step if before and before.point.step < tick.point.step else self._first_step(tick)
-        self._epochs_done += (tick.point.step - start) / self.steps_per_epoch
-        self._recent.append((time.monotonic(), self._epochs_done))
+        start = before.point.step if before and before.point.step < tick.point.step else _first_step(job, tick)
+        self._done += self.shown.amount(job, tick.point.step) - self.shown.amount(job, start)
+        self._recent.append((time.monotonic(), self._done))
         self.ticks[tick.trial] = tick
 
     def ended(self, record: Record | None, trial: int) -> None:
@@ -48,54 +126,48 @@ class Progress:
 
     def counts(self) -> Counter[str]:
         """Records by status, and the nets running now."""
-        found = Counter(r.status for r in self.ledger.store.records)
-        return found + Counter(running=len(self.jobs))
+        return Counter(r.status for r in self.shown.records) + Counter(running=len(self.jobs))
 
     def trained(self) -> int:
-        return sum(r.status not in FREE for r in self.ledger.store.records)
+        return sum(r.status not in FREE for r in self.shown.records)
 
-    def target(self) -> int:
-        """Nets to train in all, baselines included."""
-        return self.ledger.terms.trials + len(self.ledger.baselines)
-
-    def epochs_per_second(self) -> float:
+    def rate(self) -> float:
+        """Work a second; 0 before it is known."""
         if len(self._recent) < 2:
             return 0.0
         (t0, e0), (t1, e1) = self._recent[0], self._recent[-1]
         return (e1 - e0) / (t1 - t0) if t1 > t0 else 0.0
 
     def seconds_left(self) -> float | None:
-        """From the epochs still to train and the recent rate; None before there is a rate."""
-        rate = self.epochs_per_second()
+        """From the work still to do and the recent rate; None before there is a rate."""
+        rate = self.rate()
         if not rate:
             return None
-        full = self.ledger.terms.steps / self.steps_per_epoch
-        running = sum(tick.point.step for tick in self.ticks.values()) / self.steps_per_epoch
-        return max(0.0, (self.target() - self.trained()) * full - running) / rate
+        running = sum(self.shown.amount(self.jobs[t], tick.point.step) for t, tick in self.ticks.items())
+        return max(0.0, self.shown.left() - running) / rate
 
-    def _first_step(self, tick: Tick) -> int:
-        """The step before a job's first tick: nets that continue from a checkpoint must not count twice."""
-        return max(0, tick.point.step - self.jobs[tick.trial].tick_steps) if tick.trial in self.jobs else 0
+    def clock(self) -> str:
+        left = self.seconds_left()
+        return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
+
+
+def _first_step(job: Job, tick: Tick) -> int:
+    """The step before a job's first tick: nets that continue from a checkpoint must not count twice."""
+    return max(0, tick.point.step - job.tick_steps)
 
 
 class PlainView(Progress):
     """A line for each net that ends: for logs and pipes."""
 
-    def __init__(self, ledger: Ledger, steps_per_epoch: int, console: Console) -> None:
-        super().__init__(ledger, steps_per_epoch)
+    def __init__(self, shown: Shown, console: Console) -> None:
+        super().__init__(shown)
         self.console = console
 
     def ended(self, record: Record | None, trial: int) -> None:
         super().ended(record, trial)
         if record is None:
             return
-        left = self.seconds_left()
-        clock = f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
-        found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
-        what = f"{record.status} {found}, {short(record.cost['macs'])} MACs, {record.family}"
-        if record.kind == "baseline":
-            what += " (baseline)"
-        line = f"[{self.trained()}/{self.target()}] trial {record.trial}: {what} ({clock})"
+        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({self.clock()})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def refresh(self) -> None:
@@ -109,10 +181,10 @@ class PlainView(Progress):
 
 
 class LiveView(Progress):
-    """A display that redraws itself: counts, running nets, the front so far, rate and time left."""
+    """A display that redraws itself: counts, running nets, what has been found, rate and time left."""
 
-    def __init__(self, ledger: Ledger, steps_per_epoch: int, console: Console) -> None:
-        super().__init__(ledger, steps_per_epoch)
+    def __init__(self, shown: Shown, console: Console) -> None:
+        super().__init__(shown)
         self._live = Live(console=console, auto_refresh=False, get_renderable=self._draw)
 
     def refresh(self) -> None:
@@ -126,23 +198,19 @@ class LiveView(Progress):
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        settings = self.ledger.terms.settings
-        rows = front(self.ledger.store.records, settings.objective, settings.limits)
-        shown = rows[-FRONT_ROWS:]
-        title = "front so far" + (f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else "")
-        return Group(self._bar(), self._status(), self._running(), nets_table(shown, title))
+        return Group(self._bar(), self._status(), self._running(), self.shown.table())
 
     def _bar(self) -> Table:
         grid = Table.grid()  # a bare bar would not end its line
-        grid.add_row(ProgressBar(total=self.target(), completed=self.trained(), width=60))
+        grid.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
         return grid
 
     def _status(self) -> Text:
         counts, left = self.counts(), self.seconds_left()
         failed = sum(counts[status] for status in FAILED)
-        parts = [f"{self.trained()}/{self.target()} nets", f"{counts['running']} running", f"{failed} failed"]
+        parts = [f"{self.trained()}/{self.shown.target} nets", f"{counts['running']} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
-        parts += [f"{self.epochs_per_second():.1f} epochs/s", f"{time.monotonic() - self.began:.0f} s"]
+        parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
         parts += [f"about {left:.0f} s left" if left is not None else "workers are starting"]
         return Text(" · ".join(parts))
 
@@ -152,11 +220,10 @@ class LiveView(Progress):
             tick = self.ticks.get(trial)
             share = tick.point.step / job.steps if tick else 0.0
             accuracy = f"{tick.point.accuracy:.4f}" if tick else ""
-            table.add_row(f"trial {trial}", job.genotype.family, f"{share:.0%}", accuracy, style="dim")
+            table.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
         return table
 
 
-def view(ledger: Ledger, steps_per_epoch: int, console: Console) -> PlainView | LiveView:
+def view(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
-    kind = LiveView if console.is_terminal else PlainView
-    return kind(ledger, steps_per_epoch, console)
+    return (LiveView if console.is_terminal else PlainView)(shown, console)

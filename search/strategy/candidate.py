@@ -50,8 +50,8 @@ class Candidate:
             status=status,
             error=error,
             accuracy=accuracy,
-            metrics=_finite(last.metrics),
-            curve=[_finite(asdict(point)) for point in last.curve],
+            metrics=finite(last.metrics),
+            curve=[finite(asdict(point)) for point in last.curve],
             rung=len(self.reached),
             seconds=round(last.seconds, 3),
             device=last.device,
@@ -60,6 +60,6 @@ class Candidate:
         )
 
 
-def _finite(numbers: dict[str, float]) -> dict[str, Any]:
+def finite(numbers: dict[str, float]) -> dict[str, Any]:
     """With None, which JSON has, for NaN and infinity, which it has not."""
     return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -32,7 +32,7 @@ class Bench(Protocol):
         ...
 
     def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
-        """The images of "train" or "val" as they are, in batches; at most `most` of them, the same each time."""
+        """The images of "train", "val" or "test" as they are, in batches; at most `most`, the same each time."""
         ...
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -37,6 +37,9 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
 
 
+Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forward, x_BCHW and target
+
+
 class Gradients:
     """Leaves the gradients of a batch's mean loss in a net's parameters.
 
@@ -44,8 +47,8 @@ class Gradients:
         passes: a step's batch goes through the net in so many parts; doubled when memory runs out.
     """
 
-    def __init__(self, net: nn.Module, recipe: Recipe, device: torch.device) -> None:
-        self.net, self.recipe, self.device = net, recipe, device
+    def __init__(self, net: nn.Module, recipe: Recipe, loss: Loss, device: torch.device) -> None:
+        self.net, self.recipe, self.loss, self.device = net, recipe, loss, device
         self.forward = torch.compile(net) if recipe.compile else net
         self.precision, self.passes = precision_of(recipe, device), recipe.accumulate
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
@@ -64,8 +67,8 @@ class Gradients:
         passes, total = min(self.passes, len(x_BCHW)), torch.zeros((), device=self.device)
         for x, t in zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True):
             with autocast(self.precision, self.device):
-                logits = self.forward(x)
-            loss = loss_of(self.recipe, logits.float(), t) * (len(x) / len(x_BCHW))
+                loss = self.loss(self.forward, x, t)
+            loss = loss * (len(x) / len(x_BCHW))
             self.scaler.scale(loss).backward()
             total += loss.detach()
         return total

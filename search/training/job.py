@@ -7,9 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
+from ..data.view import WHOLE, View
 from .recipe import Recipe
+from .start import Start
 
 TICKS = 10  # over a full budget
+
+
+@dataclass(frozen=True)
+class FewShot:
+    """Few-shot tasks over classes that the net was not trained on, as `probe.Episodes`.
+
+    Attributes:
+        classes: their labels in the whole data set; episodes draw from their validation images.
+        ways: classes of an episode,
+        shots: images a class: every pair of the two is measured.
+        episodes: so many of each.
+    """
+
+    classes: tuple[int, ...]
+    ways: tuple[int, ...]
+    shots: tuple[int, ...]
+    episodes: int = 200
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,11 @@ class Job:
         checkpoint: file to continue from and to leave the state in.
         weights: safetensors file for the final weights, written when `until` equals `steps`.
         keep: states whose plain weights are kept too: "warmup" (its end), or shares of the budget such as "0.06".
+        view: part of the data to train and validate on.
+        start: weights to start from; None starts from fresh ones.
+        task: "classes", or "patches": masked patch prediction, which needs no labels.
+        test: whether the final net is measured on the test split.
+        few: few-shot tasks to measure the final net on.
     """
 
     trial: int
@@ -38,6 +62,11 @@ class Job:
     checkpoint: str
     weights: str
     keep: tuple[str, ...] = ()
+    view: View = WHOLE
+    start: Start | None = None
+    task: str = "classes"
+    test: bool = False
+    few: FewShot | None = None
 
     @property
     def tick_steps(self) -> int:
@@ -87,6 +116,7 @@ class Outcome:
         seconds: training and evaluation, checkpoints left out, earlier legs included.
         device: what it ran on.
         how: loader, precision, passes a step, whether compiled.
+        lineage: the weights it started from, and what was taken of them part by part.
         error: one line, where the status is not ok.
     """
 
@@ -99,4 +129,5 @@ class Outcome:
     seconds: float = 0.0
     device: str = ""
     how: dict[str, Any] = field(default_factory=dict)
+    lineage: dict[str, Any] = field(default_factory=dict)
     error: str = ""

@@ -28,7 +28,7 @@ class MemoryBench:
 
     def __init__(self, data: DataSet, device: torch.device) -> None:
         self.data, self.device, self.dress = data, device, Dress(data, device)
-        splits = {"train": data.train, "val": data.val}
+        splits = {"train": data.train, "val": data.val} | ({"test": data.test} if data.test else {})
         self.x = {name: self._tensor(split) for name, split in splits.items()}
         self.y = {name: torch.tensor(split.y_N, device=device) for name, split in splits.items()}
 

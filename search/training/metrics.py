@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -36,9 +36,9 @@ class Scores:
 
 
 @torch.no_grad()
-def evaluate(predict: Callable[[Tensor], Tensor], batches: Iterable[tuple[Tensor, Tensor]], classes: int) -> Scores:
-    """Scores of logits = predict(x_BCHW) over all batches of (x_BCHW, y_B)."""
-    pairs = [(predict(x).float(), y) for x, y in batches]
+def evaluate(answers: Iterable[tuple[Tensor, Tensor]], classes: int) -> Scores:
+    """Scores over all batches of (logits, labels y_B), drawn without gradients."""
+    pairs = [(logits.float(), y) for logits, y in answers]
     return scores(torch.cat([logits for logits, _ in pairs]), torch.cat([y for _, y in pairs]), classes)
 
 

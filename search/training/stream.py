@@ -34,7 +34,8 @@ class StreamBench:
             yield self.dress(x_BCHW, recipe.augment, seed, step, move=False), y_B
 
     def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
-        part = {"train": self.data.train, "val": self.data.val}[split]
+        part = {"train": self.data.train, "val": self.data.val, "test": self.data.test}[split]
+        assert part is not None
         lists = [[(place, 0, 0) for place in places.tolist()] for places in sample(len(part), most).split(batch)]
         for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
             yield self.dress.plain(x_BCHW), y_B

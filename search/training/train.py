@@ -9,17 +9,18 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from ...archs import Genotype, InputError, build
+from ...archs.weights import save
 from .augment import mixed
+from .begin import begin
 from .bench import MIX, Batch, Bench
 from .ema import Ema
 from .gradients import Gradients, autocast
@@ -27,6 +28,7 @@ from .job import Job, Outcome, Point, Tick
 from .metrics import Scores, evaluate
 from .optimizer import optimizer_for
 from .schedule import kept_steps, peak_rate, rate_at
+from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
 
@@ -37,11 +39,12 @@ class Trainer:
     def __init__(self, job: Job, bench: Bench) -> None:
         self.job, self.bench, self.recipe = job, bench, job.recipe
         torch.manual_seed(job.seed)
+        self.task = task_of(job.task, self.recipe, bench.data)
         self.net = self._build()
         self.ema = Ema(self.net, self.recipe.ema) if self.recipe.ema else None
         self.peak = peak_rate(self.recipe, job.genotype)
-        self.optimizer = optimizer_for(self.net, self.recipe, self.peak)
-        self.gradients = Gradients(self.net, self.recipe, bench.device)
+        self.optimizer = optimizer_for(self.net, self.recipe, self.peak, self.begun.slow, self.begun.rate)
+        self.gradients = Gradients(self.net, self.recipe, self.task.loss, bench.device)
         self.keep = kept_steps(self.recipe, job.steps, job.keep)
         self.step, self.seconds, self.curve = 0, 0.0, []
         self.scores: Scores | None = None  # at this step, once evaluated
@@ -50,7 +53,7 @@ class Trainer:
 
     @property
     def best(self) -> nn.Module:
-        """The net that is evaluated and kept: the averaged one, where there is one."""
+        """What is evaluated and kept: the averaged net, where there is one."""
         return self.ema.net if self.ema else self.net
 
     def _build(self) -> nn.Module:
@@ -59,7 +62,8 @@ class Trainer:
             self.job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path
         )
         self.layout = _layout(self.job.genotype, device)
-        return net.to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
+        self.begun = begin(net, self.job.start)
+        return self.task.dress(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
 
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
@@ -88,22 +92,26 @@ class Trainer:
         """What a checkpoint belongs to."""
         job, data = self.job, self.bench.data
         facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.steps, "data": data.split_hash}
-        return facts | {"recipe": self.recipe.to_dict()}
+        started = {"start": asdict(job.start) | {"weights": ""}} if job.start else {}
+        return (
+            facts | started | ({"task": job.task} if job.task != "classes" else {}) | {"recipe": self.recipe.to_dict()}
+        )
 
     def _check_same(self, there: dict[str, Any]) -> None:
         """Raise InputError if a checkpoint is of another training."""
-        other = [name for name, value in self._facts().items() if there[name] != value]
+        facts = self._facts()
+        other = [name for name in sorted(facts.keys() | there.keys()) if there.get(name) != facts.get(name)]
         if other:
             raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
         start, losses = time.perf_counter(), []
-        self.net.train()
+        self._train_mode()
         while self.step < stop:
             losses.append(self._one_step(*next(self.feed)))
             for name in self.keep.get(self.step, ()):
-                save_weights(self.net, Path(self.job.kept(name)))
+                save(self.task.kept(self.net), Path(self.job.kept(name)))
         loss = torch.stack(losses).mean().item()
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
@@ -116,7 +124,8 @@ class Trainer:
             x_BCHW, y_B = mixed(x_BCHW, y_B, len(self.bench.data.classes), how, (seed, self.step, MIX))
         x_BCHW = x_BCHW.contiguous(memory_format=self.layout)
         for group in self.optimizer.param_groups:
-            group["lr"] = self.peak * rate_at(self.recipe, self.step, self.job.steps)
+            rate = self.peak * rate_at(self.recipe, self.step, self.job.steps)
+            group["lr"] = rate * group.get("lr_scale", 1.0)
         loss = self.gradients(x_BCHW, y_B)
         self._update()
         self.step += 1
@@ -133,23 +142,28 @@ class Trainer:
         scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
 
+    def _train_mode(self) -> None:
+        self.net.train()
+        for part in self.begun.frozen:
+            part.eval()
+
     def evaluate(self, split: str, most: int | None = None) -> Scores:
-        """Scores of the evaluated net on "train" or "val"."""
+        """Scores of the evaluated net on "train", "val" or "test"."""
         net, device = self.best, self.bench.device
         batch = 2 * max(1, self.recipe.batch // self.gradients.passes)
 
-        def predict(x_BCHW: Tensor) -> Tensor:
+        def answers(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             with autocast(self.gradients.precision, device):
-                return net(x_BCHW)
+                return self.task.answers(net, *pair)
 
         net.eval()
-        return evaluate(predict, self.bench.images(split, batch, most), len(self.bench.data.classes))
+        return evaluate(map(answers, self.bench.images(split, batch, most)), self.task.kinds)
 
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
         x_BCHW, y_B = next(self.bench.batches(self.recipe, self.job.seed, self.step, self.step + 1))
-        self.net.train()
+        self._train_mode()
         self.gradients(x_BCHW, y_B)
         self.optimizer.zero_grad(set_to_none=True)
         for buffer, before in buffers:
@@ -200,7 +214,7 @@ def train(job: Job, bench: Bench) -> Iterator[Tick | Outcome]:
 def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
     """Keep the final net's weights and confusions; its scores on as many training images as validation has."""
     job, train_scores = trainer.job, trainer.evaluate("train", len(trainer.bench.data.val))
-    save_weights(trainer.best, Path(job.weights))
+    save(trainer.task.kept(trainer.best), Path(job.weights))
     confusions = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
 
     def write(part: Path) -> None:
@@ -208,7 +222,8 @@ def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
             np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
 
     _whole(Path(job.confusion), write)
-    return train_scores.numbers("train_")
+    test = trainer.evaluate("test").numbers("test_") if job.test else {}
+    return train_scores.numbers("train_") | test
 
 
 def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
@@ -220,14 +235,8 @@ def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
         "passes": gradients.passes,
         "compiled": trainer.recipe.compile,
     }
-    curve, seconds = tuple(trainer.curve), trainer.seconds
-    return Outcome(trainer.job.trial, status, trainer.step, curve=curve, seconds=seconds, device=name, how=how, **found)
-
-
-def save_weights(net: nn.Module, path: Path) -> None:
-    """Write the net's parameters and buffers as safetensors, whole or not at all."""
-    state = {name: tensor.contiguous() for name, tensor in net.state_dict().items()}
-    _whole(path, lambda part: save_file(state, part))
+    told = {"seconds": trainer.seconds, "device": name, "how": how, "lineage": trainer.begun.lineage}
+    return Outcome(trainer.job.trial, status, trainer.step, curve=tuple(trainer.curve), **told, **found)
 
 
 def _whole(path: Path, write: Callable[[Path], object]) -> None:

@@ -1,0 +1,219 @@
+"""Weights files that say what they are of: safetensors with a network's genotype and sizes among them.
+
+Nothing is ever unpickled, and names, shapes, number types and values are checked before a net holds them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from .errors import InputError, shown
+from .genotype import Genotype
+from .network import Network, build
+from .parts import MOST_CLASSES, whole
+from .plan import ImageSize, as_map
+
+NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
+FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
+FLOATS = ("F64", "F32", "F16", "BF16")
+INTEGERS = ("I64", "I32")
+PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
+
+
+def save(network: Network, path: Path) -> None:
+    """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes."""
+    state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
+    facts = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    part.touch()
+    mode = part.stat().st_mode  # what the user's umask leaves; safetensors makes files for their owner alone
+    save_file(state, part, {NAME: json.dumps(facts, sort_keys=True)})
+    part.chmod(mode)
+    part.replace(path)
+
+
+def describe(path: Path) -> dict[str, Any] | None:
+    """What a file says that it is of, as JSON: genotype, num_classes, image_size, in_chans. None if nothing.
+
+    Raises:
+        InputError: if the file is no safetensors file, or what it says breaks a rule.
+    """
+    with _opened(path) as file:
+        facts = _described(path, file)
+    return facts and facts | {"genotype": facts["genotype"].to_dict(), "image_size": list(facts["image_size"])}
+
+
+def read(path: Path, genotype: Genotype | None = None, image_size: ImageSize | None = None) -> Network:
+    """The network of a file, in float32 and in training mode, as `build` leaves it.
+
+    Args:
+        path: the file.
+        genotype: what a file without a description is of; one with a description is checked against it.
+        image_size: of a file without a description; one with a description knows its own.
+
+    Raises:
+        InputError: if the file does not hold exactly the weights of that net.
+    """
+    with _opened(path) as file:
+        facts = _described(path, file)
+        if facts is None:
+            facts = _given(path, file, genotype, image_size)
+        elif genotype is not None and genotype.key != facts["genotype"].key:
+            raise _wrong(path, f"is of the net {facts['genotype'].key}, not of {genotype.key}")
+        network = _bare(path, **facts)
+        _check_head(path, file, network)
+        _fill(network, path, file)
+    return network
+
+
+def fill(module: nn.Module, path: Path) -> None:
+    """Give any module on the CPU the weights of a file, which must hold those and no others.
+
+    Raises:
+        InputError: if it does not.
+    """
+    with _opened(path) as file:
+        _fill(module, path, file)
+
+
+def shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """The shapes of a file's tensors by name.
+
+    Raises:
+        InputError: if the file is no safetensors file.
+    """
+    with _opened(path) as file:
+        return {name: _shape(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A safetensors file; what is wrong with it as InputError."""
+    if path.is_dir():
+        raise _wrong(path, "is a folder, not a file")
+    if not path.is_file():
+        raise _wrong(path, "no such file")
+    try:
+        with safe_open(path, "pt") as file:
+            yield file
+    except OSError as error:
+        raise _wrong(path, f"cannot be read ({error.strerror or error})") from None
+    except SafetensorError as error:
+        with open(path, "rb") as raw:
+            if raw.read(2).startswith(PICKLES):  # only now: a safetensors file begins with any byte
+                raise _wrong(path, "is a pickle, which is never loaded; save it as safetensors") from None
+        raise _wrong(path, f"is no safetensors file, or not all of one ({str(error).splitlines()[0]})") from None
+
+
+def _described(path: Path, file: Any) -> dict[str, Any] | None:
+    """A file's description as arguments of `build`."""
+    text = (file.metadata() or {}).get(NAME)
+    if text is None:
+        return None
+    try:
+        return _parsed(json.loads(text))
+    except InputError as error:
+        raise _wrong(path, f"its description: {error}") from None
+    except (ValueError, RecursionError):
+        raise _wrong(path, f"its description is not JSON, got {shown(text)}") from None
+
+
+def _parsed(facts: Any) -> dict[str, Any]:
+    if not isinstance(facts, dict) or sorted(facts) != sorted(FIELDS):
+        raise InputError(f"must be an object with {', '.join(FIELDS)}, got {shown(facts)}")
+    return {
+        "genotype": Genotype.from_dict(facts["genotype"]),
+        "num_classes": whole("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
+        "image_size": as_map(facts["image_size"]),
+        "in_chans": whole("image", "channels", facts["in_chans"]),
+    }
+
+
+def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSize | None) -> dict[str, Any]:
+    """Arguments of `build` for a file without a description: classes and channels are read off its shapes."""
+    if genotype is None:
+        raise _wrong(path, "no alternas description in it; name its architecture with --arch")
+    if image_size is None:
+        raise _wrong(path, "no alternas description in it; say the size of its images with --image-size")
+    net = _bare(path, genotype, 1, image_size, 1)
+    stem = next(name for name, tensor in net.state_dict().items() if tensor.dim() == 4)  # the conv on the image
+    sizes = {"num_classes": _side(file, _head(net), 0), "in_chans": _side(file, stem, 1)}
+    return {"genotype": genotype, "image_size": image_size, **sizes}
+
+
+def _bare(path: Path, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> Network:
+    """The net without weights: nothing is drawn, and no wrong size can ask for memory."""
+    try:
+        with torch.device("meta"):
+            return build(genotype, num_classes, image_size, in_chans)
+    except InputError as error:
+        raise _wrong(path, error) from None
+
+
+def _head(network: Network) -> str:
+    """Name of the weight that makes the logits."""
+    return [name for name in network.state_dict() if name.startswith("head.") and name.endswith("weight")][-1]
+
+
+def _check_head(path: Path, file: Any, network: Network) -> None:
+    there = _side(file, _head(network), 0, network.num_classes)
+    if there != network.num_classes:
+        raise _wrong(path, f"head for {there} classes, described as one for {network.num_classes}")
+
+
+def _side(file: Any, name: str, axis: int, default: int = 1) -> int:
+    """One side of a tensor; a default for `_check_forms` to complain about if it is not there."""
+    shape = _shape(file, name) if name in file.keys() else ()  # noqa: SIM118 - not a dict
+    return (shape[axis] if axis < len(shape) else 0) or default
+
+
+def _shape(file: Any, name: str) -> tuple[int, ...]:
+    return tuple(file.get_slice(name).get_shape())
+
+
+def _fill(module: nn.Module, path: Path, file: Any) -> None:
+    wanted = module.state_dict()
+    _check_names(path, set(wanted), set(file.keys()))
+    for name, tensor in wanted.items():
+        _check_form(path, file, name, tensor)
+    state = {name: _tensor(path, file, name, tensor.dtype) for name, tensor in wanted.items()}
+    module.load_state_dict(state, assign=True)
+
+
+def _check_names(path: Path, wanted: set[str], there: set[str]) -> None:
+    missing, more = sorted(wanted - there), sorted(there - wanted)
+    if missing:
+        raise _wrong(path, f"{len(missing)} of the net's {len(wanted)} tensors are missing, first {missing[0]!r}")
+    if more:
+        raise _wrong(path, f"{len(more)} tensors that the net does not have, first {shown(more[0])}")
+
+
+def _check_form(path: Path, file: Any, name: str, wanted: Tensor) -> None:
+    shape, kind = _shape(file, name), file.get_slice(name).get_dtype()
+    if shape != tuple(wanted.shape):
+        raise _wrong(path, f"{name} has shape {shape}, the net needs {tuple(wanted.shape)}")
+    kinds = FLOATS if wanted.is_floating_point() else INTEGERS
+    if kind not in kinds:
+        raise _wrong(path, f"{name} holds numbers of type {kind}, the net needs {' or '.join(kinds)}")
+
+
+def _tensor(path: Path, file: Any, name: str, dtype: torch.dtype) -> Tensor:
+    tensor = file.get_tensor(name).to(dtype, copy=True)  # a copy: the file's own memory goes when the file changes
+    if not torch.isfinite(tensor).all():
+        raise _wrong(path, f"{name} holds NaN or infinity")
+    return tensor
+
+
+def _wrong(path: Path, what: object) -> InputError:
+    return InputError(f"weights: {path}: {what}")

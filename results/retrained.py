@@ -1,0 +1,105 @@
+"""What retraining found: each net's accuracy over seeds, on validation and test, and its best weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from .draw import short
+from .noise import Spread, spread, text
+from .record import Record
+from .store import read_records
+
+FOLDER = "retrain"  # of a run
+METRICS = ("accuracy", "test_accuracy")
+
+
+def retrained(run: Path) -> list[Record]:
+    """All retrainings of a run that ended well."""
+    return [r for r in read_records(run / FOLDER) if r.status == "ok"]
+
+
+def by_net(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
+    """Retrainings by net and recipe: those differ in the seed alone."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for r in records:
+        if r.status == "ok":
+            groups.setdefault((r.key, f"{r.budget['full']} {sorted(r.recipe.items())}"), []).append(r)
+    return groups
+
+
+def best_of(records: Iterable[Record]) -> Record:
+    """The most accurate on validation; of equal ones the first seed."""
+    return min(records, key=lambda r: (-(r.accuracy or 0.0), r.seed))
+
+
+def summary(records: Iterable[Record], searched: Mapping[str, float | None]) -> list[dict[str, Any]]:
+    """One row a net and recipe, the most accurate first.
+
+    Args:
+        records: retrainings.
+        searched: accuracy in the search, by the net's key.
+    """
+    rows = [_row(group, searched.get(group[0].key)) for group in by_net(records).values()]
+    return sorted(rows, key=lambda row: -row["accuracy"]["mean"])
+
+
+def _row(group: list[Record], searched: float | None) -> dict[str, Any]:
+    best = best_of(group)
+    found = spreads(group)
+    return {
+        "trial": best.factors.get("trial"),
+        "net": best.key,
+        "family": best.family,
+        "macs": best.cost["macs"],
+        "params": best.cost["params"],
+        "steps": best.budget["full"],
+        "seeds": len(group),
+        "searched": searched,
+        "accuracy": found["accuracy"],
+        "test_accuracy": found.get("test_accuracy"),
+        "best_seed": best.seed,
+        "training": best.training,
+    }
+
+
+def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
+    """Mean, deviation and interval of each of METRICS that was measured, over seeds."""
+    group = list(group)
+    values = {"accuracy": [r.accuracy for r in group], "test_accuracy": [r.metrics.get("test_accuracy") for r in group]}
+    known = {name: [v for v in found if v is not None] for name, found in values.items()}
+    return {name: vars(spread(found)) for name, found in known.items() if found}
+
+
+def mean_of(group: Iterable[Record]) -> float:
+    """Mean validation accuracy."""
+    return spreads(group)["accuracy"]["mean"]
+
+
+def table(rows: Iterable[dict[str, Any]]) -> Table:
+    """The rows of `summary` for the terminal."""
+    found = Table(header_style="bold", box=None, pad_edge=False)
+    for name in ("trial", "family"):
+        found.add_column(name, no_wrap=True)
+    for name in ("MACs", "searched", "validation", "test", "best seed"):
+        found.add_column(name, justify="right")
+    for row in rows:
+        scores = ("-" if row[m] is None else text(Spread(**row[m])) for m in METRICS)
+        before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
+        trial = "-" if row["trial"] is None else str(row["trial"])
+        named = (trial, row["family"], short(row["macs"]), before)
+        found.add_row(*named, *scores, str(row["best_seed"]))
+    return found
+
+
+def prune(run: Path) -> None:
+    """Keep of each net and recipe the best weights only."""
+    for group in by_net(retrained(run)).values():
+        best = best_of(group)
+        for r in group:
+            if r.training != best.training:
+                for end in (".safetensors", ".npz"):
+                    (run / FOLDER / "weights" / f"{r.training}{end}").unlink(missing_ok=True)

@@ -1,0 +1,121 @@
+"""The commands `search`, `data` and `recipes`: parse, call one function, print."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..results.say import print_front, print_json, print_listing, print_text
+from .options import (
+    Address,
+    Compile,
+    Cpus,
+    Data,
+    Download,
+    Epochs,
+    Gpus,
+    ImageSize,
+    Json,
+    Loader,
+    Name,
+    RecipeName,
+    SkipBroken,
+    Workers,
+    recipe_of,
+    request_of,
+    resources_of,
+)
+
+commands = typer.Typer()
+
+
+@commands.command()
+def search(
+    space: Annotated[str, typer.Argument(help="all, alternet, hybrid, modern or resnet.")] = "all",
+    data: Data = "digits",
+    trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
+    name: Name = "",
+    strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe or nsga2.")] = "nsga2",
+    ladder: Annotated[str, typer.Option(help="off: all at full budget; pareto: the weaker half stops early.")] = "off",
+    objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
+    max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
+    recipe: RecipeName = "",
+    epochs: Epochs = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Compile = False,
+    keep: Annotated[
+        str, typer.Option(help="Early weights to keep: warmup, or shares of the budget, as in warmup,0.06.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    as_json: Json = False,
+) -> None:
+    """Search for nets; the same command again resumes."""
+    from rich.console import Console
+
+    from .run import Search
+    from .run import search as run_search
+    from .settings import Settings, limits_of
+
+    limits = limits_of(macs=max_macs, params=max_params)
+    kept = tuple(part.strip() for part in keep.split(",") if part.strip())
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    settings = Settings(space, data, strategy, ladder, objective, how, seed, limits, kept)
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    run_name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"{space}-{Path(data).stem}")
+    folder = run_search(Search(settings, request, trials, run_name, place), Console(stderr=as_json))
+    print_front(folder, objective, as_json)
+    if not as_json:
+        print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
+
+
+@commands.command()
+def data(
+    name: Annotated[str, typer.Argument(help="As --data of a search.")],
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    as_json: Json = False,
+) -> None:
+    """What a data set holds, how it is split and read; --download fetches it."""
+    from rich.console import Console
+
+    from ..results.draw import facts_table
+    from .data.progress import load_showing
+
+    request = request_of(name, image_size, loader, skip_broken, download)
+    facts = load_showing(request, Console(stderr=True)).facts()
+    if as_json:
+        print_json(facts)
+    else:
+        print_text(facts_table(facts))
+
+
+@commands.command()
+def recipes(
+    name: Annotated[str, typer.Argument(help="One of them, whole; without it, all of them.")] = "",
+    as_json: Json = False,
+) -> None:
+    """The training recipes and where they come from; one as JSON, to change and use as --recipe FILE.json."""
+    from .training.recipes import RECIPES, get
+
+    if name:
+        print_json(get(name).to_dict())
+        return
+    rows: list[dict[str, Any]] = []
+    for known, make in RECIPES.items():
+        recipe, about = make(), (make.__doc__ or "").split("\n")[0]
+        rows.append({"recipe": known, "epochs": recipe.epochs, "batch": recipe.batch, "about": about})
+    print_listing(rows, as_json)

@@ -1,0 +1,96 @@
+"""Options that several commands share, and the values that they come to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from .data.dataset import Request
+    from .engine.pool import Resources
+    from .training.recipe import Recipe
+
+Data = Annotated[
+    str,
+    typer.Option(
+        help="digits, cue, clutter, a torchvision set such as cifar10, a folder of class folders, an .npz file, "
+        "hfds/NAME, wds/PATH or tfds/NAME."
+    ),
+]
+ImageSize = Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the data's own or 224.")]
+Loader = Annotated[str, typer.Option(help="memory, stream, or auto: memory up to 2 GiB.")]
+SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave out pictures that cannot be read.")]
+Download = Annotated[bool, typer.Option("--download", help="Fetch the data if they are not there.")]
+RecipeName = Annotated[
+    str,
+    typer.Option(
+        "--recipe", help="A name of `alternas recipes` or a JSON file; without one, smoke, or cue for cue and clutter."
+    ),
+]
+Epochs = Annotated[float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")]
+Compile = Annotated[bool, typer.Option("--compile", help="Make each net faster with torch.compile.")]
+Workers = Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")]
+Cpus = Annotated[float, typer.Option("--cpus-per-trial", help="CPUs of each worker.")]
+Gpus = Annotated[
+    float | None,
+    typer.Option(
+        "--gpus-per-trial", help="GPUs of each worker; 0.5 puts two on a card. Without it, 1 where there are any."
+    ),
+]
+Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
+Seeds = Annotated[int, typer.Option(help="Trainings of each net.")]
+Name = Annotated[str, typer.Option(help="Name of the run; without one, made of what is run.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
+
+
+def request_of(name: str, image_size: str, loader: str, skip_broken: bool, download: bool) -> Request:
+    """The data asked for.
+
+    Raises:
+        InputError: if the size or the loader is none.
+    """
+    from ..results.show import parse_size
+    from .data.dataset import Request
+
+    return Request(name, parse_size(image_size) if image_size else None, loader, skip_broken, download)
+
+
+def resources_of(address: str, workers: int, cpus: float, gpus: float | None) -> Resources:
+    """Where to train.
+
+    Raises:
+        InputError: if a number is wrong.
+    """
+    from .engine.pool import Resources
+
+    return Resources(address, workers, cpus, gpus)
+
+
+def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:
+    """The recipe asked for, or the usual one for the data.
+
+    Raises:
+        InputError: if there is no such recipe, or the epochs are none.
+    """
+    from dataclasses import replace
+
+    from .training import recipes
+
+    recipe = recipes.get(name or recipes.usual(data))
+    recipe = recipe if epochs is None else recipe.with_epochs(epochs)
+    return replace(recipe, compile=True) if compile_nets else recipe
+
+
+def numbers(what: str, text: str) -> tuple[int, ...]:
+    """Whole numbers from 0, of "1,5,20".
+
+    Raises:
+        InputError: if `text` is not a list of such.
+    """
+    from ..archs.errors import InputError
+
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise InputError(f"{what}: whole numbers with commas between, such as 1,5,20, got {text!r}")
+    return tuple(int(part) for part in parts)

@@ -1,0 +1,153 @@
+"""The AlterNet build-up from trained weights: swap blocks of a ResNet for attention, inherit the rest, train.
+
+Park & Kim, ICLR 2022, section 4: going backwards from the end of each stage, conv blocks are swapped for MSA
+blocks. Here the net is trained already, which is the practical form for one GPU: before and after
+have the same start and the same training, so that the swap alone makes the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from ...archs import Genotype, InputError
+from ...archs.errors import one_of
+from ...results.noise import Spread, paired, verdict
+from ...results.record import Record
+from ...results.store import run_folder
+from ...results.study import Sight, study_json, study_rows, study_table
+from ...results.weights import find_weights
+from ..data.dataset import Request
+from ..data.progress import load_showing
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .carry_out import Room, carry_out
+from .finetune import headless, kept_start
+from .nets import swapped
+from .training import Training
+
+TRAINED = {"all": "whole", "new": "new"}  # --train, and the regime of the swapped net
+SIGHT = Sight("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs", "params"))
+BEFORE, AFTER = "before", "after"
+
+
+@dataclass(frozen=True)
+class BuildUp:
+    """What is built up.
+
+    Attributes:
+        weights, arch: of the trained ResNet, as of `Finetune`.
+        msa: MSA blocks at the end of each stage; () takes what the rule says.
+        train: "all", or "new": what was swapped in, alone.
+        data, recipe, seeds, folder, resources: as of `Finetune`.
+    """
+
+    weights: str
+    arch: str
+    msa: tuple[int, ...]
+    train: str
+    data: Request
+    recipe: Recipe
+    seeds: int
+    folder: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        one_of("train", self.train, TRAINED)
+        if self.seeds < 1:
+            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+
+
+@dataclass(frozen=True)
+class BuiltUp:
+    """What came of it: the rows before and after, and their paired difference over seeds in accuracy."""
+
+    folder: Path
+    rows: list[dict[str, Any]]
+    difference: Spread
+    inherited: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = {"folder": str(self.folder), "difference": vars(self.difference), "verdict": verdict(self.difference)}
+        return found | {"inherited": self.inherited, "rows": study_json(self.rows)}
+
+    def drawing(self) -> RenderableType:
+        d = self.difference
+        interval = "" if d.low is None or d.high is None else f" (95 %: {100 * d.low:+.2f} to {100 * d.high:+.2f})"
+        parts = self.inherited["parts"]
+        new = ", ".join(part["place"] for part in parts if part["how"] == "identity") or "nothing"
+        lines = [
+            f"after minus before, validation: {100 * d.mean:+.2f} points{interval}, {d.n} seeds: {verdict(d)}",
+            f"swapped in: {new}; {self.inherited['share']:.1%} of the weights inherited",
+        ]
+        return Group(study_table(self.rows, SIGHT), Text("\n".join(lines)))
+
+
+def build_up(asked: BuildUp, console: Console) -> BuiltUp:
+    """Build up, or go on with it.
+
+    Raises:
+        InputError: if weights or data cannot be read, or the net has no blocks to swap.
+        OperationError: if workers do not start or everything fails.
+    """
+    found = find_weights(asked.weights, asked.arch)
+    data = load_showing(asked.data, console)
+    before = headless(found.network.genotype)
+    before.check(data.image_size)
+    after = swapped(before, asked.msa or rule(before), data.image_size)
+    if after.key == before.key:
+        raise InputError(f"msa: {asked.msa} swaps nothing in {found.label}")
+    folder = run_folder(asked.folder or f"buildup-{Path(asked.weights.replace(':', '-')).stem}-{Path(data.name).stem}")
+    other = found.network.num_classes != len(data.classes)
+    nets = ((BEFORE, before, "whole"), (AFTER, after, TRAINED[asked.train]))
+    steps, test = asked.recipe.steps(len(data.train)), data.test is not None
+    plan = [
+        Training(
+            net, asked.recipe, steps, seed, {"net": name},
+            origin=kept_start(found, folder, other, "whole" if other else regime), test=test,
+        )
+        for seed in range(asked.seeds)
+        for name, net, regime in nets
+    ]  # fmt: skip
+    settings = {"from": found.label, "msa": [s.msa for s in after.stages], "train": asked.train}
+    records = carry_out(plan, Room(folder, "study", data, asked.resources, settings, test), console)
+    return _compared(folder, records)
+
+
+def rule(net: Genotype) -> tuple[int, ...]:
+    """MSA blocks a stage by the build-up rule: none in the first stage, one in the second, all that fit in later ones.
+
+    The defaults of Park & Kim's code, (0, 1, 3, 2) for depths (3, 4, 6, 4), as a rule for any depths.
+
+    Raises:
+        InputError: if no block can be swapped.
+    """
+    most = [len(s.kinds) // 2 for s in net.stages]
+    counts = tuple(0 if i == 0 else min(1, m) if i == 1 else m for i, m in enumerate(most))
+    if any(s.places for s in net.stages):
+        raise InputError("buildup: starts from a ResNet; this net has attention blocks already")
+    if not any(counts):
+        depths = ", ".join(str(s.depth) for s in net.stages) or "no"
+        raise InputError(
+            f"buildup: needs a second or later stage of two blocks or more to swap one; got {depths} blocks"
+        )
+    return counts
+
+
+def _compared(folder: Path, records: Sequence[Record]) -> BuiltUp:
+    scores = {
+        name: {r.seed: r.accuracy for r in _ok(records, name) if r.accuracy is not None} for name in (BEFORE, AFTER)
+    }
+    after = _ok(records, AFTER)
+    inherited = {name: after[0].lineage[name] for name in ("share", "parts")} if after else {"share": 0.0, "parts": []}
+    rows = study_rows(records, SIGHT.metrics)
+    return BuiltUp(folder, rows, paired(scores[BEFORE], scores[AFTER]), inherited)
+
+
+def _ok(records: Sequence[Record], name: str) -> list[Record]:
+    return [r for r in records if r.factors["net"] == name and r.status == "ok"]

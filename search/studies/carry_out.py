@@ -1,0 +1,152 @@
+"""Carry out a plan: open its folder, start the workers, train what is left."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, RenderableType
+
+from ...archs import Cost, Genotype, InputError, OperationError, static_cost
+from ...results.draw import short
+from ...results.record import FAILED, Record, versions
+from ...results.store import Store, locked, read_settings, write_json
+from ...results.study import Sight, study_rows, study_table
+from ..data.dataset import DataSet
+from ..data.sample import keep_sample
+from ..data.view import View
+from ..engine.drive import drive
+from ..engine.live import view
+from ..engine.pool import Pool, Resources
+from ..training.job import Job
+from ..training.recipe import check_on
+from .training import Training
+from .trainings import Terms, Trainings
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where and on what a plan is carried out.
+
+    Attributes:
+        folder: of the run.
+        kind: of its records, "retrain" or "study".
+        data: that all of it is trained on.
+        resources: where.
+        settings: what the command was given, kept in run.json.
+        test: whether the workers may see the test split.
+    """
+
+    folder: Path
+    kind: str
+    data: DataSet
+    resources: Resources
+    settings: dict[str, Any] = field(default_factory=dict)
+    test: bool = False
+
+
+def carry_out(plan: Sequence[Training], room: Room, console: Console) -> list[Record]:
+    """Train what of the plan is not trained yet. Returns the records of all of it, in its order.
+
+    Raises:
+        InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
+        OperationError: if workers do not start or everything fails.
+    """
+    for training in plan:
+        check_on(training.recipe, room.data.peak, room.data.in_chans, room.data.image_size)
+        training.net.check(room.data.image_size)
+    with locked(room.folder), closing(Store(room.folder)) as store:
+        _settle(room, bool(store.records))
+        work = Trainings(plan, _terms(room), store)
+        if not work.done:
+            _run(work, room, console)
+    found = work.records
+    if found and all(r.status in FAILED for r in found):
+        raise OperationError(f"{room.folder}: all {len(found)} trainings failed; the first: {found[0].error}")
+    return found
+
+
+def compute_of(plan: Sequence[Training], data: DataSet) -> float:
+    """FLOPs of all trainings of a plan: 6 x MACs x images."""
+    classes, size, channels = len(data.classes), data.image_size, data.in_chans
+    each = (
+        static_cost(t.net, len(t.view.classes) or classes, size, channels).training_flops(t.steps * t.recipe.batch)
+        for t in plan
+    )
+    return float(sum(each))
+
+
+def _run(work: Trainings, room: Room, console: Console) -> None:
+    left = len(work.plan) - len(work.ended)
+    data = room.data if room.test else room.data.without_test()
+    with view(ShownPlan(work), console) as shown, closing(Pool(room.resources, data, left)) as pool:
+        drive(work, pool, shown)
+
+
+def _settle(room: Room, begun: bool) -> None:
+    """Write what the folder is, unless it holds trainings on other data."""
+    if begun:
+        there, here = read_settings(room.folder).get("data", {}).get("split"), room.data.split_hash
+        if there != here:
+            raise InputError(
+                f"{room.folder} holds trainings on other data: split {there!r:.20} there, {here!r:.20} here"
+            )
+    keep_sample(room.data, room.folder)
+    facts = {"settings": room.settings, "data": room.data.facts(), "command": sys.argv, "versions": versions()}
+    write_json(room.folder / "run.json", facts)
+
+
+def _terms(room: Room) -> Terms:
+    data = room.data
+
+    def price(net: Genotype, part: View) -> Cost:
+        return static_cost(net, len(part.classes) or len(data.classes), data.image_size, data.in_chans)
+
+    about = {"name": data.name, "split": data.split_hash}
+    return Terms(room.kind, price, {"versions": versions()}, about, room.folder)
+
+
+class ShownPlan:
+    """A plan in the live view: its work is counted in multiply-accumulates."""
+
+    unit = "MACs"
+
+    def __init__(self, work: Trainings) -> None:
+        self.work = work
+        self._macs = {i: work.terms.price(t.net, t.view).macs * t.recipe.batch for i, t in work.plan.items()}
+
+    @property
+    def records(self) -> Sequence[Record]:
+        return self.work.records
+
+    @property
+    def target(self) -> int:
+        return len(self.work.plan)
+
+    def amount(self, job: Job, step: int) -> float:
+        training = self.work.live.get(job.trial)
+        return 0.0 if training is None else 3.0 * step * self._macs[training.id]
+
+    def left(self) -> float:
+        plan, ended = self.work.plan, self.work.ended
+        return sum(3.0 * t.steps * self._macs[i] for i, t in plan.items() if i not in ended)
+
+    def name(self, job: Job) -> str:
+        training = self.work.live.get(job.trial)
+        return f"trial {job.trial}  {_said(training)}" if training else f"trial {job.trial}"
+
+    def line(self, record: Record) -> str:
+        found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error or "pre-trained"
+        said = _said(self.work.plan[record.training])
+        return f"{said}: {record.status} {found}, {short(record.cost['macs'])} MACs"
+
+    def table(self) -> RenderableType:
+        return study_table(study_rows(self.records, ("accuracy",)), Sight("so far", "", metrics=("accuracy",)))
+
+
+def _said(training: Training) -> str:
+    return ", ".join([*(f"{name} {value}" for name, value in training.factors.items()), f"seed {training.seed}"])

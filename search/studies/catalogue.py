@@ -1,0 +1,119 @@
+"""All studies by name, and one of them carried out: trained, tabled, plotted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from ...archs import InputError
+from ...archs.errors import one_of
+from ...results.plot import draw
+from ...results.record import Record
+from ...results.store import run_folder, write_json
+from ...results.study import Sight, seed_noise, study_csv, study_json, study_rows, study_table
+from ..data.dataset import Request
+from ..data.progress import load_showing
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .carry_out import Room, carry_out, compute_of
+from .compute import COMPUTE
+from .data_size import DATA_SIZE, MODEL_SIZE, UNDERFIT
+from .few import FEW_SHOT
+from .masked import MASKED
+from .study import Setting, Study, quickened
+from .tokens import LOCAL, POOLS, TABLE_8
+from .training import Training
+
+STUDIES = {s.name: s for s in (DATA_SIZE, MODEL_SIZE, UNDERFIT, COMPUTE, FEW_SHOT, POOLS, TABLE_8, LOCAL, MASKED)}
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One study as a command asks for it.
+
+    Attributes:
+        name: of the study.
+        data: what to study on.
+        recipe: of every training.
+        seeds: how often each is repeated.
+        quick: whether a small and short form of it will do.
+        folder: name of the run; "" makes one of the study and the data.
+        resources: where.
+    """
+
+    name: str
+    data: Request
+    recipe: Recipe
+    seeds: int
+    quick: bool
+    folder: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        one_of("study", self.name, STUDIES)
+        if self.seeds < 1:
+            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out: rows of factors and metrics, noise of a seed, files."""
+
+    study: Study
+    sight: Sight
+    rows: list[dict[str, Any]]
+    noise: float | None
+    folder: Path
+    files: list[Path]
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON."""
+        files = [str(path) for path in self.files]
+        about = {"study": self.study.name, "folder": str(self.folder), "seed_noise": self.noise, "files": files}
+        return about | {"rows": study_json(self.rows)}
+
+    def drawing(self) -> RenderableType:
+        noise = "unknown: one seed" if self.noise is None else f"{self.noise:.4f}"
+        lines = [f"noise of a seed (pooled standard deviation): {noise}", *(f"written: {path}" for path in self.files)]
+        return Group(study_table(self.rows, self.sight), Text("\n".join(lines), "dim"))
+
+
+def make_study(asked: StudyRun, console: Console) -> Found:
+    """Carry out a study, or go on with it.
+
+    Raises:
+        InputError: if something asked for is wrong.
+        OperationError: if workers do not start or everything fails.
+    """
+    study, data = STUDIES[asked.name], load_showing(asked.data, console)
+    setting = Setting(data, asked.recipe, asked.seeds)
+    setting = quickened(setting) if asked.quick else setting
+    plan, folder = study.plan(setting), run_folder(asked.folder or folder_name(asked))
+    console.print(f"{study.about}\n{said_of(plan, data)}", highlight=False, markup=False)
+    room = Room(folder, "study", data, asked.resources, {"study": study.name, "quick": asked.quick})
+    records = [r for r in carry_out(plan, room, console) if r.factors]
+    return _found(study, study.sight(setting), records, folder)
+
+
+def folder_name(asked: StudyRun) -> str:
+    """The name of a study's run where none is given."""
+    return f"{asked.name}-{Path(asked.data.name).stem}{'-quick' if asked.quick else ''}"
+
+
+def said_of(plan: Sequence[Training], data: Any) -> str:
+    """How much a plan is."""
+    return f"{len(plan)} trainings, {compute_of(plan, data):.3g} FLOPs (6 x MACs x images)"
+
+
+def _found(study: Study, sight: Sight, records: list[Record], folder: Path) -> Found:
+    rows = study_rows(records, (*sight.metrics, sight.y))
+    files = [folder / "table.json", folder / "table.csv", *draw(rows, sight, folder / "plot")]
+    found = Found(study, sight, rows, seed_noise(records), folder, files)
+    write_json(files[0], found.to_dict())
+    study_csv(rows, files[1])
+    return found

@@ -1,0 +1,101 @@
+"""Few-shot accuracy of trained weights on any data: K-shot linear probes and K-way N-shot episodes, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ...archs import InputError, Network, build
+from ...results.noise import Spread, spread, text
+from ...results.weights import find_weights
+from ..data.dataset import DataSet, Request
+from ..data.progress import load_showing
+from ..training.few import BATCH
+from ..training.inherit import inherit
+from ..training.memory import open_bench
+from ..training.probe import Labelled, episode_table, features, shot_curve
+
+
+@dataclass(frozen=True)
+class FewShotRun:
+    """What is measured.
+
+    Attributes:
+        weights, arch: as of `Finetune`.
+        data: what to measure on.
+        shots: training images a class, of probes and episodes.
+        ways: classes of an episode.
+        episodes: of each kind.
+        seeds: draws of the probes' images.
+    """
+
+    weights: str
+    arch: str
+    data: Request
+    shots: tuple[int, ...]
+    ways: tuple[int, ...]
+    episodes: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for name, values in (("shots", self.shots), ("ways", self.ways), ("episodes", (self.episodes,))):
+            if not values or min(values) < 1:
+                raise InputError(f"{name}: must be 1 or more, got {', '.join(map(str, values)) or 'none'}")
+        if self.seeds < 1:
+            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+
+
+def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
+    """The weights' curves: "probe", accuracy on all classes by shots, and "episodes", by ways and shots.
+
+    Raises:
+        InputError: if weights or data cannot be read, or a class has too few images.
+    """
+    found = find_weights(asked.weights, asked.arch)
+    data = load_showing(asked.data, console)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = fitted(found.network, data).to(device)
+    bench = open_bench(data.without_test(), device, workers=2)
+    train, val = (Labelled(*features(net, bench.images(part, BATCH))) for part in ("train", "val"))
+    curves = [shot_curve(train, val, asked.shots, seed) for seed in range(asked.seeds)]
+    probe = [{"shots": k} | vars(spread([curve[k] for curve in curves])) for k in asked.shots]
+    episodes = episode_table(val, asked.ways, asked.shots, asked.episodes, seed=0)
+    same = found.data == data.name
+    return {"weights": found.label, "data": data.name, "seen": same, "probe": probe, "episodes": episodes}
+
+
+def fitted(network: Network, data: DataSet) -> Network:
+    """The network for images of the data's size and channels."""
+    if (network.image_size, network.in_chans) == (data.image_size, data.in_chans):
+        return network
+    new = build(network.genotype, network.num_classes, data.image_size, data.in_chans)
+    inherit(new, network)
+    return new
+
+
+def drawing(found: dict[str, Any]) -> RenderableType:
+    """What `measure` found, for the terminal."""
+    probe, episodes = (
+        Table(box=None, header_style="bold", pad_edge=False),
+        Table(box=None, header_style="bold", pad_edge=False),
+    )
+    for table, names in ((probe, ("shots", "accuracy")), (episodes, ("ways", "shots", "accuracy", "95 % interval"))):
+        for name in names:
+            table.add_column(name, justify="right")
+    for row in found["probe"]:
+        probe.add_row(str(row["shots"]), text(Spread(**{k: v for k, v in row.items() if k != "shots"})))
+    for row in found["episodes"]:
+        episodes.add_row(
+            str(row["ways"]), str(row["shots"]), f"{row['accuracy']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}"
+        )
+    titles = [
+        Text(f"linear probe of {found['weights']} on {found['data']}, closed form", "bold"),
+        Text("\nepisodes", "bold"),
+    ]
+    note = "the net was trained on these classes: this is no measure of how it learns new ones" if found["seen"] else ""
+    return Group(titles[0], probe, titles[1], episodes, Text(note, "dim"))

@@ -1,0 +1,104 @@
+"""Transfer: train a net on new data from weights that it has already, with a new head."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from ...archs import Genotype, InputError
+from ...archs.errors import one_of
+from ...archs.weights import save
+from ...results.record import Record
+from ...results.store import run_folder
+from ...results.weights import Found, find_weights
+from ..data.dataset import DataSet, Request
+from ..data.progress import load_showing
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from ..training.start import REGIMES
+from .carry_out import Room, carry_out
+from .training import Origin, Training
+
+
+@dataclass(frozen=True)
+class Finetune:
+    """What is fine-tuned on what.
+
+    Attributes:
+        weights: as `results.weights.find_weights` reads them.
+        arch: what net a file's weights are of, where the file does not say.
+        data: the new data.
+        recipe, seeds: of the trainings.
+        regime: which parts are trained; see `training.start`.
+        folder: name of the run; "" makes one of the weights and the data.
+        resources: where.
+    """
+
+    weights: str
+    arch: str
+    data: Request
+    recipe: Recipe
+    seeds: int
+    regime: str
+    folder: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        one_of("regime", self.regime, REGIMES)
+        if self.seeds < 1:
+            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+
+
+def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
+    """Fine-tune, or go on with it. Returns the run's folder and the records.
+
+    Raises:
+        InputError: if weights or data cannot be read, or the net does not fit the images.
+        OperationError: if workers do not start or everything fails.
+    """
+    found = find_weights(asked.weights, asked.arch)
+    data = load_showing(asked.data, console)
+    net = headless(found.network.genotype)
+    net.check(data.image_size)
+    if asked.regime == "small-different" and not moves(asked.recipe):
+        console.print(f"recipe {asked.recipe.name} does not augment: a small, different set wants it", highlight=False)
+    folder = run_folder(asked.folder or f"finetune-{Path(asked.weights.replace(':', '-')).stem}-{Path(data.name).stem}")
+    origin = kept_start(found, folder, zero_head=True, regime=asked.regime)
+    steps, test = asked.recipe.steps(len(data.train)), data.test is not None
+    plan = [
+        Training(
+            net, asked.recipe, steps, seed, {"start": found.label, "regime": asked.regime}, origin=origin, test=test
+        )
+        for seed in range(asked.seeds)
+    ]
+    settings = {"from": found.label, "regime": asked.regime}
+    return folder, carry_out(plan, Room(folder, "study", data, asked.resources, settings, test), console)
+
+
+def headless(net: Genotype) -> Genotype:
+    """The net with a single linear layer as its head, as the ViT paper fine-tunes (section 3.1)."""
+    return replace(net, head=replace(net.head, hidden=0))
+
+
+def moves(recipe: Recipe) -> bool:
+    """Whether a recipe augments."""
+    how = recipe.augment
+    return bool(how.scale or how.pad or how.flip or how.ops or how.cutout or how.erase or how.mixes)
+
+
+def kept_start(found: Found, folder: Path, zero_head: bool, regime: str) -> Origin:
+    """The weights as a file in the run's folder, which every worker can read, and where they come from."""
+    digest = found.lineage["sha256"]
+    file = folder / "starts" / f"{digest}.safetensors"
+    if not file.exists():
+        save(found.network, file)
+    return Origin(digest, found.label, str(file), found.lineage["steps"], zero_head, regime)
+
+
+def check_data(data: DataSet, found: Found) -> None:
+    """Raise InputError if the weights are for other classes than the data have."""
+    classes = found.network.num_classes
+    if classes != len(data.classes):
+        raise InputError(f"weights: {found.label} tell {classes} classes apart, {data.name} has {len(data.classes)}")

@@ -1,0 +1,124 @@
+"""Retrain the best nets of a search at full budget with several seeds, and measure them on the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from ...archs import Genotype, InputError
+from ...results.front import leaderboard
+from ...results.record import Record
+from ...results.retrained import FOLDER, prune
+from ...results.show import find_trial, objective_of
+from ...results.store import read_data_facts, read_records, read_settings
+from ..data.dataset import DataSet, Request
+from ..data.progress import load_showing
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .carry_out import Room, carry_out
+from .training import Training
+
+TOP = 3
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Which nets of a run are retrained, how and where.
+
+    Attributes:
+        run: folder of the search.
+        seeds: trainings of each net.
+        top: so many nets: by Pareto rank, then by accuracy.
+        trials: these nets instead.
+        limits: largest cost of a net, by kind of cost.
+        recipe: None takes that of the search.
+        epochs: of the recipe; None leaves them.
+        resources: where.
+    """
+
+    run: Path
+    seeds: int
+    resources: Resources
+    top: int = TOP
+    trials: tuple[int, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    recipe: Recipe | None = None
+    epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("seeds", "top"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: must be 1 or more, got {getattr(self, name)}")
+        if self.trials and self.limits:
+            raise InputError("retrain: --trials names nets and a limit chooses among them; give one of the two")
+
+
+def retrain(asked: Retrain, console: Console) -> list[Record]:
+    """Retrain, or go on with it; the best weights of each net are kept. Returns the records of all trainings.
+
+    Raises:
+        InputError: if there is no such net, or the data are not those of the search.
+        OperationError: if workers do not start or everything fails.
+    """
+    nets = chosen(asked)
+    recipe = asked.recipe or recipe_of(asked.run)
+    recipe = recipe if asked.epochs is None else recipe.with_epochs(asked.epochs)
+    data = data_of(asked.run, console)
+    if data.test is None:
+        console.print(f"{data.name} has no test split: validation accuracy is all there is", highlight=False)
+    steps, test = recipe.steps(len(data.train)), data.test is not None
+    plan = [
+        Training(Genotype.from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
+        for net in nets
+        for seed in range(asked.seeds)
+    ]
+    settings = {"objective": objective_of(asked.run), "run": asked.run.name}
+    room = Room(asked.run / FOLDER, "retrain", data, asked.resources, settings, test)
+    records = carry_out(plan, room, console)
+    prune(asked.run)
+    return records
+
+
+def chosen(asked: Retrain) -> Sequence[Record]:
+    """The nets to retrain.
+
+    Raises:
+        InputError: if one is not there, or none is within the limits.
+    """
+    if asked.trials:
+        return list({r.key: r for r in (find_trial(asked.run, trial) for trial in asked.trials)}.values())
+    records = read_records(asked.run)
+    rows = leaderboard(records, objective_of(asked.run), asked.limits)
+    rows.sort(key=lambda row: (row["rank"], -row["accuracy"]))
+    if not rows:
+        within = f" within {', '.join(f'{k} {v}' for k, v in asked.limits.items())}" if asked.limits else ""
+        raise InputError(f"run {asked.run.name}: no net trained to the end{within}")
+    by_trial = {r.trial: r for r in records}
+    return [by_trial[row["trial"]] for row in rows[: asked.top]]
+
+
+def recipe_of(run: Path) -> Recipe:
+    """The recipe that a run trained with.
+
+    Raises:
+        InputError: if its run.json does not hold one.
+    """
+    return Recipe.from_dict(read_settings(run).get("settings", {}).get("recipe"))
+
+
+def data_of(run: Path, console: Console) -> DataSet:
+    """The data that a run trained on.
+
+    Raises:
+        InputError: if they cannot be read, or are others now.
+    """
+    facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
+    size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in facts.get("notes", {}) else None
+    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(facts["notes"].get("skipped")))
+    data = load_showing(request, console)
+    if data.split_hash != facts.get("split"):
+        raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
+    return data

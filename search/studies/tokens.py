@@ -1,0 +1,94 @@
+"""How a transformer reads its tokens, knows their places, and how far it looks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...archs import Genotype
+from ...results.study import Sight
+from .nets import with_pool
+from .study import Setting, Study
+from .training import Training
+
+RATES = (0.1, 0.3, 1.0, 3.0)  # of the recipe's learning rate
+POSITIONS = (  # those of table 8
+    ("none", "stem"), ("1d", "stem"), ("1d", "layers"), ("1d", "shared"),
+    ("2d", "stem"), ("2d", "layers"), ("2d", "shared"), ("relative", "layers"),
+)  # fmt: skip
+WINDOWS = (3, 5, 8)
+
+
+def pools(setting: Setting) -> list[Training]:
+    """A class token against averaging the tokens, each over a range of learning rates.
+
+    Dosovitskiy et al., ICLR 2021, appendix D.3, figure 9: the two are equal once averaging gets its own,
+    lower rate. Best rate of each: the row of highest accuracy.
+
+    Full: alternas study cls-gap --data cue --seeds 3: 24 trainings.
+    """
+    trainings = []
+    for pool, title in (("token", "class token"), ("avg", "average")):
+        for share in RATES[1:3] if setting.quick else RATES:
+            rate = share * setting.recipe.lr
+            recipe = replace(setting.recipe, lr=rate, gap_lr=0.0)
+            net = with_pool(setting.net("vit", "m"), pool)
+            trainings += setting.repeated(net, {"read by": title, "lr": rate}, recipe=recipe)
+    return trainings
+
+
+def positions(setting: Setting) -> list[Training]:
+    """Position embeddings of a ViT: none, 1-D, 2-D, relative; at the stem, in every layer, shared by the layers.
+
+    Dosovitskiy et al., ICLR 2021, appendix D.4, table 8: all but none are alike.
+
+    Full: alternas study positions --data cue --seeds 3: 24 trainings.
+    """
+    kinds = (POSITIONS[0], POSITIONS[1], POSITIONS[7]) if setting.quick else POSITIONS
+    return [
+        training
+        for position, at in kinds
+        for training in setting.repeated(
+            _vit(setting, position=position, position_at=at),
+            {"position": position if position == "none" else f"{position} {at}"},
+        )
+    ]
+
+
+def windows(setting: Setting) -> list[Training]:
+    """How far a token looks: to the 3 x 3 or 5 x 5 tokens around it, or over the whole 8 x 8 map.
+
+    Park & Kim, ICLR 2022, figure 3 and appendix: their convolutional ViTs learn more with a smaller
+    window on small data. Training NLL beside the error tells fitting from generalising.
+
+    Full: alternas study windows --data cue --seeds 3: 9 trainings.
+    """
+    return [
+        training
+        for window in WINDOWS
+        for training in setting.repeated(
+            _vit(setting, local=0 if window == WINDOWS[-1] else window), {"window": f"{window}x{window}"}
+        )
+    ]
+
+
+def _vit(setting: Setting, position: str = "1d", position_at: str = "stem", local: int = 0) -> Genotype:
+    """The study's ViT with another position embedding or reach."""
+    net = setting.net("vit", "m")
+    assert net.encoder is not None
+    return replace(net, encoder=replace(net.encoder, position=position, position_at=position_at, local=local))
+
+
+POOLS = Study(
+    "cls-gap",
+    pools,
+    lambda s: Sight(
+        "class token and average", "lr", line="read by", log_x=True, metrics=("accuracy", "train_nll"),
+        x_label="learning rate",
+    ),
+)  # fmt: skip
+TABLE_8 = Study(
+    "positions", positions, lambda s: Sight("position embeddings", "position", metrics=("accuracy", "params"))
+)
+LOCAL = Study(
+    "windows", windows, lambda s: Sight("local attention", "window", metrics=("accuracy", "error", "train_nll", "nll"))
+)

@@ -1,0 +1,195 @@
+"""`Trainings`: the bookkeeping of a plan. What is left, what runs, what waits for another's weights. No Ray, no torch.
+
+Each training is done once and recorded once: the same plan again goes on where it stopped, a larger
+one trains what is new in it. What has failed is tried again by the next run.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ...archs import Cost, Genotype
+from ...results.record import Record
+from ...results.store import Store
+from ..data.view import View
+from ..strategy.candidate import finite
+from ..training.job import Job, Outcome
+from ..training.start import Start
+from .training import Training
+
+MOST_LOSSES = 2  # retries of a net whose worker died
+FINAL = ("ok", "nan")  # another try would end the same
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What trainings work under.
+
+    Attributes:
+        kind: of the records, "retrain" or "study".
+        price: static cost of a net on a view of the data.
+        common: fields that every record shares.
+        data: name and split of the data.
+        folder: of the run, for checkpoints and weights.
+    """
+
+    kind: str
+    price: Callable[[Genotype, View], Cost]
+    common: dict[str, Any]
+    data: dict[str, Any]
+    folder: Path
+
+
+class Trainings:
+    """A plan's trainings. Opened on a folder that has some of them, it takes up what is left."""
+
+    def __init__(self, plan: Sequence[Training], terms: Terms, store: Store) -> None:
+        self.terms, self.store = terms, store
+        self.plan = {training.id: training for training in plan}
+        self.ended = {r.training: r for r in store.records if r.training in self.plan and r.status in FINAL}
+        self.live: dict[int, Training] = {}
+        self._left = deque(name for name in self.plan if name not in self.ended)
+        self._again: deque[int] = deque()
+        self._losses: dict[int, int] = {}
+        self._next = 1 + max((r.trial for r in store.records), default=-1)
+
+    @property
+    def records(self) -> list[Record]:
+        """Of what has ended, in the plan's order and with its factors."""
+        return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
+
+    @property
+    def done(self) -> bool:
+        return not self.live and not self._left
+
+    def next_job(self) -> Job | None:
+        """What a free worker should do; None while all that is left waits for the weights of what runs."""
+        if self._again:
+            trial = self._again.popleft()
+            return self._job(trial, self.live[trial])
+        for _ in range(len(self._left)):
+            training = self.plan[self._left.popleft()]
+            parent = self.ended.get(training.parent)
+            if training.parent and parent is None:
+                self._left.append(training.id)
+            elif parent and parent.status != "ok":
+                self._end(
+                    self._number(), training, "error", error=f"its start, trial {parent.trial}, is {parent.status}"
+                )
+            else:
+                return self._started(training)
+        return None
+
+    def report(self, outcome: Outcome) -> Record | None:
+        """Take a training's outcome, which is its end."""
+        training = self.live.pop(outcome.trial)
+        return self._end(outcome.trial, training, outcome.status, outcome)
+
+    def lost(self, trial: int) -> Record | None:
+        """Take the death of the worker: the training is tried again, at most twice."""
+        self._losses[trial] = self._losses.get(trial, 0) + 1
+        if self._losses[trial] <= MOST_LOSSES:
+            self._again.append(trial)
+            return None
+        training = self.live.pop(trial)
+        return self._end(trial, training, "lost", error=f"its worker died {self._losses[trial]} times")
+
+    def close(self) -> list[Record]:
+        return []
+
+    def weights(self, training: str) -> Path:
+        """The file for a training's weights."""
+        return self.terms.folder / "weights" / f"{training}.safetensors"
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def _started(self, training: Training) -> Job:
+        trial = self._number()
+        self.live[trial] = training
+        return self._job(trial, training)
+
+    def _job(self, trial: int, training: Training) -> Job:
+        return Job(
+            trial,
+            training.net,
+            training.recipe,
+            training.seed,
+            until=training.steps,
+            steps=training.steps,
+            checkpoint=str(self._checkpoint(training)),
+            weights=str(self.weights(training.id)),
+            view=training.view,
+            start=self._start(training),
+            task=training.task,
+            test=training.test,
+            few=training.few,
+        )
+
+    def _checkpoint(self, training: Training) -> Path:
+        return self.terms.folder / "checkpoints" / f"{training.id}.pt"
+
+    def _start(self, training: Training) -> Start | None:
+        origin = training.origin
+        if origin is None:
+            return None
+        file = origin.file or str(self.weights(origin.of))
+        return Start(file, origin.label, self._spent_before(training), origin.zero_head, origin.regime)
+
+    def _spent_before(self, training: Training) -> int | None:
+        """Steps spent on the weights that it starts from, and on theirs."""
+        if not training.parent:
+            return training.origin.steps if training.origin else 0
+        parent = self.plan[training.parent]
+        before = self._spent_before(parent)
+        return None if before is None else before + parent.steps
+
+    def _end(
+        self, trial: int, training: Training, status: str, outcome: Outcome | None = None, error: str = ""
+    ) -> Record:
+        record = self._record(outcome or Outcome(trial, status, error=error), training)
+        self.store.append(record)
+        self.ended[training.id] = record
+        self._checkpoint(training).unlink(missing_ok=True)
+        return record
+
+    def _record(self, outcome: Outcome, training: Training) -> Record:
+        net, terms = training.net, self.terms
+        return Record(
+            trial=outcome.trial,
+            kind=terms.kind,
+            family=net.family,
+            key=net.key,
+            genotype=net.to_dict(),
+            genes={},
+            cost=terms.price(net, training.view).totals(),
+            status=outcome.status,
+            error=outcome.error,
+            accuracy=outcome.accuracy if training.task == "classes" else None,
+            metrics=finite(_metrics(outcome, training.task)),
+            curve=[finite(asdict(point)) for point in outcome.curve],
+            budget={"full": training.steps, "done": outcome.step},
+            recipe=training.recipe.to_dict(),
+            data=terms.data | training.view.facts(),
+            seed=training.seed,
+            lineage=outcome.lineage,
+            factors=training.factors,
+            training=training.id,
+            seconds=round(outcome.seconds, 3),
+            device=outcome.device,
+            how=outcome.how | ({"task": training.task} if training.task != "classes" else {}),
+            **terms.common,
+        )
+
+
+def _metrics(outcome: Outcome, task: str) -> dict[str, float]:
+    """Metrics by name; of another task than classes with its name before them, the accuracy among them."""
+    if task == "classes":
+        return outcome.metrics
+    found = outcome.metrics | ({} if outcome.accuracy is None else {"accuracy": outcome.accuracy})
+    return {f"{task}_{name}": value for name, value in found.items()}

@@ -1,0 +1,250 @@
+"""Weight inheritance: a new net starts from the weights of a trained relative, part by part.
+
+Function-preserving where the parts allow it (Net2Net, Chen et al., ICLR 2016): blocks of the same
+kind are taken, cut or widened by `fit`, and blocks that the parent has not add almost nothing.
+Parent and child may be any two nets. What does not fit keeps its initialisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...archs.encoder import TransformerEncoder
+from ...archs.network import Network
+from ...archs.parts import Style
+from ...archs.plan import Block, Plan
+from ...archs.stage import MODERN
+from .fit import Linear, Tally, cyclic, spread, take, take_stem
+from .fit_tokens import take_tokens
+
+NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
+
+LAST = {
+    "msa": ("attn.out",),
+    "msa_a": ("norm2",),
+    "mbconv": ("conv3",),
+    "convnext": ("mlp.fc2",),
+    "transformer": ("attn.out", "mlp.fc2"),
+    "encoder": ("attn.proj", "mlp.fc2"),
+}
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What one part of the child took.
+
+    Attributes:
+        place: "stem", "stage 1 block 2" (from 1), "last norm", "encoder tokens" (patch projection,
+            class token, positions), "encoder block 3", "encoder norm" or "head".
+        source: the parent's part, named alike; "" if nothing came from the parent.
+        how: "copied"; "fitted", cut or widened where sizes differ, or short of a piece that the
+            parent lacks; "resized", only positions interpolated; "identity", new and of almost no
+            effect; "fresh", as initialised.
+        params: parameters of the child's part.
+        taken: how many of them came from the parent's.
+    """
+
+    place: str
+    source: str
+    how: str
+    params: int
+    taken: int
+
+
+@torch.no_grad()
+def inherit(child: Network, parent: Network) -> list[Inherited]:
+    """Fill the fresh `child` in place from `parent`, and tell part by part what it took."""
+    rows = [_stem(child, parent), *_stages(child, parent)]
+    if child.norm is not None:
+        tally = Tally()
+        if parent.norm is not None:
+            take(child.norm, parent.norm, tally)
+        rows.append(_row("last norm", child.norm.parameters(), "last norm", tally))
+    if child.encoder is not None:
+        image = (child.genotype.stem.kind == "none", parent.genotype.stem.kind == "none")
+        rows += _encoder(child.encoder, parent.encoder, image)
+    return [row for row in (*rows, _head(child, parent)) if row.params]
+
+
+def summary(rows: list[Inherited]) -> dict[str, Any]:
+    """The report as JSON has it, with the share of the child's parameters that came from the parent."""
+    share = sum(row.taken for row in rows) / sum(row.params for row in rows)
+    return {"parts": [asdict(row) for row in rows], "share": share}
+
+
+def aligned(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[int | None]:
+    """The parent's place for each place of the child, in order; None where there is none.
+
+    One to one where both are as long. Else the first takes the first, which carries stride and
+    projection; of the rest as many as possible of one kind, then as many as possible at all. Of
+    equally good ones the latest: attention is built up from a stage's end.
+    """
+    if len(child) == len(parent):
+        return list(range(len(child)))
+    best, i, j = _best(child, parent), 1, 1
+    pairs: list[int | None] = [0 if parent else None, *[None] * (len(child) - 1)]
+    while i < len(child) and j < len(parent):
+        if best[i][j] == best[i + 1][j]:
+            i += 1
+        elif best[i][j] == best[i][j + 1]:
+            j += 1
+        else:
+            pairs[i], i, j = j, i + 1, j + 1
+    return pairs
+
+
+def _best(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[list[tuple[int, int]]]:
+    """[i][j]: most (pairs of one kind, pairs) of child[i:] and parent[j:], by dynamic programming."""
+    best = [[(0, 0)] * (len(parent) + 1) for _ in range(len(child) + 1)]
+    for i in reversed(range(len(child))):
+        for j in reversed(range(len(parent))):
+            alike, count = best[i + 1][j + 1]
+            paired = (alike + (child[i] == parent[j]), count + 1)
+            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
+    return best
+
+
+def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: Tally, new: bool = False) -> Inherited:
+    params = sum(parameter.numel() for parameter in part)
+    how = next((how for how in ("fitted", "resized", "copied") if how in tally.hows), "fresh")
+    if how != "fresh" and tally.taken < params:
+        how = "fitted"
+    return Inherited(place, source if tally.taken else "", "identity" if new else how, params, tally.taken)
+
+
+def _stem(child: Network, parent: Network) -> Inherited:
+    tally = Tally()
+    if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
+        take_stem(child.stem, parent.stem, tally)
+    return _row("stem", child.stem.parameters(), "stem", tally)
+
+
+def _stages(child: Network, parent: Network) -> list[Inherited]:
+    plan, other = (net.genotype.plan(net.image_size, net.in_chans) for net in (child, parent))
+    rows = []
+    for s, stage in enumerate(plan.stages):
+        had = other.stages[s] if s < len(other.stages) else ()
+        pairs = aligned([_species(b) for b in stage], [_species(b) for b in had])
+        for i, (b, j) in enumerate(zip(stage, pairs, strict=True)):
+            block, place = child.stages[s].get_submodule(str(i)), f"stage {s + 1} block {i + 1}"
+            if j is None:
+                rows.append(_new_block(place, block, b, other))
+            else:
+                source = (f"stage {s + 1} block {j + 1}", parent.stages[s].get_submodule(str(j)), had[j])
+                rows.append(_block(place, block, b, source))
+    return rows
+
+
+def _species(b: Block) -> tuple[str, str, str]:
+    """The block's kind with what of the style it depends on."""
+    order = b.style.order if b.kind in ("basic", "bottleneck") else ""
+    return (b.kind, order, "" if b.kind in MODERN else b.style.norm)
+
+
+def _new_block(place: str, block: nn.Module, b: Block, parent: Plan) -> Inherited:
+    """A block without partner: an identity, or as initialised where the parent has no stages to go on from."""
+    if parent.stages:
+        silence(block, _last(b))
+        _pass_on(block, parent.channels)
+    return _row(place, block.parameters(), "", Tally(), new=bool(parent.stages))
+
+
+def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module, Block]) -> Inherited:
+    name, other, p = source
+    tally, same = Tally(), _species(b) == _species(p)
+    if same:
+        take(block, other, tally)
+    else:
+        silence(block, _last(b))
+        _take_common(block, b, other, p, tally)
+    if not p.projects:
+        _pass_on(block, p.c_out)
+    return _row(place, block.parameters(), name, tally, new=not same)
+
+
+def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: Tally) -> None:
+    """What means the same in blocks of two kinds: a norm of the block's input, the projection."""
+    if _norms_input(b) and _norms_input(p):
+        take(block.get_submodule("norm1"), other.get_submodule("norm1"), tally)
+    if _family(b) == _family(p) and b.projects and p.projects:
+        take(block.get_submodule("shortcut"), other.get_submodule("shortcut"), tally)
+
+
+def _family(b: Block) -> str:
+    """What its projection sees: the activated input, the raw one, or (with a norm behind it) the raw one."""
+    if b.kind in MODERN:
+        return "modern"
+    return "pre" if _norms_input(b) else "post"
+
+
+def _norms_input(b: Block) -> bool:
+    """Whether `norm1` is over the block's input."""
+    return b.kind in ("msa", "mbconv", "transformer") or (b.kind in ("basic", "bottleneck") and b.style.order == "pre")
+
+
+def _last(b: Block) -> tuple[str, ...]:
+    """The layers that scale the block's branches."""
+    if b.kind not in ("basic", "bottleneck"):
+        return LAST[b.kind]
+    number = 2 if b.kind == "basic" else 3
+    # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
+    return (f"conv{number}" if b.style == Style("pre", "batch") else f"norm{number}",)
+
+
+def silence(block: nn.Module, last: tuple[str, ...]) -> None:
+    """Make the block add almost nothing: its `last` layers are near zero."""
+    for name in last:
+        layer = block.get_submodule(name)
+        for key, value in layer.named_parameters():
+            if key == "bias":
+                value.zero_()
+            elif isinstance(layer, Linear):
+                value.mul_(NEAR)
+            else:  # a norm, which may have been born at zero
+                value.fill_(NEAR)
+
+
+def _pass_on(block: nn.Module, channels: int) -> None:
+    """Make a projection where the parent has an identity of `channels` channels repeat its input's channels.
+
+    Standardised convs are left: an identity of theirs is far larger than its input.
+    """
+    shortcut = getattr(block, "shortcut", None) or nn.Identity()
+    for conv in shortcut.modules():
+        if type(conv) is nn.Conv2d:
+            rows, columns = cyclic(conv.out_channels, channels), cyclic(conv.in_channels, channels)
+            conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
+
+
+def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image: tuple[bool, bool]) -> list[Inherited]:
+    """The encoder's rows; as initialised where the parent has none. `image`: whether each one sees the image itself."""
+    had = [] if parent is None else list(parent.blocks)
+    pairs = aligned([""] * len(child.blocks), [""] * len(had))
+    tokens, norm = Tally(), Tally()
+    if parent is not None:
+        take_tokens(child, parent, image, pairs, tokens)
+        take(child.norm, parent.norm, norm)
+    vectors = [vectors for name, vectors in child.named_parameters() if not name.startswith(("blocks.", "norm."))]
+    rows = [_row("encoder tokens", vectors, "encoder tokens", tokens)]
+    for i, (block, j) in enumerate(zip(child.blocks, pairs, strict=True)):
+        tally = Tally()
+        if j is not None:
+            take(block, had[j], tally)
+        elif had:
+            silence(block, LAST["encoder"])
+        place, source = f"encoder block {i + 1}", "" if j is None else f"encoder block {j + 1}"
+        rows.append(_row(place, block.parameters(), source, tally, new=bool(had) and j is None))
+    return [*rows, _row("encoder norm", child.norm.parameters(), "encoder norm", norm)]
+
+
+def _head(child: Network, parent: Network) -> Inherited:
+    """Taken where the classes and the kind of features are the same: tokens or channels of a map."""
+    tally = Tally()
+    if child.num_classes == parent.num_classes and (child.encoder is None) == (parent.encoder is None):
+        take(child.head, parent.head, tally)
+    return _row("head", child.head.parameters(), "head", tally)

@@ -1,0 +1,117 @@
+"""Means, intervals and paired differences against scipy, numpy, a printed table and simulation."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from alternas.archs import InputError
+from alternas.results.noise import Spread, paired, pooled_sd, spread, text, verdict
+
+VALUES = [0.912, 0.905, 0.921, 0.899, 0.917]
+
+
+def test_interval_is_scipys() -> None:
+    for n in range(2, 6):
+        found = spread(VALUES[:n])
+        low, high = stats.t.interval(0.95, n - 1, np.mean(VALUES[:n]), stats.sem(VALUES[:n]))
+        assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
+        assert (found.mean, found.sd, found.n) == pytest.approx((np.mean(VALUES[:n]), np.std(VALUES[:n], ddof=1), n))
+
+
+def test_interval_is_the_printed_tables() -> None:
+    """Student's t at 97.5 %: 12.706, 4.303, 2.776 for 1, 2 and 4 degrees of freedom."""
+    for n, t in ((2, 12.706), (3, 4.303), (5, 2.776)):
+        found = spread(range(n))
+        assert found.high is not None
+        assert found.sd is not None
+        assert (found.high - found.mean) * math.sqrt(n) / found.sd == pytest.approx(t, abs=5e-4)
+
+
+def test_intervals_cover_the_mean_95_times_in_100() -> None:
+    chance = random.Random(0)
+    hits = 0
+    for _ in range(2000):
+        found = spread([chance.gauss(0.9, 0.01) for _ in range(5)])
+        hits += found.low <= 0.9 <= found.high
+    assert hits / 2000 == pytest.approx(0.95, abs=0.03)
+
+
+def test_one_value_has_no_interval() -> None:
+    assert spread([0.9]) == Spread(0.9, None, 1, None, None)
+
+
+def test_equal_values_have_no_width() -> None:
+    assert spread([0.1] * 3) == Spread(0.1, 0.0, 3, 0.1, 0.1)
+
+
+@pytest.mark.parametrize("values", [[], [0.9, math.nan], [0.9, math.inf], [None], [0.9, None]])
+def test_what_is_no_number_is_refused(values: list) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        spread(values)
+
+
+def test_paired_differences_are_scipys() -> None:
+    before = {0: 0.90, 1: 0.91, 2: 0.93, 3: 0.95, 9: 0.1}
+    after = {3: 0.96, 1: 0.93, 2: 0.96, 0: 0.915, 7: 0.99}
+    found = paired(before, after)
+    theirs = stats.ttest_rel([after[s] for s in range(4)], [before[s] for s in range(4)]).confidence_interval(0.95)
+    assert found.n == 4
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+
+
+def test_paired_needs_a_common_seed() -> None:
+    with pytest.raises(InputError, match="no seed in common"):
+        paired({0: 0.9}, {1: 0.9})
+
+
+def test_verdicts() -> None:
+    before = {0: 0.90, 1: 0.91, 2: 0.92}
+    after = {0: 0.95, 1: 0.962, 2: 0.97}
+    assert verdict(paired(before, after)) == "better"
+    assert verdict(paired(after, before)) == "worse"
+    assert verdict(paired(before, before)) == "undecided"
+    assert verdict(paired(before, {0: 0.95})) == "undecided"
+    assert verdict(paired(before, {0: 0.99, 1: 0.90, 2: 0.92})) == "undecided"
+    assert verdict(Spread(0.1, 0.1, 3, 0.0, 0.2)) == "undecided"
+
+
+def test_pooled_noise_by_hand() -> None:
+    # squares about the means: 2 (1 degree), 2 (2 degrees); the single value adds none
+    assert pooled_sd([[1, 3], [4, 5, 6], [100]]) == pytest.approx(math.sqrt(4 / 3))
+
+
+def test_pooled_noise_is_numpys() -> None:
+    chance = np.random.default_rng(0)
+    groups = [(chance.normal(size=n) + 10 * n).tolist() for n in (2, 3, 5, 8)]
+    centred = np.concatenate([np.array(group) - np.mean(group) for group in groups])
+    assert pooled_sd(groups) == pytest.approx(math.sqrt((centred**2).sum() / (18 - 4)))
+
+
+def test_no_pooled_noise_without_repetitions() -> None:
+    assert pooled_sd([]) is None
+    assert pooled_sd([[1.0], [2.0], []]) is None
+    assert pooled_sd([[1.0, 1.0]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ([0.9082, 0.9123, 0.9164], "0.9123 ± 0.0041 (3)"),
+        ([0.9123], "0.9123 (1)"),
+        ([-0.001, 0.00098], "0.0000 ± 0.0014 (2)"),  # no minus zero
+        ([0.0, 0.0], "0.0000 ± 0.0000 (2)"),
+        ([1.5e15, 1.5e15], "1.5e+15 ± 0 (2)"),
+        ([2e-6], "2e-06 (1)"),
+    ],
+)
+def test_text(values: list[float], said: str) -> None:
+    assert text(spread(values)) == said
+
+
+def test_text_of_fewer_digits() -> None:
+    assert text(spread([0.9082, 0.9123, 0.9164]), digits=2) == "0.91 ± 0.00 (3)"

@@ -1,0 +1,313 @@
+"""Few-shot accuracy of features: ridge and probe against scikit-learn, draws, and chance where there is nothing."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.preprocessing import StandardScaler, normalize
+from torch import Tensor
+
+from alternas.archs import InputError, build
+from alternas.search.data.digits import read_digits
+from alternas.search.data.splits import three_ways
+from alternas.search.training import probe
+from alternas.search.training.probe import (
+    HELD_OUT,
+    PENALTIES,
+    Episodes,
+    Labelled,
+    classify,
+    draw,
+    episode_accuracies,
+    episode_table,
+    features,
+    ridge,
+    shot_accuracy,
+    shot_curve,
+)
+from nets import NETS, lively
+
+HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Labelled, Labelled]:
+    """Train and test: the pixels themselves as features."""
+    x_NCHW, y_N = read_digits()
+    x_ND = torch.from_numpy(x_NCHW).flatten(1).float()
+    train, _, test = three_ways(y_N)
+    return tuple(Labelled(x_ND[at], torch.from_numpy(y_N[at])) for at in (train, test))  # pyright: ignore
+
+
+def noise(images: int, width: int, classes: int) -> Labelled:
+    """Features that know nothing of the classes."""
+    generator = torch.Generator().manual_seed(images)
+    return Labelled(torch.randn(images, width, generator=generator), torch.arange(images) % classes)
+
+
+def near(found: Tensor, chance: float) -> bool:
+    """Within 4 standard errors of chance."""
+    return abs(found.mean().item() - chance) <= 4 * found.std().item() / math.sqrt(len(found)) + 1e-9
+
+
+@pytest.fixture(autouse=True)
+def global_random_state_rests() -> Iterator[None]:
+    before, numbers = torch.get_rng_state(), np.random.get_state()[1].copy()
+    yield
+    assert torch.equal(before, torch.get_rng_state())
+    assert (numbers == np.random.get_state()[1]).all()
+
+
+@pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("correlated", [False, True])
+@pytest.mark.parametrize(("images", "width"), [(80, 20), (20, 80), (30, 30)])
+def test_ridge_is_scikit_learns(images: int, width: int, correlated: bool, penalty: float) -> None:
+    random = np.random.default_rng(width)
+    f_ND, t_NK = 3 + random.normal(size=(images, width)), random.normal(size=(images, 4)) - 1
+    if correlated:
+        f_ND[:, : width // 2] = f_ND[:, -1:] + 0.01 * f_ND[:, : width // 2]
+    theirs = Ridge(alpha=penalty, fit_intercept=True).fit(f_ND, t_NK)
+    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), penalty)
+    assert w_DK.dtype == b_K.dtype == torch.double
+    np.testing.assert_allclose(w_DK.numpy(), theirs.coef_.T, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(b_K.numpy(), theirs.intercept_, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(("images", "width"), [(40, 6), (6, 40)])
+def test_the_smaller_system_is_solved(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, solve = [], torch.linalg.cholesky_ex
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: sizes.append(a.shape) or solve(a))
+    ridge(noise(images, width, 2).f_ND, torch.ones(images, 1), 1.0)
+    assert sizes == [(6, 6)]
+
+
+@pytest.mark.parametrize(("images", "width"), [(60, 8), (8, 60)])
+def test_where_cholesky_fails_an_svd_solves(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Gram matrix is singular up to rounding errors far above the penalty."""
+    random, calls, svd = np.random.default_rng(0), [], torch.linalg.svd
+    monkeypatch.setattr(torch.linalg, "svd", lambda a, full_matrices: calls.append(1) or svd(a, full_matrices))
+    f_ND = 1e4 * random.normal(size=(images, 2)) @ random.normal(size=(2, width))
+    t_NK = random.normal(size=(images, 3))
+    theirs = Ridge(alpha=1e-9, solver="svd").fit(f_ND, t_NK)
+    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), 1e-9)
+    assert calls
+    ours = f_ND @ w_DK.numpy() + b_K.numpy()
+    np.testing.assert_allclose(ours, theirs.predict(f_ND), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("images", "width"), [(80, 20), (20, 80)])
+def test_the_svds_answer_is_scikit_learns(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: (a, torch.tensor(1)))
+    random = np.random.default_rng(1)
+    f_ND, t_NK = 3 + random.normal(size=(images, width)), random.normal(size=(images, 4)) - 1
+    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), 2.0)
+    theirs = Ridge(alpha=2.0).fit(f_ND, t_NK)
+    np.testing.assert_allclose(w_DK.numpy(), theirs.coef_.T, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(b_K.numpy(), theirs.intercept_, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("penalty", [0, -1.0, math.nan, math.inf, True, "1"])
+def test_ridge_needs_a_penalty(penalty: float) -> None:
+    with pytest.raises(InputError, match=rf"^ridge: penalty must be a finite number above 0, got {penalty!r}$"):
+        ridge(torch.ones(3, 2), torch.ones(3, 1), penalty)
+
+
+@pytest.mark.parametrize("labels", [range(10), (3, 8)])
+@pytest.mark.parametrize("images", [40, 1000])
+def test_guesses_are_scikit_learns(digits: tuple[Labelled, Labelled], images: int, labels: tuple[int, ...]) -> None:
+    train, test = digits
+    keep = torch.isin(train.y_N, torch.tensor(labels))
+    known = Labelled(train.f_ND[keep][:images], train.y_N[keep][:images])
+    theirs = RidgeClassifier(alpha=10.0).fit(known.f_ND.double().numpy(), known.y_N.numpy())
+    wanted = theirs.predict(test.f_ND.double().numpy())
+    assert classify(known, test.f_ND, 10.0).tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(("shots", "seed"), [(1, 1), (1, 3), (4, 3), (60, 3)])
+def test_the_probe_is_its_description(digits: tuple[Labelled, Labelled], shots: int, seed: int) -> None:
+    """Standardised by the shots, the penalty by held-out images (some equally good), all of it with scikit-learn."""
+    train, test = digits
+    drawn, held_out = draw(train, shots, seed)
+    scale = StandardScaler().fit(drawn.f_ND.double().numpy())
+    targets = 2.0 * np.eye(10)[drawn.y_N.numpy()] - 1
+
+    def accuracy(penalty: float, on: Labelled) -> float:
+        net = Ridge(alpha=penalty).fit(scale.transform(drawn.f_ND.double().numpy()), targets)
+        guess = net.predict(scale.transform(on.f_ND.double().numpy())).argmax(1)
+        return float(np.mean(guess == on.y_N.numpy()))
+
+    found = [accuracy(penalty, held_out) for penalty in PENALTIES]
+    chosen = max(penalty for penalty, each in zip(PENALTIES, found, strict=True) if each == max(found))
+    # STD_FLOOR may tip one image of 359.
+    assert shot_accuracy(train, test, shots, seed) == pytest.approx(accuracy(chosen, test), abs=0.004)
+
+
+def test_without_held_out_images_the_penalty_is_the_middle_one(digits: tuple[Labelled, Labelled]) -> None:
+    train, test = digits
+    drawn, _ = draw(train, 5, 0)
+    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + probe.STD_FLOOR
+    known = Labelled((drawn.f_ND - mean_D) / std_D, drawn.y_N)
+    guesses = [classify(known, (test.f_ND - mean_D) / std_D, penalty) for penalty in PENALTIES]
+    wanted = [(guess == test.y_N).double().mean().item() for guess in guesses]
+    assert shot_accuracy(drawn, test, 5, 0) == pytest.approx(wanted[3], abs=0.004)
+    assert max(abs(each - wanted[3]) for each in wanted) > 0.02
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_features_times_the_heads_weights_are_the_logits(name: str) -> None:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net, x_NCHW, y_N = lively(build(NETS[name], 5, 16, 2, dropout=0.5)), torch.randn(7, 2, 16, 16), torch.arange(7)
+    list(net.stages.modules())[-1].eval()  # a net may be in both modes
+    modes, buffers = [m.training for m in net.modules()], [b.clone() for b in net.buffers()]
+    f_ND, found_N = features(net, zip(x_NCHW.split(3), y_N.split(3), strict=True))
+    assert [m.training for m in net.modules()] == modes
+    assert all(torch.equal(one, two) for one, two in zip(net.buffers(), buffers, strict=True))
+    assert not any(m._forward_pre_hooks for m in net.modules())
+    assert (f_ND.dtype, f_ND.requires_grad, found_N.tolist()) == (torch.float32, False, y_N.tolist())
+    last = net.head if isinstance(net.head, torch.nn.Linear) else net.head[-1]
+    torch.testing.assert_close(f_ND @ last.weight.T + last.bias, net.eval()(x_NCHW))
+
+
+def test_features_leave_the_net_alone_after_an_error() -> None:
+    with torch.random.fork_rng():
+        net = build(NETS["basic"], 5, 16, 2)
+    with pytest.raises(RuntimeError):
+        features(net, [(torch.zeros(1, 3, 16, 16), torch.zeros(1))])
+    assert net.training
+    assert not any(m._forward_pre_hooks for m in net.modules())
+
+
+def test_draws_are_nested_and_apart() -> None:
+    """Labels are no run from 0, one class has fewer images than are held out, and a feature is its image's number."""
+    y_N = torch.tensor([2, 7, 9, 9]).repeat(60)[torch.from_numpy(np.random.default_rng(0).permutation(240))][:-30]
+    images, sizes, before = Labelled(torch.arange(210.0)[:, None], y_N), torch.bincount(y_N), set()
+    for shots in (1, 3, 20):
+        drawn, held_out = draw(images, shots, 5)
+        now, others = (set(part.f_ND.flatten().int().tolist()) for part in (drawn, held_out))
+        assert before < now
+        assert not now & others
+        assert torch.bincount(drawn.y_N, minlength=10).tolist() == [shots * (label in (2, 7, 9)) for label in range(10)]
+        wanted = (sizes - shots * (sizes > 0)).clamp(max=HELD_OUT)
+        assert torch.bincount(held_out.y_N).tolist() == wanted.tolist()
+        assert all(y_N[int(f)] == y for f, y in zip(drawn.f_ND, drawn.y_N, strict=True))
+        before = now
+    assert not torch.equal(draw(images, 20, 5)[0].f_ND, draw(images, 20, 6)[0].f_ND)
+
+
+def test_more_shots_help(digits: tuple[Labelled, Labelled]) -> None:
+    curves = [shot_curve(*digits, (1, 5, 20), seed) for seed in range(5)]
+    one, five, twenty = (np.mean([curve[shots] for curve in curves]) for shots in (1, 5, 20))
+    assert 0.3 < one < five - 0.1 < twenty - 0.15 < 0.85
+    assert len({curve[1] for curve in curves}) > 1
+    assert shot_curve(*digits, (1, 5, 20), 4) == curves[4]
+
+
+def test_noise_is_at_chance() -> None:
+    train, test = noise(400, 12, 4), noise(800, 12, 4)
+    found = torch.tensor([shot_accuracy(train, test, 5, seed) for seed in range(25)])
+    assert near(found, 1 / 4)
+    for ways in (2, 5, 10):
+        assert near(episode_accuracies(noise(500, 12, 10), Episodes(ways, 3)), 1 / ways)
+
+
+@pytest.mark.parametrize("shots", [1, 10])
+def test_support_and_queries_are_apart(shots: int) -> None:
+    """A feature is nothing but its image's number: right guesses are of images seen before. Every image is used."""
+    images = 5 * (shots + 15)
+    pool = Labelled(torch.eye(images), torch.arange(images) % 5)
+    assert near(episode_accuracies(pool, Episodes(5, shots, count=40)), 1 / 5)
+
+
+def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Labelled, Labelled]) -> None:
+    rows = episode_table(digits[0], (2, 5, 10), (1, 5), 60, 0)
+    assert [(row["ways"], row["shots"]) for row in rows] == [(2, 1), (2, 5), (5, 1), (5, 5), (10, 1), (10, 5)]
+    accuracy = {(row["ways"], row["shots"]): row["accuracy"] for row in rows}
+    for shots in (1, 5):
+        assert accuracy[2, shots] > accuracy[5, shots] + 0.03 > accuracy[10, shots] + 0.06
+    for ways in (2, 5, 10):
+        assert accuracy[ways, 5] > accuracy[ways, 1] + 0.03
+
+
+def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> None:
+    (row,) = episode_table(digits[0], (5,), (2,), 30, 1)
+    found = episode_accuracies(digits[0], Episodes(5, 2, count=30, seed=1)).numpy()
+    reach = 1.96 * found.std(ddof=1) / 30**0.5
+    assert row == {
+        "ways": 5, "shots": 2, "episodes": 30, "accuracy": pytest.approx(found.mean()),
+        "low": pytest.approx(found.mean() - reach), "high": pytest.approx(found.mean() + reach),
+    }  # fmt: skip
+    assert reach > 0.005
+
+
+def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, guess = [], probe.classify
+
+    def spy(known: Labelled, f_ND: Tensor, penalty: float) -> Tensor:
+        found.append((torch.bincount(known.y_N)[known.y_N.unique()].tolist(), len(f_ND), penalty))
+        torch.testing.assert_close(torch.cat([known.f_ND, f_ND]).norm(dim=1), torch.ones(12 + 20).double())
+        return guess(known, f_ND, penalty)
+
+    monkeypatch.setattr(probe, "classify", spy)
+    episode_accuracies(noise(60, 6, 6), Episodes(4, 3, 5, count=7))
+    assert found == 7 * [([3, 3, 3, 3], 20, 1.0)]
+
+
+@pytest.mark.parametrize("ways", [2, 4])
+def test_an_episode_is_its_description(ways: int) -> None:
+    """With two images a class all episodes there are can be written out; each is as likely as another."""
+    random, every = np.random.default_rng(0), []
+    f_ND = 5 + random.normal(size=(8, 6)) + 0.8 * np.repeat(random.normal(size=(4, 6)), 2, axis=0)
+    for labels in itertools.combinations(range(4), ways):
+        for choice in itertools.product(range(2), repeat=ways):
+            support = f_ND[[2 * label + at for label, at in zip(labels, choice, strict=True)]]
+            query = f_ND[[2 * label + 1 - at for label, at in zip(labels, choice, strict=True)]]
+            known, asked = normalize(support - support.mean(0)), normalize(query - support.mean(0))
+            fit = Ridge(alpha=probe.EPISODE_PENALTY).fit(known, 2 * np.eye(ways) - 1)
+            every.append(float(np.mean(fit.predict(asked).argmax(1) == np.arange(ways))))
+    pool = Labelled(torch.from_numpy(f_ND), torch.arange(8) // 2)
+    found = episode_accuracies(pool, Episodes(ways, 1, 1, count=400))
+    assert set(found.tolist()) == set(every)
+    assert near(found, np.mean(every).item())
+
+
+def test_offset_and_scale_of_features_do_not_matter(digits: tuple[Labelled, Labelled]) -> None:
+    pool = Labelled(digits[0].f_ND.double(), digits[0].y_N)
+    moved = Labelled(50 * pool.f_ND + 1000, pool.y_N)
+    how = Episodes(5, 2, count=20)
+    torch.testing.assert_close(episode_accuracies(pool, how), episode_accuracies(moved, how), rtol=0, atol=0.002)
+
+
+def test_episodes_are_a_function_of_their_seed(digits: tuple[Labelled, Labelled]) -> None:
+    found = episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=4))
+    assert torch.equal(found, episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=4)))
+    assert torch.equal(found[:5], episode_accuracies(digits[0], Episodes(5, 1, count=5, seed=4)))
+    assert not torch.equal(found, episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=5)))
+    assert len(set(found.tolist())) > 3
+
+
+def test_errors_name_rule_and_value() -> None:
+    train, test = noise(30, 3, 3), noise(30, 3, 4)
+    with pytest.raises(InputError, match=r"^probe: 11 shots need 11 training images of class 0, there are 10$"):
+        shot_accuracy(train, train, 11, 0)
+    with pytest.raises(InputError, match=r"^probe: 1 shots need 1 training images of class 3, there are 0$"):
+        shot_accuracy(train, test, 1, 0)
+    with pytest.raises(InputError, match=r"^probe: shots must be a whole number from 1 .* got 0$"):
+        shot_accuracy(train, train, 0, 0)
+    with pytest.raises(InputError, match=r"^episodes: ways must be at most the pool's classes, got 4 of 3$"):
+        episode_accuracies(train, Episodes(4, 1))
+    short = Labelled(test.f_ND, test.y_N + 5)
+    with pytest.raises(InputError, match=r"^episodes: 3 shots and 5 queries need 8 images of class 7, there are 7$"):
+        episode_accuracies(short, Episodes(2, 3, 5))
+    for changes in ({"ways": 1}, {"shots": 0}, {"queries": 0}, {"count": 1}, {"seed": -1}):
+        ((name, value),) = changes.items()
+        with pytest.raises(InputError, match=rf"^episodes: {name} must be .* got {value}$"):
+            Episodes(**({"ways": 2, "shots": 1} | changes))
+    with pytest.raises(InputError, match=r"^probe: features must be finite, those of 2 of 3 images are not$"):
+        Labelled(torch.tensor([[1.0, math.inf], [2, 3], [math.nan, 1]]), torch.arange(3))

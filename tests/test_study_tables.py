@@ -1,0 +1,356 @@
+"""Rows, tables, CSV and plots of made-up studies."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from alternas.archs import InputError
+from alternas.results.plot import draw
+from alternas.results.study import Sight, factor_text, seed_noise, study_csv, study_json, study_rows, study_table
+
+VIEW = Sight("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@dataclass
+class Fake:
+    factors: dict[str, Any]
+    seed: int
+    accuracy: float | None
+    metrics: dict[str, Any] = field(default_factory=dict)
+    cost: dict[str, int] = field(default_factory=dict)
+    status: str = "ok"
+    seconds: float = 2.0
+
+
+def study(nets: tuple[str, ...] = ("vit", "resnet"), fractions: tuple = (0.3, 0.03, 1), seeds: int = 3) -> list[Fake]:
+    """Seeds outermost, as a study that is cut short leaves them."""
+    return [
+        Fake(
+            {"net": net, "fraction": fraction},
+            seed,
+            accuracy=0.5 + 0.1 * i + 0.2 * fraction + 0.01 * seed,
+            metrics={"nll": 1.0 + seed, "train_flops": 1e12 * fraction * (1 + i)},
+            cost={"params": 1000 + i},
+        )
+        for seed in range(seeds)
+        for i, net in enumerate(nets)
+        for fraction in fractions
+    ]
+
+
+def shown(rows: list[dict[str, Any]], view: Sight, width: int = 80) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(study_table(rows, view))
+    return console.export_text()
+
+
+def words(paths: list[Path]) -> list[str]:
+    """Texts of the SVG, which must be well formed."""
+    return ["".join(node.itertext()) for node in ET.parse(paths[1]).iter(f"{SVG}text")]
+
+
+def pixels(path: Path) -> np.ndarray:
+    return np.asarray(Image.open(path).convert("RGB"))
+
+
+# rows
+
+
+def test_rows_group_seeds_in_order_of_appearance() -> None:
+    rows = study_rows(study(), ("accuracy", "nll", "params"))
+    combinations = [(row["net"], row["fraction"]) for row in rows]
+    assert combinations == [(net, f) for net in ("vit", "resnet") for f in (0.3, 0.03, 1)]
+    assert list(rows[0]) == ["net", "fraction", "accuracy", "nll", "params", "failed", "seconds"]
+    first = rows[0]
+    assert (first["accuracy"]["mean"], first["accuracy"]["sd"]) == pytest.approx((0.57, 0.01))
+    assert (first["nll"]["mean"], first["nll"]["n"], first["failed"], first["seconds"]) == (2.0, 3, 0, 2.0)
+    assert [row["params"]["mean"] for row in rows] == [1000] * 3 + [1001] * 3
+
+
+def test_error_is_one_minus_accuracy() -> None:
+    (row,) = study_rows([Fake({"a": 1}, 0, 0.9), Fake({"a": 1}, 1, 0.8)], ["error"])
+    assert row["error"]["mean"] == pytest.approx(0.15)
+
+
+def test_only_trainings_that_are_ok_are_measured() -> None:
+    factors = {"net": "vit"}
+    records = [
+        Fake(factors, 0, 0.9, seconds=4.0),
+        Fake(factors, 1, 0.8, seconds=6.0),
+        Fake(factors, 2, 0.1, status="pruned", seconds=1.0),
+        Fake(factors, 3, None, status="oom"),
+        Fake(factors, 1, None, status="lost"),  # trained again, above
+    ]
+    (row,) = study_rows(records, ["accuracy"])
+    assert (row["accuracy"]["mean"], row["accuracy"]["n"]) == (pytest.approx(0.85), 2)
+    assert (row["failed"], row["seconds"]) == (3, 5.0)
+
+
+def test_what_is_missing_is_none() -> None:
+    records = [Fake({"a": 1}, 0, None, status="nan"), Fake({"b": 2}, 0, 0.5, {"nll": None}), Fake({"b": 2}, 1, 0.7)]
+    first, second = study_rows(records, ["accuracy", "nll"])
+    assert (first["a"], first["b"], second["a"], second["b"]) == (1, None, None, 2)
+    assert first["accuracy"] == {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
+    assert (first["failed"], first["seconds"]) == (1, None)
+    assert second["nll"]["mean"] is None
+    assert second["accuracy"]["n"] == 2
+
+
+def test_a_number_that_is_not_finite_is_missing() -> None:
+    records = [Fake({}, 0, 0.5, {"nll": float("nan")}), Fake({}, 1, 0.5, {"nll": 2.0})]
+    assert study_rows(records, ["nll"])[0]["nll"]["n"] == 1
+
+
+def test_equal_factors_spelled_differently_are_one_combination() -> None:
+    spelled = [{"f": 1, "size": (32, 32)}, {"size": [32, 32], "f": 1.0}]
+    assert len(study_rows([Fake(f, i, 0.5) for i, f in enumerate(spelled)], ["accuracy"])) == 1
+    assert len(study_rows([Fake({"f": f}, 0, 0.5) for f in (1, True, "1")], ["accuracy"])) == 3
+
+
+def test_a_seed_twice_is_refused() -> None:
+    with pytest.raises(InputError, match=r"seed 1 is there 2 times at net vit, fraction 3 %"):
+        study_rows([Fake({"net": "vit", "fraction": 0.03}, 1, 0.5)] * 2, ["accuracy"])
+
+
+def test_a_factor_may_not_hide_a_column() -> None:
+    with pytest.raises(InputError, match="'seconds'"):
+        study_rows([Fake({"seconds": 3}, 0, 0.5)], ["accuracy"])
+
+
+def test_metrics_that_are_factors_stay_factors() -> None:
+    assert VIEW.names == ("accuracy", "nll", "fraction")
+    assert Sight("t", "steps", "nll").names == ("accuracy", "nll", "steps")
+    assert study_rows(study(), VIEW.names)[0]["fraction"] == 0.3
+
+
+def test_seed_noise_leaves_out_what_factors_do() -> None:
+    assert seed_noise(study()) == pytest.approx(0.01)
+    assert seed_noise([*study(), Fake({"net": "vit", "fraction": 1}, 7, 0.1, status="pruned")]) == pytest.approx(0.01)
+    assert seed_noise(study(), "nll") == pytest.approx(1.0)
+    assert seed_noise(study(seeds=1)) is None
+
+
+# tables
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("fraction", 0.03, "3 %"),
+        ("fraction", 0.07, "7 %"),
+        ("fraction", 1, "100 %"),
+        ("fraction", "all", "all"),
+        ("rate", 0.03, "0.03"),
+        ("rate", 1.0, "1"),
+        ("epochs", 100000000, "100000000"),
+        ("mixup", True, "True"),
+        ("patch", None, "-"),
+    ],
+)
+def test_factors_are_tidy(name: str, value: Any, said: str) -> None:
+    assert factor_text(name, value) == said
+
+
+def test_table_shows_every_number_at_80_columns() -> None:
+    records = [Fake(r.factors | {"augmentation": "randaugment"}, r.seed, r.accuracy, r.metrics) for r in study()]
+    view = Sight("Study", "fraction", metrics=("accuracy", "error", "nll"))
+    said = shown(study_rows(records, sight.names), view)
+    for number in ("3 %", "30 %", "100 %", "0.5700", "0.4300", "2.0000", "1.0000", "0.0100", "(3)", "2.0"):
+        assert number in said
+    assert said.count("0.0100") == 12  # sd of accuracy and of error, six rows
+    assert max(map(len, said.splitlines())) <= 80
+    assert "…" not in said
+
+
+def test_table_of_missing_values_and_odd_names() -> None:
+    rows = study_rows([Fake({"net": "[/red] <$>"}, 0, None, status="nan")], ["accuracy"])
+    said = shown(rows, Sight("[/bold] title", "net"))
+    assert "[/bold] title" in said
+    head, line = said.splitlines()[1:3]
+    assert head.split() == ["net", "accuracy", "failed", "seconds"]
+    assert line.split() == ["[/red]", "<$>", "-", "1", "-"]
+    assert "failed" not in shown(study_rows(study(), ["accuracy", "nll"]), VIEW)
+
+
+def test_table_of_no_rows_has_a_head() -> None:
+    assert "accuracy" in shown([], VIEW)
+
+
+def test_table_of_an_unknown_metric() -> None:
+    with pytest.raises(InputError, match="did you mean 'nll'"):
+        study_table(study_rows(study(), ["nll"]), Sight("", "fraction", metrics=("nnll",)))
+
+
+def test_json_is_plain_and_a_copy() -> None:
+    rows = study_rows([Fake({"size": (8, 8)}, 0, 0.5)], ["accuracy"])
+    plain = study_json(rows)
+    assert json.loads(json.dumps(plain)) == plain
+    assert plain[0]["size"] == [8, 8]
+    plain[0]["accuracy"]["mean"] = 0
+    assert rows[0]["accuracy"]["mean"] == 0.5
+
+
+def test_csv_is_what_pandas_reads(tmp_path: Path) -> None:
+    records = [*study(seeds=2), Fake({"net": 'a "net", odd', "fraction": 1}, 0, 0.25)]
+    rows = study_rows(records, ["accuracy"])
+    study_csv(rows, tmp_path / "deep" / "study.csv")
+    frame = pd.read_csv(tmp_path / "deep" / "study.csv")
+    parts = [f"accuracy_{part}" for part in ("mean", "sd", "n", "low", "high")]
+    assert list(frame) == ["net", "fraction", *parts, "failed", "seconds"]
+    assert frame["net"].tolist() == [row["net"] for row in rows]
+    assert frame["accuracy_low"].tolist()[:-1] == [row["accuracy"]["low"] for row in rows[:-1]]
+    assert frame["accuracy_mean"].iloc[-1] == 0.25
+    assert frame["accuracy_sd"].isna().tolist() == [False] * 6 + [True]
+    with pytest.raises(InputError, match="no rows"):
+        study_csv([], tmp_path / "none.csv")
+
+
+def test_tables_stay_light() -> None:
+    heavy = ("torch", "numpy", "scipy", "pandas", "matplotlib")
+    code = f"import alternas.results.study, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+# plots
+
+
+def test_plot_is_a_png_and_an_svg_the_same_each_time(tmp_path: Path) -> None:
+    rows = study_rows(study(), VIEW.names)
+    paths = draw(rows, VIEW, tmp_path / "new" / "a.b")
+    assert [p.name for p in paths] == ["a.b.png", "a.b.svg"]
+    image = pixels(paths[0])
+    assert image.shape == (750, 1200, 3)
+    for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)):  # of the first two curves
+        assert (image == colour).all(-1).sum() > 200
+    assert {"vit", "resnet", "net", "fraction", "accuracy", "Accuracy over data"} <= set(words(paths))
+    again = draw(rows, VIEW, tmp_path / "again")
+    assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in again]
+
+
+def test_few_values_on_a_log_axis_are_its_ticks(tmp_path: Path) -> None:
+    rows = study_rows(study(), VIEW.names)
+    assert {"3 %", "30 %", "100 %"} <= set(words(draw(rows, VIEW, tmp_path / "log")))
+    linear = words(draw(rows, Sight("t", "fraction", line="net"), tmp_path / "linear"))
+    assert {"20 %", "80 %"} <= set(linear)
+    assert "3 %" not in linear
+
+
+def test_curves_run_by_rising_x(tmp_path: Path) -> None:
+    shuffled = study_rows(study(("vit",), (0.3, 0.03, 1)), VIEW.names)
+    rising = study_rows(study(("vit",), (0.03, 0.3, 1)), VIEW.names)
+    a, b = draw(shuffled, VIEW, tmp_path / "a"), draw(rising, VIEW, tmp_path / "b")
+    assert a[1].read_bytes() == b[1].read_bytes()
+
+
+def test_a_metric_on_the_x_axis(tmp_path: Path) -> None:
+    view = Sight("t", "train_flops", line="net", log_x=True, y_label="top 1", x_label="compute")
+    said = words(draw(study_rows(study(), sight.names), view, tmp_path / "flops"))
+    assert {"compute", "top 1", "vit", "resnet"} <= set(said)
+    assert not any("mean" in word for word in said if "interval" not in word)
+
+
+def test_names_on_the_x_axis_are_columns_without_lines(tmp_path: Path) -> None:
+    view = Sight("t", "net", line="fraction")
+    paths = draw(study_rows(study(), sight.names), view, tmp_path / "names")
+    assert {"vit", "resnet", "3 %", "30 %", "100 %"} <= set(words(paths))
+    lone = draw(study_rows(study(seeds=1), sight.names), view, tmp_path / "lone")
+    blue = [(pixels(p[0])[:, :900] == (0x00, 0x72, 0xB2)).all(-1).sum() for p in (paths, lone)]
+    assert 0 < blue[1] < blue[0] / 1.5  # bars are gone, two markers are left
+
+
+def test_columns_keep_the_order_of_the_rows(tmp_path: Path) -> None:
+    records = [Fake({"data": d, "net": n}, 0, 0.5) for d, n in (("b", "x"), ("a", "y"), ("c", "x"))]
+    said = words(draw(study_rows(records, ["accuracy"]), Sight("t", "data", line="net"), tmp_path / "order"))
+    assert [word for word in said if word in "abc"] == ["b", "a", "c"]
+
+
+def test_intervals_only_where_seeds_repeat(tmp_path: Path) -> None:
+    note = "95 % interval"
+    for seeds in (1, 2):
+        said = " ".join(words(draw(study_rows(study(seeds=seeds), VIEW.names), VIEW, tmp_path / f"{seeds}")))
+        assert (note in said) == (seeds > 1)
+
+
+def test_fractions_stay_between_0_and_1(tmp_path: Path) -> None:
+    records = [Fake({"fraction": 0.1}, seed, 0.4 + 0.5 * seed) for seed in range(2)]
+    paths = draw(study_rows(records, ["accuracy"]), Sight("t", "fraction"), tmp_path / "wide")
+    assert {"0.0", "0.2", "1.0"} <= set(words(paths))  # unbounded it would be -3 to 4
+    blue = (pixels(paths[0]) == (0x00, 0x72, 0xB2)).all(-1).any(1)
+    assert blue.sum() > 400  # the interval's bar goes from bottom to top
+
+
+def test_one_row(tmp_path: Path) -> None:
+    paths = draw(study_rows([Fake({"fraction": 0.1}, 0, 0.5)], ["accuracy"]), Sight("t", "fraction"), tmp_path / "one")
+    assert (pixels(paths[0]) == (0x00, 0x72, 0xB2)).all(-1).sum() > 50
+    assert [word for word in words(paths) if "%" in word] == ["10 %"]
+
+
+def test_other_factors_make_curves_where_rows_would_share_an_x(tmp_path: Path) -> None:
+    records = [
+        Fake({"fraction": f, "net": n, "mix": m}, 0, 0.5) for f in (0.1, 1.0) for n in "ab" for m in ("on", "off")
+    ]
+    said = words(draw(study_rows(records, ["accuracy"]), VIEW, tmp_path / "split"))
+    assert {"a, on", "a, off", "b, on", "b, off", "net, mix"} <= set(said)
+    tied = [Fake({"fraction": f, "net": n, "epochs": e}, 0, 0.5) for f, e in ((0.1, 9), (1.0, 3)) for n in "ab"]
+    assert {"a", "b", "net"} <= set(words(draw(study_rows(tied, ["accuracy"]), VIEW, tmp_path / "tied")))
+
+
+def test_special_characters_are_only_characters(tmp_path: Path) -> None:
+    odd = ("<a & b>", "$x$", "_net", r"50 % \alpha $")
+    view = Sight("$\\frac{1$ & <title>", "fraction", line="net", y_label="$y", x_label="a & $b$")
+    paths = draw(study_rows(study(odd), sight.names), view, tmp_path / "odd")
+    said = {word.strip() for word in words(paths)}
+    assert {*odd, "$\\frac{1$ & <title>", "$y"} <= said
+    columns = Sight("t", "net")
+    assert set(odd) <= set(words(draw(study_rows(study(odd, (1,)), columns.names), columns, tmp_path / "odd2")))
+
+
+def test_rows_with_missing_values_are_left_out(tmp_path: Path) -> None:
+    records = [*study(("vit",)), Fake({"net": "broken", "fraction": 0.3}, 0, None, status="nan")]
+    records += [Fake({"net": "nowhere"}, 0, 0.5)]
+    said = words(draw(study_rows(records, ["accuracy"]), VIEW, tmp_path / "missing"))
+    assert "vit" in said
+    assert not {"broken", "nowhere"} & set(said)
+
+
+def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+    rows = study_rows(study(), VIEW.names)
+    broken = study_rows([Fake({"net": "a", "fraction": 1}, 0, None, status="oom")], ["accuracy"])
+    zero = study_rows([Fake({"net": "a", "fraction": 0}, 0, 0.5)], ["accuracy"])
+    cases = [
+        ([], VIEW, "none of 0 rows"),
+        (broken, VIEW, "none of 1 rows"),
+        (zero, VIEW, "above 0, got 0"),
+        (rows, Sight("t", "fractoin"), "did you mean 'fraction'"),
+        (rows, Sight("t", "fraction", y="net"), "y: unknown value 'net'"),
+        (rows, Sight("t", "fraction", line="nett"), "did you mean 'net'"),
+    ]
+    for bad, view, why in cases:
+        with pytest.raises(InputError, match=why):
+            draw(bad, view, tmp_path / "bad")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_callers_matplotlib_is_left_alone(tmp_path: Path) -> None:
+    import matplotlib
+
+    rows = study_rows(study(), VIEW.names)
+    plain = draw(rows, VIEW, tmp_path / "plain")
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "black"}):
+        before = dict(matplotlib.rcParams)
+        mine = draw(rows, VIEW, tmp_path / "mine")
+        assert dict(matplotlib.rcParams) == before
+    assert plain[0].read_bytes() == mine[0].read_bytes()
