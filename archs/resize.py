@@ -33,9 +33,9 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
     state = network.state_dict()
     for name, wanted in new.state_dict().items():
         if name.startswith("encoder.positions.") and old_grid and new_grid and old_grid != new_grid:
-            state[name] = _position(name, state[name], old_grid, new_grid, net.head.pool == "token")
+            state[name] = position_table(name, state[name], old_grid, new_grid, net.head.pool == "token")
         elif name.endswith("attn.table"):
-            state[name] = _interpolated(state[name], (wanted.shape[-2], wanted.shape[-1]))
+            state[name] = interpolated(state[name], (wanted.shape[-2], wanted.shape[-1]))
     new.load_state_dict(state)
     for old, moved in zip(network.parameters(), new.parameters(), strict=True):
         moved.requires_grad_(old.requires_grad)
@@ -43,17 +43,17 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
     return new.to(first.device, first.dtype).train(network.training)
 
 
-def _position(name: str, table: Tensor, old: Map, new: Map, token: bool) -> Tensor:
+def position_table(name: str, table: Tensor, old: Map, new: Map, token: bool) -> Tensor:
     if name.endswith((".rows", ".columns")):
         side = new[0] if name.endswith(".rows") else new[1]
-        return _interpolated(table, (side, table.shape[1]))
+        return interpolated(table, (side, table.shape[1]))
     if table.dim() != 3:
         sizes = f"{old[0]}x{old[1]} to {new[0]}x{new[1]} tokens"
         raise InputError(f"encoder: relative positions do not carry over from {sizes}: their offsets are 1-D")
     return resample_abs_pos_embed(table, list(new), list(old), num_prefix_tokens=int(token))
 
 
-def _interpolated(table: Tensor, shape: tuple[int, int]) -> Tensor:
+def interpolated(table: Tensor, shape: tuple[int, int]) -> Tensor:
     """(..., H, W) to `shape`, bicubic."""
     if tuple(table.shape[-2:]) == shape:
         return table

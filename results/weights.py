@@ -15,10 +15,10 @@ from safetensors.torch import save
 from ..archs import Genotype, InputError, Network, OperationError
 from ..archs.plan import ImageSize, Map, as_map
 from ..archs.weights import describe, fill, read, shapes
-from .front import pick
+from .export.folder import chosen_net
 from .record import Record
-from .show import find_arch, find_trial, front_rows, objective_of
-from .store import find_run, read_data_facts, read_records
+from .show import find_arch, find_trial
+from .store import find_run, read_data_facts, read_records, weights_file
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 TIMM = "timm:"
@@ -52,7 +52,8 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
     """The trained net that `text` names.
 
     Args:
-        text: timm:NAME, FILE.safetensors, an exported folder, RUN (its most accurate net on the front), RUN:TRIAL.
+        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export
+            of it takes), RUN:TRIAL (as that trial left it).
         arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
             file, RUN:TRIAL, or timm:NAME for timm's state dict.
         image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
@@ -73,12 +74,7 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
     return _from_run(text)
 
 
-def best(run: Path, how: str = "accuracy") -> int:
-    """The trial of the run's front that `how` picks."""
-    return pick(front_rows(run), how, objective_of(run))["trial"]
-
-
-def weights_file(run: Path, record: Record) -> Path:
+def trained_file(home: Path, record: Record) -> Path:
     """The file of a trained net's final weights.
 
     Raises:
@@ -86,7 +82,7 @@ def weights_file(run: Path, record: Record) -> Path:
     """
     if record.status not in ("ok", "duplicate"):
         raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
-    path = run / "weights" / f"{record.training or record.key}.safetensors"
+    path = weights_file(home, record)
     if not path.exists():
         raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
     return path
@@ -104,13 +100,14 @@ def _from_run(text: str) -> Found:
         run = find_run(name if numbered else text)
     except (InputError, OSError) as error:  # OSError: no file can have that name
         raise InputError(f"weights: {text!r:.200} is none of {FORMS} ({error!s:.300})") from None
-    record = find_trial(run, int(number) if numbered else best(run))
-    facts, genotype = read_data_facts(run), Genotype.from_dict(record.genotype)
-    path = weights_file(run, record)
+    home, record = (run, find_trial(run, int(number))) if numbered else chosen_net(run, None, "accuracy")
+    facts, genotype, path = read_data_facts(run), Genotype.from_dict(record.genotype), trained_file(home, record)
+    if some := record.data.get("classes"):  # trained on a few of the data's classes
+        facts |= {"classes": [facts["classes"][i] for i in some]}
     network = read(path, genotype, as_map(facts["image_size"]))
     _check_facts(run / "run.json", facts, network)
-    label = f"run {run.resolve().name}, trial {record.trial}"
-    return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(run, record))
+    label = f"run {home.resolve().relative_to(run.resolve().parent)}, trial {record.trial}"
+    return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(home, record))
 
 
 def _steps(run: Path, record: Record) -> int | None:

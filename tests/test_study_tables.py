@@ -51,9 +51,9 @@ def study(nets: tuple[str, ...] = ("vit", "resnet"), fractions: tuple = (0.3, 0.
     ]
 
 
-def shown(rows: list[dict[str, Any]], view: Sight, width: int = 80) -> str:
+def shown(rows: list[dict[str, Any]], sight: Sight, width: int = 80) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(study_table(rows, view))
+    console.print(study_table(rows, sight))
     return console.export_text()
 
 
@@ -166,8 +166,8 @@ def test_factors_are_tidy(name: str, value: Any, said: str) -> None:
 
 def test_table_shows_every_number_at_80_columns() -> None:
     records = [Fake(r.factors | {"augmentation": "randaugment"}, r.seed, r.accuracy, r.metrics) for r in study()]
-    view = Sight("Study", "fraction", metrics=("accuracy", "error", "nll"))
-    said = shown(study_rows(records, sight.names), view)
+    sight = Sight("Study", "fraction", metrics=("accuracy", "error", "nll"))
+    said = shown(study_rows(records, sight.names), sight)
     for number in ("3 %", "30 %", "100 %", "0.5700", "0.4300", "2.0000", "1.0000", "0.0100", "(3)", "2.0"):
         assert number in said
     assert said.count("0.0100") == 12  # sd of accuracy and of error, six rows
@@ -256,17 +256,17 @@ def test_curves_run_by_rising_x(tmp_path: Path) -> None:
 
 
 def test_a_metric_on_the_x_axis(tmp_path: Path) -> None:
-    view = Sight("t", "train_flops", line="net", log_x=True, y_label="top 1", x_label="compute")
-    said = words(draw(study_rows(study(), sight.names), view, tmp_path / "flops"))
+    sight = Sight("t", "train_flops", line="net", log_x=True, y_label="top 1", x_label="compute")
+    said = words(draw(study_rows(study(), sight.names), sight, tmp_path / "flops"))
     assert {"compute", "top 1", "vit", "resnet"} <= set(said)
     assert not any("mean" in word for word in said if "interval" not in word)
 
 
 def test_names_on_the_x_axis_are_columns_without_lines(tmp_path: Path) -> None:
-    view = Sight("t", "net", line="fraction")
-    paths = draw(study_rows(study(), sight.names), view, tmp_path / "names")
+    sight = Sight("t", "net", line="fraction")
+    paths = draw(study_rows(study(), sight.names), sight, tmp_path / "names")
     assert {"vit", "resnet", "3 %", "30 %", "100 %"} <= set(words(paths))
-    lone = draw(study_rows(study(seeds=1), sight.names), view, tmp_path / "lone")
+    lone = draw(study_rows(study(seeds=1), sight.names), sight, tmp_path / "lone")
     blue = [(pixels(p[0])[:, :900] == (0x00, 0x72, 0xB2)).all(-1).sum() for p in (paths, lone)]
     assert 0 < blue[1] < blue[0] / 1.5  # bars are gone, two markers are left
 
@@ -310,8 +310,8 @@ def test_other_factors_make_curves_where_rows_would_share_an_x(tmp_path: Path) -
 
 def test_special_characters_are_only_characters(tmp_path: Path) -> None:
     odd = ("<a & b>", "$x$", "_net", r"50 % \alpha $")
-    view = Sight("$\\frac{1$ & <title>", "fraction", line="net", y_label="$y", x_label="a & $b$")
-    paths = draw(study_rows(study(odd), sight.names), view, tmp_path / "odd")
+    sight = Sight("$\\frac{1$ & <title>", "fraction", line="net", y_label="$y", x_label="a & $b$")
+    paths = draw(study_rows(study(odd), sight.names), sight, tmp_path / "odd")
     said = {word.strip() for word in words(paths)}
     assert {*odd, "$\\frac{1$ & <title>", "$y"} <= said
     columns = Sight("t", "net")
@@ -338,9 +338,9 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         (rows, Sight("t", "fraction", y="net"), "y: unknown value 'net'"),
         (rows, Sight("t", "fraction", line="nett"), "did you mean 'net'"),
     ]
-    for bad, view, why in cases:
+    for bad, sight, why in cases:
         with pytest.raises(InputError, match=why):
-            draw(bad, view, tmp_path / "bad")
+            draw(bad, sight, tmp_path / "bad")
     assert not list(tmp_path.iterdir())
 
 

@@ -310,7 +310,7 @@ def test_every_field_of_a_description_may_be_nonsense() -> None:
     facts = GOOD | {"genotype": NETS["hybrid"].to_dict()}
     net, path = made(NETS["hybrid"]), Path("odd.safetensors")
     for way in leaves(facts):
-        for odd in (None, True, 0, 3, float("nan"), 10**400, "x", [[]], {"x": 1}):
+        for odd in (None, True, 3, float("nan"), 10**400, [[]], {"x": 1}):
             new: Any = {"": json.loads(json.dumps(facts))}
             at, last = new, ""
             for name in way:
@@ -365,8 +365,8 @@ def test_timms_tag_says_how_a_file_was_trained() -> None:
     assert found.data == "imagenet-1k"
     assert found.classes is not None
     assert (len(found.classes), found.classes[0]) == (1000, "n01440764")
-    other = find_weights(timm_file(random_timm("resnet18", num_classes=3)), "timm:resnet18.a1_in1k")
-    assert (other.classes, other.data) == (None, None)
+    other = find_weights(timm_file(random_timm("resnet18", num_classes=3, in_chans=1)), "timm:resnet18.a1_in1k")
+    assert (other.mean, other.std, other.classes, other.data) == (None, None, None, None)
 
 
 def test_wrong_files_of_timm_are_named() -> None:
@@ -481,8 +481,29 @@ def test_a_net_of_a_run() -> None:
     assert find_weights("mine:4").lineage["steps"] is None
     finished_run(None, lineage={"weights": "timm's", "steps": 100})
     assert find_weights("mine:1").lineage["steps"] == 116
-    finished_run(None, lineage={"weights": "timm's", "steps": None})
-    assert find_weights("mine:1").lineage["steps"] is None
+    for unknown in ({"weights": "timm's", "steps": None}, {"weights": "timm's"}):
+        finished_run(None, lineage=unknown)
+        assert find_weights("mine:1").lineage["steps"] is None
+
+
+def test_a_run_is_the_net_that_its_export_takes() -> None:
+    searched, again = made(DIGITS, 10, 8, 1), made(DIGITS, 10, 8, 1)
+    with torch.no_grad():
+        next(again.parameters()).add_(1.0)
+    folder = finished_run(searched)
+    rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+    row = rows[1] | {"trial": 6, "kind": "retrain", "training": "0123456789ab", "budget": {"done": 32, "full": 32}}
+    save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")
+    (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n")
+    found = find_weights("mine")
+    assert same(found.network.state_dict(), again.state_dict())
+    assert (found.label, found.lineage["steps"]) == ("run mine/retrain, trial 6", 32)
+    assert same(find_weights("mine:1").network.state_dict(), searched.state_dict())
+
+
+def test_a_net_of_a_few_classes() -> None:
+    finished_run(made(DIGITS, 3, 8, 1), data={"name": "digits", "classes": [7, 0, 2]})
+    assert find_weights("mine:1").classes == ("7", "0", "2")
 
 
 def test_weights_that_a_run_cannot_mean() -> None:

@@ -32,7 +32,7 @@ from .nets import swapped
 from .training import Training
 
 TRAINED = {"all": "whole", "new": "new"}  # --train, and the regime of the swapped net
-SIGHT = Sight("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs", "params"))
+SIGHT = Sight("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))
 BEFORE, AFTER = "before", "after"
 
 

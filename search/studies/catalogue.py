@@ -111,7 +111,7 @@ def said_of(plan: Sequence[Training], data: Any) -> str:
 
 
 def _found(study: Study, sight: Sight, records: list[Record], folder: Path) -> Found:
-    rows = study_rows(records, (*sight.metrics, sight.y))
+    rows = study_rows(records, sight.names)
     files = [folder / "table.json", folder / "table.csv", *draw(rows, sight, folder / "plot")]
     found = Found(study, sight, rows, seed_noise(records), folder, files)
     write_json(files[0], found.to_dict())

@@ -13,7 +13,7 @@ from ...spaces.scale import scale_for
 FAMILIES = ("resnet", "alternet", "hybrid", "vit")
 SIZES = ("s", "m", "l")
 SMALL_SIDE = 64  # px; above it, the zoo's nets
-GRID = 8  # tokens a side, about, of small images
+GRID = {16: 4, 64: 8}  # tokens a side of a ViT, about, by scale
 TRUNKS = {  # width and depths of a first and later stages, by scale: up to 16 px, up to 64 px
     16: ((8, (1, 2, 2)), (12, (1, 2, 2)), (16, (2, 2, 2))),
     64: ((16, (2, 2, 2, 2)), (32, (2, 2, 2, 2)), (64, (2, 2, 2, 2))),
@@ -39,7 +39,7 @@ def net_of(family: str, size: str, image: Map) -> Genotype:
         return zoo.get(LARGE[family][number], image)
     of = 16 if max(image) <= 16 else 64
     if family == "vit":
-        return _vit(ENCODERS[of][number], image)
+        return vit(ENCODERS[of][number], image, GRID[of])
     trunk = _trunk(*TRUNKS[of][number])
     if family == "resnet":
         return trunk
@@ -90,8 +90,20 @@ def _hybrid(trunk: Genotype, sizes: tuple[int, int], image: Map) -> Genotype:
     return Genotype(trunk.stem, stages, encoder, Head("token"))
 
 
-def _vit(sizes: tuple[int, int], image: Map) -> Genotype:
+def with_grid(net: Genotype, image: Map, tokens: int) -> Genotype:
+    """The ViT `net` with about `tokens` x `tokens` patches."""
+    assert net.encoder is not None
+    return replace(net, encoder=replace(net.encoder, patch=_patch(image, tokens)))
+
+
+def vit(sizes: tuple[int, int], image: Map, tokens: int) -> Genotype:
+    """A ViT of (embed_dim, depth) over about `tokens` x `tokens` patches."""
     embed_dim, depth = sizes
-    side = max(1, min(image) // GRID)
-    patch = next(p for p in range(side, 0, -1) if image[0] % p == 0 and image[1] % p == 0)
-    return Genotype(Stem("none"), (), Encoder(embed_dim, depth, embed_dim // 16, patch=patch), Head("token"))
+    encoder = Encoder(embed_dim, depth, embed_dim // 16, patch=_patch(image, tokens))
+    return Genotype(Stem("none"), (), encoder, Head("token"))
+
+
+def _patch(image: Map, tokens: int) -> int:
+    """The largest patch that leaves at least `tokens` a side and divides the image."""
+    side = max(1, min(image) // tokens)
+    return next(p for p in range(side, 0, -1) if image[0] % p == 0 and image[1] % p == 0)

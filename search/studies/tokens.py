@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...archs import Genotype
 from ...results.study import Sight
-from .nets import with_pool
+from .nets import with_grid, with_pool
 from .study import Setting, Study
 from .training import Training
 
@@ -15,7 +15,7 @@ POSITIONS = (  # those of table 8
     ("none", "stem"), ("1d", "stem"), ("1d", "layers"), ("1d", "shared"),
     ("2d", "stem"), ("2d", "layers"), ("2d", "shared"), ("relative", "layers"),
 )  # fmt: skip
-WINDOWS = (3, 5, 8)
+WINDOWS = (3, 5, 8)  # the last is the whole map
 
 
 def pools(setting: Setting) -> list[Training]:
@@ -66,7 +66,8 @@ def windows(setting: Setting) -> list[Training]:
         training
         for window in WINDOWS
         for training in setting.repeated(
-            _vit(setting, local=0 if window == WINDOWS[-1] else window), {"window": f"{window}x{window}"}
+            with_grid(_vit(setting, local=window % WINDOWS[-1]), setting.data.image_size, WINDOWS[-1]),
+            {"window": f"{window}x{window}"},
         )
     ]
 

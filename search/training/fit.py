@@ -197,9 +197,9 @@ def _take_table(child: WindowAttention, parent: WindowAttention, heads: Axis, ta
     if table.shape == want:
         tally.put(child.table, table, source)
         return
-    from ...archs.resize import _interpolated  # needs timm, which takes seconds to import
+    from ...archs.resize import interpolated  # needs timm, which takes seconds to import
 
-    tally.put(child.table, _interpolated(table, (want[-2], want[-1])), source, resized=only_window)
+    tally.put(child.table, interpolated(table, (want[-2], want[-1])), source, resized=only_window)
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -72,9 +72,9 @@ def _take_position(
 def _on_grid(name: str, table: Tensor, child: TransformerEncoder, parent: TransformerEncoder) -> Tensor:
     if child.grid == parent.grid:
         return table
-    from ...archs.resize import _position  # needs timm, which takes seconds to import
+    from ...archs.resize import position_table  # needs timm, which takes seconds to import
 
-    return _position(name, table, parent.grid, child.grid, parent.cls_token is not None)
+    return position_table(name, table, parent.grid, child.grid, parent.cls_token is not None)
 
 
 def _for_tokens(value: Tensor, fresh: Tensor, child: TransformerEncoder, parent: TransformerEncoder) -> Tensor:

@@ -1,0 +1,237 @@
+"""Training that starts from weights: the head, what stands still, what learns slowly, what is recorded."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from alternas.archs import InputError, build
+from alternas.archs.weights import read, save
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.data.view import View
+from alternas.search.engine.worker import Worker
+from alternas.search.training import recipes, train
+from alternas.search.training.begin import begin, parts
+from alternas.search.training.inherit import inherit
+from alternas.search.training.job import FewShot, Job, Outcome
+from alternas.search.training.memory import MemoryBench
+from alternas.search.training.optimizer import optimizer_for
+from alternas.search.training.start import REGIMES, Start
+from alternas.spaces import get
+from nets import NETS, lively
+
+CPU = torch.device("cpu")
+NET = get("resnet", 8).baselines()[2]
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return load(Request("digits"))
+
+
+@pytest.fixture(scope="module")
+def bench(digits: DataSet) -> MemoryBench:
+    return MemoryBench(digits, CPU)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(7)
+    path = tmp_path_factory.mktemp("weights") / "parent.safetensors"
+    save(lively(build(NET, 10, 8, 1)), path)  # type: ignore[arg-type]
+    return path
+
+
+def job(folder: Path, **changes: Any) -> Job:
+    given = Job(0, NET, recipes.get("smoke"), 0, 8, 8, str(folder / "c.pt"), str(folder / "w.safetensors"))
+    return dataclasses.replace(given, **changes)
+
+
+def last(events: Any) -> Outcome:
+    *_, outcome = list(events)
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def trainer(folder: Path, bench: MemoryBench, start: Start, **changes: Any) -> train.Trainer:
+    return train.Trainer(job(folder, start=start, **changes), bench)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_an_empty_head_leaves_all_classes_equally_likely(name: str, tmp_path: Path) -> None:
+    net = NETS[name]
+    torch.manual_seed(0)
+    save(lively(build(net, 5, 16, 2)), tmp_path / "p.safetensors")  # type: ignore[arg-type]
+    new = build(net, 7, 16, 2)
+    begin(new, Start(str(tmp_path / "p.safetensors"), "p", zero_head=True))
+    with torch.no_grad():
+        shares = new.eval()(torch.randn(3, 2, 16, 16)).softmax(1)
+    assert torch.equal(shares, torch.full((3, 7), 1 / 7)), "exactly uniform"
+
+
+def test_the_first_loss_of_an_empty_head_is_that_of_guessing(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+    plain = dataclasses.replace(recipes.get("smoke"), label_smoothing=0.0)
+    here = trainer(tmp_path, bench, Start(str(weights), "p", zero_head=True), recipe=plain)
+    x, y = next(here.feed)
+    assert here.gradients(x, y).item() == pytest.approx(math.log(10), abs=1e-6)
+
+
+def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+    here = trainer(tmp_path, bench, Start(str(weights), "p"))
+    parent = read(weights).eval()
+    (x, _), *_ = bench.images("val", 50)
+    with torch.no_grad():
+        torch.testing.assert_close(here.net.eval()(x), parent(x), atol=1e-5, rtol=0)  # memory lies otherwise
+    assert here.begun.lineage["share"] == 1
+
+
+def moved(folder: Path, bench: MemoryBench, start: Start) -> set[str]:
+    """Places of the net whose parameters or statistics a short training changes."""
+    before = train.Trainer(job(folder / "before", start=start), bench)
+    old = {name: value.clone() for name, value in before.net.state_dict().items()}
+    before.train_to(3)
+    new = before.net.state_dict()
+    found = set()
+    for place, modules in parts(before.task.kept(before.net)).items():
+        names = {n for n, value in old.items() if any(_owns(before.net, part, n) for part in modules)}
+        if any(not torch.equal(old[n], new[n]) for n in names if "num_batches" not in n):
+            found.add(place)
+    return found
+
+
+def _owns(net: nn.Module, part: nn.Module | nn.Parameter, name: str) -> bool:
+    owner, _, leaf = name.rpartition(".")
+    module = net.get_submodule(owner)
+    if isinstance(part, nn.Parameter):
+        return getattr(module, leaf) is part
+    return any(module is inside for inside in part.modules())
+
+
+BLOCKS = ["stage 1 block 1", "stage 2 block 1", "stage 2 block 2", "stage 3 block 1", "stage 3 block 2"]
+WHERE = {
+    "whole": {"stem", *BLOCKS, "last norm", "head"},
+    "large-different": {"stem", *BLOCKS, "last norm", "head"},
+    "large-similar": {BLOCKS[-1], "last norm", "head"},
+    "small-different": {*BLOCKS[-2:], "last norm", "head"},
+    "small-similar": {"head"},
+    "new": {"head"},
+}
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_what_a_regime_trains(tmp_path: Path, bench: MemoryBench, weights: Path, regime: str) -> None:
+    assert moved(tmp_path, bench, Start(str(weights), "p", zero_head=True, regime=regime)) == WHERE[regime]
+
+
+def test_new_trains_what_was_swapped_in(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+    stages = list(NET.stages)
+    stages[1] = dataclasses.replace(stages[1], msa=1, heads=1, head_dim=8, window=0)
+    net = dataclasses.replace(NET, stages=tuple(stages))
+    start = Start(str(weights), "p", regime="new")
+    here = train.Trainer(job(tmp_path, genotype=net, start=start), bench)
+    trained = {name for name, p in here.net.named_parameters() if p.requires_grad}
+    assert trained
+    assert all(name.startswith("stages.1.1.") for name in trained)
+
+
+def test_a_tenth_of_the_rate_for_what_is_inherited(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+    here = trainer(tmp_path, bench, Start(str(weights), "p", zero_head=True, regime="large-different"))
+    here._one_step(*next(here.feed))
+    rates = {id(p): group["lr"] for group in here.optimizer.param_groups for p in group["params"]}
+    head = {id(p) for p in here.net.head.parameters()}  # type: ignore[union-attr]
+    fast, slow = ({r for i, r in rates.items() if (i in head) == want} for want in (True, False))
+    assert len(fast) == len(slow) == 1
+    assert slow.pop() == pytest.approx(fast.pop() / 10)
+    decays = {group["weight_decay"] for group in here.optimizer.param_groups for p in group["params"] if p.ndim == 1}
+    assert decays == {0.0}
+    assert len(rates) == len(list(here.net.parameters())), "every parameter stands in one group"
+
+
+@pytest.mark.parametrize("decay_all", [False, True])
+def test_groups_at_the_full_rate_decay_as_timms(decay_all: bool) -> None:
+    net = build(NETS["msa"], 3, 16, 2)
+    recipe = dataclasses.replace(recipes.get("smoke"), decay_all=decay_all)
+    usual, ours = optimizer_for(net, recipe, 0.1), optimizer_for(net, recipe, 0.1, list(net.stem.parameters()), 0.5)
+    decay = [{id(p): g["weight_decay"] for g in o.param_groups for p in g["params"]} for o in (usual, ours)]
+    assert decay[0] == decay[1]
+
+
+def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+    start = Start(str(weights), "p", 12, zero_head=True, regime="small-different")
+    whole = last(train.train(job(tmp_path / "a", start=start), bench))
+    last(train.train(job(tmp_path / "b", start=start, until=5), bench))
+    broken = last(train.train(job(tmp_path / "b", start=start), bench))
+    assert (broken.accuracy, broken.curve, broken.lineage) == (whole.accuracy, whole.curve, whole.lineage)
+    a, b = (load_file(tmp_path / x / "w.safetensors") for x in "ab")
+    assert all(torch.equal(a[name], b[name]) for name in a)
+    assert whole.lineage["steps"] == 12
+    assert whole.lineage["parts"][0] == {
+        "place": "stem", "source": "stem", "how": "copied", "params": 108, "taken": 108,
+    }  # fmt: skip
+    other = dataclasses.replace(start, regime="whole")
+    with pytest.raises(InputError, match="is of a training with another start"):
+        last(train.train(job(tmp_path / "b", start=other), bench))
+
+
+def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: MemoryBench) -> None:
+    net = dataclasses.replace(
+        NETS["vit"],
+        encoder=dataclasses.replace(NETS["vit"].encoder, patch=2),  # type: ignore[arg-type]
+    )
+    before = last(train.train(job(tmp_path / "a", genotype=net, task="patches", until=120, steps=120), bench))
+    assert before.status == "ok"
+    assert before.accuracy is not None
+    assert before.accuracy > before.curve[0].accuracy + 0.1, "it learns colours"
+    pretrained = tmp_path / "a" / "w.safetensors"
+    assert read(pretrained).genotype.key == net.key, "a network, without what predicts colours"
+    after = last(train.train(job(tmp_path / "b", genotype=net, start=Start(str(pretrained), "a", 40, True)), bench))
+    assert after.status == "ok"
+    assert {row["how"] for row in after.lineage["parts"]} == {"copied", "zero"}
+    resnet = last(run_in_worker(tmp_path, bench, task="patches"))
+    assert resnet.status == "error"
+    assert "need tokens" in resnet.error
+
+
+def run_in_worker(folder: Path, bench: MemoryBench, **changes: Any) -> Any:
+    worker = Worker(1, "cpu")
+    worker._bench = bench
+    return worker.run(job(folder / "w", **changes))
+
+
+def test_the_test_split_is_measured_once_and_only_if_asked(tmp_path: Path, bench: MemoryBench) -> None:
+    plain = last(train.train(job(tmp_path / "a"), bench))
+    assert not any(name.startswith("test_") for name in plain.metrics)
+    tested = last(train.train(job(tmp_path / "b", test=True), bench))
+    net = read(tmp_path / "b" / "w.safetensors").eval()
+    (x, y), *_ = bench.images("test", 1000)
+    with torch.no_grad():
+        assert (net(x).argmax(1) == y).float().mean().item() == pytest.approx(tested.metrics["test_accuracy"])
+    assert {k: v for k, v in tested.metrics.items() if not k.startswith("test_")} == plain.metrics
+
+
+def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryBench) -> None:
+    few = FewShot((6, 7, 8, 9), (2, 4), (1, 5), episodes=20)
+    view = View(0.5, (0, 1, 2, 3, 4, 5))
+    outcome = last(run_in_worker(tmp_path, bench, view=view, few=few))
+    assert outcome.status == "ok", outcome.error
+    names = {"2way_1shot", "2way_5shot", "4way_1shot", "4way_5shot"}
+    assert names <= set(outcome.metrics)
+    assert outcome.metrics["2way_5shot"] > outcome.metrics["4way_1shot"] > 0.2
+    assert read(tmp_path / "w" / "w.safetensors").num_classes == 6
+
+
+def test_inheriting_needs_readable_weights(tmp_path: Path, bench: MemoryBench) -> None:
+    bad = tmp_path / "bad.safetensors"
+    bad.write_bytes(b"\x80\x04")
+    outcome = last(run_in_worker(tmp_path, bench, start=Start(str(bad), "bad")))
+    assert outcome.status == "error"
+    assert "pickle" in outcome.error
+    assert inherit is not None
