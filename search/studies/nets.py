@@ -64,13 +64,20 @@ def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
         InputError: if a stage is too shallow for its count.
     """
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
-    wanted = scale_for(image).windows[0]
+    wanted = max(4, scale_for(image).windows[0])
     stages = []
     for stage, count, side in zip(net.stages, counts, sides, strict=True):
         heads, head_dim = attention(stage.width)
-        window = fit_window(max(wanted, 4), min(side)) if side[0] == side[1] else 0
+        window = _window(wanted, side)
         stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
     return replace(net, stages=tuple(stages))
+
+
+def _window(wanted: int, side: Map) -> int:
+    """A window of `wanted` where it fits; 0, the whole map, on a map that is not square."""
+    if side[0] != side[1]:
+        return 0
+    return side[0] if wanted >= side[0] else fit_window(wanted, side[0])
 
 
 def _trunk(width: int, depths: tuple[int, ...]) -> Genotype:

@@ -1,0 +1,233 @@
+"""The bookkeeping of a plan, without Ray: order, identity, dependence, resuming, failures; the studies' plans."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.results.record import Record
+from alternas.results.store import Store
+from alternas.results.study import study_rows
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.data.view import View
+from alternas.search.engine.drive import drive
+from alternas.search.studies.buildup import rule
+from alternas.search.studies.carry_out import compute_of
+from alternas.search.studies.catalogue import STUDIES
+from alternas.search.studies.nets import FAMILIES, SIZES, net_of, swapped
+from alternas.search.studies.study import Setting, quickened
+from alternas.search.studies.training import Origin, Training
+from alternas.search.studies.trainings import Terms, Trainings
+from alternas.search.training import recipes
+from alternas.search.training.job import FewShot, Job, Outcome
+from alternas.spaces import get
+from fakes import FakeExecutor, SilentView, lose
+
+NETS = get("resnet", 8).baselines()
+RECIPE = recipes.get("smoke")
+
+
+def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:
+    given: dict[str, Any] = {"factors": {"net": number}} | changes
+    return Training(NETS[number], RECIPE, 16, seed, **given)
+
+
+@pytest.fixture
+def carry(tmp_path: Path) -> Callable[..., Any]:
+    """Carries out a plan on tmp_path with a fake executor, as a restarted command would; records and jobs run."""
+
+    def price(net: Genotype, view: View) -> Any:
+        return static_cost(net, 10, 8, 1)
+
+    def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[Job]]:
+        executor = FakeExecutor(slots, fate)
+        with closing(Store(tmp_path)) as store:
+            work = Trainings(plan, Terms("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store)
+            drive(work, executor, SilentView())
+            assert work.done
+            return work.records, executor.ran
+
+    return run
+
+
+def test_every_training_is_done_once_in_the_plans_order(carry: Any) -> None:
+    plan = [training(n, seed) for n in range(3) for seed in range(2)]
+    found, ran = carry(plan)
+    assert [r.training for r in found] == [t.id for t in plan]
+    assert [(j.genotype, j.seed) for j in ran] == [(t.net, t.seed) for t in plan]
+    assert len({r.trial for r in found}) == len({j.weights for j in ran}) == 6
+    again, more = carry(plan)
+    assert (again, more) == (found, []), "nothing is left to do"
+
+
+def test_a_larger_plan_trains_what_is_new_and_factors_are_the_plans(carry: Any) -> None:
+    carry([training(0)])
+    found, ran = carry([training(0, factors={"called": "otherwise"}), training(1)])
+    assert [j.genotype for j in ran] == [NETS[1]]
+    assert [r.factors for r in found] == [{"called": "otherwise"}, {"net": 1}]
+    assert [r.trial for r in found] == [0, 1]
+
+
+def test_identity_is_what_makes_the_result() -> None:
+    one = training()
+    same = [training(factors={"x": 1}), training(origin=None), dataclasses.replace(one, net=NETS[0].canonical())]
+    assert {t.id for t in same} == {one.id}
+    few = FewShot((1, 2), (2,), (1,))
+    others = [
+        training(1), training(seed=1), dataclasses.replace(one, steps=8),
+        training(view=View(0.5)), training(view=View(0.5, draw=1)), training(view=View(classes=(1, 2))),
+        training(task="patches"), training(test=True), training(few=few),
+        dataclasses.replace(one, recipe=dataclasses.replace(RECIPE, lr=1.0)),
+        training(origin=Origin("a", "x")), training(origin=Origin("b", "x")),
+        training(origin=Origin("a", "x", zero_head=True)), training(origin=Origin("a", "x", regime="new")),
+    ]  # fmt: skip
+    assert len({t.id for t in (one, *others)}) == len(others) + 1
+    assert training(origin=Origin("a", "x", "/here")).id == training(origin=Origin("a", "y", "/there")).id
+
+
+def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Path) -> None:
+    first = training(0, factors={})
+    second = training(1, origin=Origin(first.id, "the first", zero_head=True))
+    third = training(2, origin=Origin(second.id, "the second"))
+    found, ran = carry([third, second, first], slots=3)
+    assert [j.genotype for j in ran] == [NETS[0], NETS[1], NETS[2]]
+    starts = [j.start for j in ran]
+    assert starts[0] is None
+    assert starts[1] is not None
+    assert starts[2] is not None
+    assert starts[1].weights == ran[0].weights == str(tmp_path / "weights" / f"{first.id}.safetensors")
+    assert (starts[1].zero_head, starts[1].steps, starts[2].steps) == (True, 16, 32)
+    assert [r.training for r in found] == [third.id, second.id, first.id]
+
+
+def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
+    first = training(0)
+    plan = [first, training(1, origin=Origin(first.id, "the first")), training(2)]
+
+    def fate(job: Job) -> Any:
+        return Outcome(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
+
+    found, ran = carry(plan, fate)
+    assert [r.status for r in found] == ["oom", "error", "ok"]
+    assert "its start, trial 0, is oom" in found[1].error
+    assert [j.genotype for j in ran] == [NETS[0], NETS[2]]
+    found, ran = carry(plan)
+    assert [r.status for r in found] == ["ok", "ok", "ok"], "what failed is tried again"
+    assert [j.genotype for j in ran] == [NETS[0], NETS[1]]
+    assert len({r.trial for r in found}) == 3
+
+
+def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
+    found, _ = carry([training()], lambda job: Outcome(job.trial, "nan", error="loss nan"))
+    assert found[0].status == "nan"
+    assert carry([training()]) == (found, [])
+
+
+@pytest.mark.parametrize(("deaths", "status"), [(2, "ok"), (3, "lost")])
+def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str) -> None:
+    left = [deaths]
+
+    def fate(job: Job) -> Any:
+        left[0] -= 1
+        return lose(job) if left[0] >= 0 else None
+
+    found, ran = carry([training()], fate)
+    assert [r.status for r in found] == [status]
+    assert len(ran) == 3
+    assert len({j.checkpoint for j in ran}) == 1
+
+
+def test_records_say_all_that_they_came_from(carry: Any) -> None:
+    parts = {"weights": "x", "share": 0.5, "parts": []}
+
+    def fate(job: Job) -> Any:
+        return Outcome(job.trial, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
+
+    (record,), _ = carry([training(view=View(0.3, (1, 2), 5), task="patches")], fate)
+    assert record.accuracy is None, "accuracy on colours is no accuracy on classes"
+    assert record.metrics == {"patches_nll": 1.0, "patches_odd": None, "patches_accuracy": 0.5}
+    assert record.data == {"name": "digits", "fraction": 0.3, "classes": [1, 2], "draw": 5}
+    assert (record.lineage, record.budget, record.kind) == (parts, {"full": 16, "done": 16}, "study")
+    assert record.how == {"passes": 1, "task": "patches"}
+    assert Record.from_dict(record.to_dict()) == record
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return load(Request("digits"))
+
+
+@pytest.fixture(scope="module")
+def settings(digits: DataSet) -> list[Setting]:
+    full = Setting(digits, RECIPE, 3)
+    return [full, quickened(full)]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_studys_plan_can_be_carried_out(name: str, settings: list[Setting], carry: Any) -> None:
+    study = STUDIES[name]
+    for setting in settings:
+        plan = list(study.plan(setting))
+        assert len({t.id for t in plan}) == len(plan), "no training twice"
+        for t in plan:
+            t.net.check(setting.data.image_size)
+        groups: dict[str, set[int]] = {}
+        for t in plan:
+            if t.factors:
+                groups.setdefault(repr(t.factors), set()).add(t.seed)
+        assert all(seeds == set(range(setting.seeds)) for seeds in groups.values()), "seeds repeat all factors"
+        assert len(groups) > 1
+        sight = study.sight(setting)
+        assert {sight.x, sight.line} - {""} <= {*plan[-1].factors, "error"}
+    full, quick = (compute_of(study.plan(s), s.data) for s in settings)
+    assert quick <= full * 2 / 3
+    assert setting.steps <= 200
+    assert study.about.endswith((".", "?")), "one sentence"
+    assert f"alternas study {name} --data" in (study.plan.__doc__ or ""), "its docstring has the command"
+    assert f"{len(study.plan(settings[0]))} trainings" in (study.plan.__doc__ or ""), "and its cost"
+
+
+def test_a_study_is_tabled_from_its_records(settings: list[Setting], carry: Any) -> None:
+    study, quick = STUDIES["data-size"], settings[1]
+    records, _ = carry(list(study.plan(quick)))
+    rows = study_rows(records, study.sight(quick).names)
+    assert [(row["net"], row["fraction"]) for row in rows] == [(f, s) for s in (0.1, 1.0) for f in FAMILIES]
+    assert all(row["accuracy"]["n"] == 2 and row["failed"] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("image", [(8, 8), (16, 16), (28, 28), (32, 32), (64, 64), (32, 48), (224, 224)])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_studies_nets_fit_all_images_and_grow(image: tuple[int, int], family: str) -> None:
+    nets = [net_of(family, size, image) for size in SIZES]
+    assert [net.family for net in nets] == [family] * 3
+    macs = [static_cost(net, 10, image).macs for net in nets]
+    assert macs == sorted(macs)
+    assert len(set(macs)) == 3
+
+
+def test_the_rule_has_the_papers_defaults() -> None:
+    for name, msa in (("18", (0, 1, 1, 1)), ("50", (0, 1, 3, 1))):
+        assert rule(zoo.get(f"resnet{name}", 32)) == msa
+    assert rule(zoo.alternet("basic", (3, 4, 6, 4), (0, 0, 0, 0), (1, 1, 1, 1), 4, "cifar")) == (0, 1, 3, 2)
+    with pytest.raises(InputError, match="has attention blocks already"):
+        rule(zoo.get("alternet18", 32))
+    with pytest.raises(InputError, match="needs a second or later stage of two blocks"):
+        rule(NETS[0])
+
+
+def test_swapped_in_heads_are_the_zoos() -> None:
+    ours, zoos = swapped(zoo.get("preresnet18", 32), (0, 1, 1, 1), (32, 32)), zoo.get("alternet18", 32)
+    assert [(s.heads, s.head_dim, s.window) for s in ours.stages[1:]] == [
+        (s.heads, s.head_dim, s.window) for s in zoos.stages[1:]
+    ]
+    assert ours.key == zoos.key
+    with pytest.raises(InputError, match="stage 1"):
+        swapped(ours, (2, 1, 1, 1), (32, 32))
