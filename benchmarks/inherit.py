@@ -1,0 +1,162 @@
+"""What inheriting weights is worth: steps that a child needs to be as good as from scratch, with and without.
+
+For parent-child pairs on `cue`, each a step apart in the search space: the parent is trained in full, the
+child from scratch in full, and the child from the parent's weights. Saved is the share of the steps that the
+inheriting child does not need to reach the accuracy that the child from scratch ends with, read off its
+curve (EMA weights, a reading every tenth of the budget, linear between). A child that never reaches it
+has saved nothing: 0, and is counted. Two controls: at the same number of steps, the accuracy of both; and
+the child's schedule is as long as from scratch, so that its rate stays high until late.
+
+    python benchmarks/inherit.py [--pairs 20] [--epochs 1] [--workers 2]
+
+Writes benchmarks/results/inherit.json. About 12 minutes for 20 pairs on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from machine import machine
+
+from alternas.archs import Genotype, Stage
+from alternas.results.noise import paired, spread
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.studies.nets import attention, net_of
+from alternas.search.training import recipes
+from alternas.search.training.job import Job, Outcome
+from alternas.search.training.recipe import Recipe
+from alternas.search.training.start import Start
+
+RESULTS = Path(__file__).parent / "results" / "inherit.json"
+IMAGE = (16, 16)
+TICKS = 10
+
+
+def pairs() -> list[tuple[str, Genotype, Genotype]]:
+    """(kind of step, parent, child): what evolution and the build-up would do, back and forth."""
+    found = []
+    for size in ("s", "m"):
+        resnet, alternet, hybrid = (net_of(family, size, IMAGE) for family in ("resnet", "alternet", "hybrid"))
+        found += [
+            ("swap in MSA", resnet, _stage(resnet, 2, **_msa(resnet, 2))),
+            ("swap in MSA", _stage(resnet, 2, **_msa(resnet, 2)), alternet),
+            ("swap out MSA", alternet, _stage(alternet, 1, msa=0)),
+            ("deeper", resnet, _stage(resnet, 1, depth=resnet.stages[1].depth + 1)),
+            ("deeper", alternet, _stage(alternet, 0, depth=2)),
+            ("shallower", resnet, _stage(resnet, 2, depth=1)),
+            ("wider stage", resnet, _stage(resnet, 2, width=resnet.stages[2].width * 3 // 2)),
+            ("narrower stage", resnet, _stage(resnet, 2, width=resnet.stages[2].width // 2)),
+            ("more heads", alternet, _stage(alternet, 2, heads=2 * alternet.stages[2].heads)),
+            ("encoder deeper", hybrid, _encoder_deeper(hybrid)),
+        ]
+    return found
+
+
+def _stage(net: Genotype, at: int, **changes: Any) -> Genotype:
+    stages: list[Stage] = list(net.stages)
+    stages[at] = replace(stages[at], **changes)
+    return replace(net, stages=tuple(stages))
+
+
+def _msa(net: Genotype, at: int) -> dict[str, int]:
+    heads, head_dim = attention(net.stages[at].width)
+    return {"msa": 1, "heads": heads, "head_dim": head_dim, "window": 4}
+
+
+def _encoder_deeper(net: Genotype) -> Genotype:
+    assert net.encoder is not None
+    return replace(net, encoder=replace(net.encoder, depth=net.encoder.depth + 1))
+
+
+DATA: DataSet | None = None
+
+
+def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
+    """Train one pair in this process: the parent, the child from scratch, the child from the parent."""
+    global DATA
+    DATA = DATA or load(Request("cue"))
+    kind, parent, child = pairs()[number % len(pairs())]
+    seed = number // len(pairs())
+    home = Path(folder) / str(number)
+    had = _train(home / "parent", parent, recipe, seed)
+    start = Start(str(home / "parent" / "w.safetensors"), "parent", had.step)
+    scratch = _train(home / "scratch", child, recipe, seed + 1000)
+    heir = _train(home / "heir", child, recipe, seed + 1000, start)
+    curves = {name: [(p.step, p.accuracy) for p in o.curve] for name, o in (("scratch", scratch), ("heir", heir))}
+    saved = 1 - _reached(curves["heir"], curves["scratch"][-1][1]) / scratch.step
+    share = heir.lineage["share"]
+    return {"kind": kind, "seed": seed, "saved": saved, "inherited": share, "parent": had.accuracy} | curves
+
+
+def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: Start | None = None) -> Outcome:
+    import torch
+
+    from alternas.search.training.memory import MemoryBench
+    from alternas.search.training.train import train
+
+    torch.set_num_threads(1)
+    assert DATA is not None
+    steps = recipe.steps(len(DATA.train))
+    files = str(folder / "state.pt"), str(folder / "w.safetensors")
+    *_, outcome = train(
+        Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryBench(DATA, torch.device("cpu"))
+    )
+    assert isinstance(outcome, Outcome), outcome
+    assert outcome.status == "ok", outcome
+    return outcome
+
+
+def _reached(curve: list[tuple[int, float]], wanted: float) -> float:
+    """The step at which a curve first reaches an accuracy; its last where it never does."""
+    before = (0, 0.0)
+    for step, accuracy in curve:
+        if accuracy >= wanted:
+            share = (wanted - before[1]) / (accuracy - before[1])
+            return before[0] + share * (step - before[0])
+        before = (step, accuracy)
+    return curve[-1][0]
+
+
+def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Name and value of what came out, over all pairs and by kind of step."""
+    yield "saved", vars(spread([row["saved"] for row in rows]))
+    yield "never reached", sum(row["saved"] == 0 for row in rows)
+    for tick in range(TICKS):
+        gains = paired(*({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir")))
+        yield f"accuracy gained at {(tick + 1) / TICKS:.0%} of the steps", vars(gains)
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        yield f"saved: {kind}", vars(spread([row["saved"] for row in rows if row["kind"] == kind]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--pairs", type=int, default=20)
+    parser.add_argument("--epochs", type=float, default=1.0)
+    parser.add_argument("--workers", type=int, default=2)
+    asked = parser.parse_args()
+    recipe = recipes.get("cue").with_epochs(asked.epochs)
+    load(Request("cue"))  # made once, then read from the cache by every process
+    with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool:
+        rows = []
+        for row in pool.map(measure, range(asked.pairs), [recipe] * asked.pairs, [folder] * asked.pairs):
+            rows.append(row)
+            print(f"{len(rows)}/{asked.pairs} {row['kind']}: saved {row['saved']:.2f}", flush=True)
+    found = dict(summed(rows))
+    for name, value in found.items():
+        print(f"{name}: {value}")
+    RESULTS.write_text(
+        json.dumps({"machine": machine(), "epochs": asked.epochs, "found": found, "pairs": rows}, indent=1)
+    )
+
+
+if __name__ == "__main__":
+    main()
