@@ -15,7 +15,6 @@ Writes benchmarks/results/inherit.json. About 12 minutes for 20 pairs on two cor
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -24,7 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from machine import machine
+from machine import keep
 
 from alternas.archs import Genotype, Stage
 from alternas.results.noise import paired, spread
@@ -36,7 +35,6 @@ from alternas.search.training.job import Job, Outcome
 from alternas.search.training.recipe import Recipe
 from alternas.search.training.start import Start
 
-RESULTS = Path(__file__).parent / "results" / "inherit.json"
 IMAGE = (16, 16)
 TICKS = 10
 
@@ -92,9 +90,10 @@ def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
     scratch = _train(home / "scratch", child, recipe, seed + 1000)
     heir = _train(home / "heir", child, recipe, seed + 1000, start)
     curves = {name: [(p.step, p.accuracy) for p in o.curve] for name, o in (("scratch", scratch), ("heir", heir))}
-    saved = 1 - _reached(curves["heir"], curves["scratch"][-1][1]) / scratch.step
-    share = heir.lineage["share"]
-    return {"kind": kind, "seed": seed, "saved": saved, "inherited": share, "parent": had.accuracy} | curves
+    wanted = curves["scratch"][-1][1]
+    saved = 1 - _reached(curves["heir"], wanted) / scratch.step
+    about = {"kind": kind, "seed": seed, "saved": saved, "reached": max(a for _, a in curves["heir"]) >= wanted}
+    return about | {"inherited": heir.lineage["share"], "parent": had.accuracy} | curves
 
 
 def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: Start | None = None) -> Outcome:
@@ -107,9 +106,8 @@ def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: Start 
     assert DATA is not None
     steps = recipe.steps(len(DATA.train))
     files = str(folder / "state.pt"), str(folder / "w.safetensors")
-    *_, outcome = train(
-        Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryBench(DATA, torch.device("cpu"))
-    )
+    job, bench = Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryBench(DATA, torch.device("cpu"))
+    *_, outcome = train(job, bench)
     assert isinstance(outcome, Outcome), outcome
     assert outcome.status == "ok", outcome
     return outcome
@@ -129,7 +127,7 @@ def _reached(curve: list[tuple[int, float]], wanted: float) -> float:
 def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Name and value of what came out, over all pairs and by kind of step."""
     yield "saved", vars(spread([row["saved"] for row in rows]))
-    yield "never reached", sum(row["saved"] == 0 for row in rows)
+    yield "never reached", sum(not row["reached"] for row in rows)
     for tick in range(TICKS):
         gains = paired(*({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir")))
         yield f"accuracy gained at {(tick + 1) / TICKS:.0%} of the steps", vars(gains)
@@ -150,12 +148,7 @@ def main() -> None:
         for row in pool.map(measure, range(asked.pairs), [recipe] * asked.pairs, [folder] * asked.pairs):
             rows.append(row)
             print(f"{len(rows)}/{asked.pairs} {row['kind']}: saved {row['saved']:.2f}", flush=True)
-    found = dict(summed(rows))
-    for name, value in found.items():
-        print(f"{name}: {value}")
-    RESULTS.write_text(
-        json.dumps({"machine": machine(), "epochs": asked.epochs, "found": found, "pairs": rows}, indent=1)
-    )
+    keep("inherit", {"epochs": asked.epochs, "found": dict(summed(rows)), "pairs": rows})
 
 
 if __name__ == "__main__":
