@@ -145,7 +145,7 @@ def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSi
     if genotype is None:
         raise _wrong(path, "no alternas description in it; name its architecture with --arch")
     if image_size is None:
-        raise _wrong(path, "no alternas description in it; say the size of its images with --image-size")
+        raise _wrong(path, "no alternas description in it; say the size of its images with --from-size")
     net = _bare(path, genotype, 1, image_size, 1)
     stem = next(name for name, tensor in net.state_dict().items() if tensor.dim() == 4)  # the conv on the image
     sizes = {"num_classes": _side(file, _head(net), 0), "in_chans": _side(file, stem, 1)}

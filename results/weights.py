@@ -5,20 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import save
-
-from ..archs import Genotype, InputError, Network, OperationError
+from ..archs import Genotype, InputError, Network
 from ..archs.plan import ImageSize, Map, as_map
-from ..archs.weights import describe, fill, read, shapes
-from .export.folder import chosen_net
+from ..archs.weights import describe, read
+from .chosen import chosen_net, facts_of, trained_weights
 from .record import Record
-from .show import find_arch, find_trial
-from .store import find_run, read_data_facts, read_records, weights_file
+from .show import find_arch
+from .store import find_run, read_records
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 TIMM = "timm:"
@@ -48,12 +47,29 @@ class Found:
     lineage: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Named:
+    """Weights as a command names them: the arguments of `find_weights`."""
+
+    text: str
+    arch: str = ""
+    image_size: ImageSize | None = None
+
+    def find(self) -> Found:
+        return find_weights(self.text, self.arch, self.image_size)
+
+    @property
+    def stem(self) -> str:
+        """A short form that may stand in a run's name."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.text).stem).strip("-._") or "weights"
+
+
 def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None) -> Found:
     """The trained net that `text` names.
 
     Args:
         text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export
-            of it takes), RUN:TRIAL (as that trial left it).
+            of it takes), RUN:TRIAL (retrained, if it was).
         arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
             file, RUN:TRIAL, or timm:NAME for timm's state dict.
         image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
@@ -65,27 +81,16 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
     size = None if image_size is None else as_map(image_size)
     if text.startswith(TIMM):
         _no_arch(text, arch)
-        return _from_timm(text.removeprefix(TIMM), size)
+        from .weights_timm import pretrained  # needs timm, which takes seconds to import
+
+        network, name, facts, digest = pretrained(text.removeprefix(TIMM), size)
+        return _found(network, f"timm's {name}", facts, digest)
     if text.endswith(".safetensors") or os.path.isfile(text):
         return _from_file(Path(text), f"file {text}", arch, size)
     if os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
         return _from_file(Path(inside), f"export {text}", arch, size)
     _no_arch(text, arch)
     return _from_run(text)
-
-
-def trained_file(home: Path, record: Record) -> Path:
-    """The file of a trained net's final weights.
-
-    Raises:
-        InputError: if the net was not trained to the end, or its weights are gone.
-    """
-    if record.status not in ("ok", "duplicate"):
-        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
-    path = weights_file(home, record)
-    if not path.exists():
-        raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
-    return path
 
 
 def _no_arch(text: str, arch: str) -> None:
@@ -100,12 +105,10 @@ def _from_run(text: str) -> Found:
         run = find_run(name if numbered else text)
     except (InputError, OSError) as error:  # OSError: no file can have that name
         raise InputError(f"weights: {text!r:.200} is none of {FORMS} ({error!s:.300})") from None
-    home, record = (run, find_trial(run, int(number))) if numbered else chosen_net(run, None, "accuracy")
-    facts, genotype, path = read_data_facts(run), Genotype.from_dict(record.genotype), trained_file(home, record)
-    if some := record.data.get("classes"):  # trained on a few of the data's classes
-        facts |= {"classes": [facts["classes"][i] for i in some]}
+    home, record = chosen_net(run, int(number) if numbered else None)
+    facts, genotype, path = facts_of(home, record), Genotype.from_dict(record.genotype), trained_weights(home, record)
     network = read(path, genotype, as_map(facts["image_size"]))
-    _check_facts(run / "run.json", facts, network)
+    _check_facts(home / "run.json", facts, network)
     label = f"run {home.resolve().relative_to(run.resolve().parent)}, trial {record.trial}"
     return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(home, record))
 
@@ -121,7 +124,10 @@ def _steps(run: Path, record: Record) -> int | None:
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> Found:
     facts, exported = describe(path), _exported(path.parent)
     if arch.startswith(TIMM) and not facts and not exported:
-        return _from_timm_file(path, arch.removeprefix(TIMM), size)
+        from .weights_timm import from_file
+
+        network, known = from_file(path, name := arch.removeprefix(TIMM), size)
+        return _found(network, f"file {path} as timm's {name}", known, _digest(path))
     if facts or exported:
         size = as_map((facts or exported)["image_size"])
     genotypes = [exported["genotype"]] if exported else []
@@ -139,9 +145,9 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> Found:
 def _architecture(arch: str, size: Map | None) -> tuple[Genotype, Map | None]:
     """The genotype that `arch` names, and the image size: the given one, else that of a run if it names one."""
     if arch.startswith(TIMM):
-        from ..archs import timm_models, timm_weights
+        from .weights_timm import genotype_of
 
-        return timm_weights.read(timm_models.create(arch.removeprefix(TIMM))), size
+        return genotype_of(arch.removeprefix(TIMM)), size
     genotype, scene = find_arch(arch, "" if size is None else f"{size[0]}x{size[1]}")
     of_run = ":" in arch and not arch.endswith(".json")
     return genotype, scene.image_size if of_run else size
@@ -174,72 +180,6 @@ def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None
             raise InputError(f"weights: {path}: has no valid {name}")
         if len(there) != count:
             raise InputError(f"weights: {path}: has {len(there)} {name}, its weights are for {count}")
-
-
-def _from_timm(name: str, size: Map | None) -> Found:
-    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
-
-    from ..archs import timm_models, timm_weights
-
-    config = _timm_config(name)
-    if not config.has_weights:
-        raise InputError(f"timm has no weights for {name!r}")
-    timm_weights.read(timm_models.create(name, image_size=size))  # refused before anything is downloaded
-    full = f"{config.architecture}.{config.tag}"
-    try:
-        model = timm_models.create(name, True, image_size=size)
-    except (OSError, HTTPError, InputError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = f"with a file of them: --from FILE.safetensors --arch timm:{full}"
-        raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
-    network = timm_weights.convert(model)
-    digest = hashlib.sha256(save({k: v.contiguous() for k, v in network.state_dict().items()})).hexdigest()[:12]
-    return _found(network, f"timm's {full}", _timm_facts(config, network), digest)
-
-
-def _from_timm_file(path: Path, name: str, size: Map | None) -> Found:
-    """A file with timm's names. How it was trained is known if `name` has the tag of timm's weights."""
-    from ..archs import timm_models, timm_weights
-
-    config, there = _timm_config(name), shapes(path)
-    classes = (*there.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
-    channels = (*there.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
-    model = timm_models.create(name, False, classes, channels, size)
-    fill(model, path)
-    network = timm_weights.convert(model)
-    facts = _timm_facts(config, network) if "." in name else {}
-    return _found(network, f"file {path} as timm's {name}", facts, _digest(path))
-
-
-def _timm_config(name: str) -> Any:
-    """What timm says of the weights of `name`.
-
-    Raises:
-        InputError: if timm does not know the name.
-    """
-    from timm import get_pretrained_cfg
-
-    from ..archs.timm_models import create
-
-    try:
-        config = get_pretrained_cfg(name)
-    except RuntimeError:  # an unknown tag
-        config = None
-    if config is None:
-        create(name)  # refuses an unknown name, with the nearest known one
-        raise InputError(f"timm says nothing of how {name!r} is trained")
-    return config
-
-
-def _timm_facts(config: Any, network: Network) -> dict[str, Any]:
-    """What timm's pretraining was; its classes only if the head is still that one."""
-    from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
-
-    facts: dict[str, Any] = {}
-    if network.in_chans == len(config.mean):
-        facts |= {"mean": [255 * value for value in config.mean], "std": [255 * value for value in config.std]}
-    subset = infer_imagenet_subset(config.to_dict()) if network.num_classes == config.num_classes else None
-    return facts | ({"data": subset, "classes": ImageNetInfo(subset).label_names()} if subset else {})
 
 
 def _found(network: Network, label: str, facts: Mapping[str, Any], digest: str, steps: int | None = None) -> Found:

@@ -220,7 +220,7 @@ def test_no_file_no_safetensors_no_description() -> None:
         ("plain", "no alternas description in it; name its architecture with --arch"),
     ):
         assert complaint(lambda path=path: read(Path(path))).startswith(f"weights: {path}: {words}")
-    assert "--image-size" in complaint(lambda: read(Path("plain"), NET))
+    assert "--from-size" in complaint(lambda: read(Path("plain"), NET))
     assert "19 of the net's 19 tensors are missing" in complaint(lambda: read(Path("plain"), NET, 16))
     assert "does not divide" in complaint(lambda: read(Path("plain"), NET, 18))
     path = saved(made())
@@ -569,7 +569,7 @@ def test_a_file_and_its_architecture() -> None:
     for arch in ("vit_tiny_patch2", "arch.json"):
         assert same(find_weights("plain.safetensors", arch, 8).network.state_dict(), net.state_dict())
         assert same(find_weights(str(described), arch).network.state_dict(), net.state_dict())
-        assert "--image-size" in complaint(lambda arch=arch: find_weights("plain.safetensors", arch))
+        assert "--from-size" in complaint(lambda arch=arch: find_weights("plain.safetensors", arch))
     assert "is of the net" in complaint(lambda: find_weights(str(described), "resnet18"))
     assert "--arch" in complaint(lambda: find_weights("plain.safetensors"))
     assert "did you mean" in complaint(lambda: find_weights("plain.safetensors", "vit_tiny_patch3", 8))

@@ -18,16 +18,15 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 
-from ...archs import Genotype, InputError, OperationError, build
-from ..front import pick
+from ...archs import Genotype, InputError, OperationError
+from ...archs.weights import read
+from ..chosen import chosen_net, facts_of, trained_weights
 from ..noise import Spread, text
 from ..record import Record
-from ..retrained import FOLDER, best_of, by_net, mean_of, retrained, spreads
-from ..show import Scene, find_trial, front_rows, objective_of, scene_of
-from ..store import read_data_facts, read_records, weights_file, write_json
+from ..retrained import by_net, spreads
+from ..show import Scene, scene_of
+from ..store import read_records, write_json
 from .source import net_source
 
 TOLERANCE = 1e-4
@@ -55,37 +54,19 @@ def export_net(run: Path, out: Path, trial: int | None = None, how: str = "accur
         OperationError: if the exported folder does not give the net's outputs.
     """
     home, record = chosen_net(run, trial, how)
-    weights = weights_file(home, record)
-    if record.status not in ("ok", "duplicate"):
-        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
-    if not weights.exists():
-        raise InputError(f"trial {record.trial}: its trained weights are not there, {weights}")
+    weights = trained_weights(home, record)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"out: {out} exists and is not an empty folder")
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / "export"
         draft.mkdir()
-        facts = _facts(run, record) | _seeds(home, record)
+        facts = _facts(run, home, record) | _seeds(home, record)
         _fill(draft, record, weights, facts)
-        facts["max_abs_difference"] = _check(draft, run, record, scene_of(run))
+        facts["max_abs_difference"] = _check(draft, weights, record, (home, scene_of(home)))
         write_json(draft / "config.json", facts)
         (draft / "README.md").write_text(_readme(facts))
         _place(draft, out)
     return facts
-
-
-def chosen_net(run: Path, trial: int | None, how: str) -> tuple[Path, Record]:
-    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
-
-    Raises:
-        InputError: if there is no such net.
-    """
-    groups = list(by_net(retrained(run)).values())
-    if trial is None and how == "accuracy" and groups:
-        return run / FOLDER, best_of(max(groups, key=lambda group: mean_of(group)))
-    record = find_trial(run, pick(front_rows(run), how, objective_of(run))["trial"] if trial is None else trial)
-    same = [group for group in groups if group[0].key == record.key]
-    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
 
 
 def _seeds(home: Path, record: Record) -> dict[str, Any]:
@@ -96,11 +77,11 @@ def _seeds(home: Path, record: Record) -> dict[str, Any]:
     return {"seeds": len(group)} | {f"{name}_over_seeds": found for name, found in spreads(group).items()}
 
 
-def _facts(run: Path, record: Record) -> dict[str, Any]:
-    data = read_data_facts(run)
+def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
+    data = facts_of(home, record)
     return {
         "run": run.resolve().name,
-        "trial": record.trial,
+        "trial": record.factors.get("trial", record.trial),  # of the search, for a retrained net
         "family": record.family,
         "key": record.key,
         "accuracy": record.accuracy,
@@ -111,7 +92,7 @@ def _facts(run: Path, record: Record) -> dict[str, Any]:
         "data": data["name"],
         "image_size": data["image_size"],
         "in_chans": data["in_chans"],
-        "classes": [data["classes"][i] for i in record.data.get("classes") or range(len(data["classes"]))],
+        "classes": data["classes"],
         "mean": data["mean"],
         "std": data["std"],
         "pictures": "pictures" in data.get("notes", {}),
@@ -128,18 +109,12 @@ def _fill(draft: Path, record: Record, weights: Path, facts: dict[str, Any]) -> 
     (draft / "model.py").write_text(template.replace("# SOURCES", net_source(net)))
 
 
-def _check(draft: Path, run: Path, record: Record, scene: Scene) -> float:
+def _check(draft: Path, weights: Path, record: Record, place: tuple[Path, Scene]) -> float:
     """Largest absolute difference between the logits of the folder, elsewhere, and of the net, here."""
     facts = json.loads((draft / "config.json").read_text())
-    images = _sample(run, scene)
-    net = build(Genotype.from_dict(record.genotype), scene.classes, scene.image_size, scene.channels)
-    try:
-        net.load_state_dict(load_file(draft / "weights.safetensors"))
-    except (SafetensorError, RuntimeError) as error:  # RuntimeError: names or shapes of another net
-        reason = str(error).splitlines()[0]
-        raise InputError(
-            f"{run / 'weights' / record.key}.safetensors: not the weights of this net ({reason})"
-        ) from None
+    home, scene = place
+    images = _sample(home, scene)
+    net = read(weights, Genotype.from_dict(record.genotype), scene.image_size)
     mean, std = (torch.tensor(facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
     with torch.no_grad():
         here = net.eval()((torch.from_numpy(images).float() - mean) / std).numpy()

@@ -21,7 +21,7 @@ from ...results.noise import Spread, paired, verdict
 from ...results.record import Record
 from ...results.store import run_folder
 from ...results.study import Sight, study_json, study_rows, study_table
-from ...results.weights import find_weights
+from ...results.weights import Named
 from ..data.dataset import Request
 from ..data.progress import load_showing
 from ..engine.pool import Resources
@@ -41,14 +41,13 @@ class BuildUp:
     """What is built up.
 
     Attributes:
-        weights, arch: of the trained ResNet, as of `Finetune`.
+        weights: of the trained ResNet.
         msa: MSA blocks at the end of each stage; () takes what the rule says.
         train: "all", or "new": what was swapped in, alone.
         data, recipe, seeds, folder, resources: as of `Finetune`.
     """
 
-    weights: str
-    arch: str
+    weights: Named
     msa: tuple[int, ...]
     train: str
     data: Request
@@ -95,14 +94,14 @@ def build_up(asked: BuildUp, console: Console) -> BuiltUp:
         InputError: if weights or data cannot be read, or the net has no blocks to swap.
         OperationError: if workers do not start or everything fails.
     """
-    found = find_weights(asked.weights, asked.arch)
+    found = asked.weights.find()
     data = load_showing(asked.data, console)
     before = headless(found.network.genotype)
     before.check(data.image_size)
     after = swapped(before, asked.msa or rule(before), data.image_size)
     if after.key == before.key:
         raise InputError(f"msa: {asked.msa} swaps nothing in {found.label}")
-    folder = run_folder(asked.folder or f"buildup-{Path(asked.weights.replace(':', '-')).stem}-{Path(data.name).stem}")
+    folder = run_folder(asked.folder or f"buildup-{asked.weights.stem}-{Path(data.name).stem}")
     other = found.network.num_classes != len(data.classes)
     nets = ((BEFORE, before, "whole"), (AFTER, after, TRAINED[asked.train]))
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None

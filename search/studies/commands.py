@@ -38,6 +38,17 @@ Arch = Annotated[
     str, typer.Option(help="The net of a .safetensors file that does not say: a zoo name, a genotype, or timm:NAME.")
 ]
 
+FromSize = Annotated[
+    str, typer.Option(help="Image size that such a file is for, a side or HEIGHTxWIDTH; timm's nets know their own.")
+]
+
+
+def _named(text: str, arch: str, size: str) -> Any:
+    from ...results.show import parse_size
+    from ...results.weights import Named
+
+    return Named(text, arch, parse_size(size) if size else None)
+
 
 def _console(as_json: bool) -> Any:
     from rich.console import Console
@@ -88,6 +99,7 @@ def finetune(
     weights: From,
     data: Data,
     arch: Arch = "",
+    from_size: FromSize = "",
     regime: Annotated[
         str,
         typer.Option(
@@ -120,7 +132,9 @@ def finetune(
         recipe_of(recipe, data, epochs, compile_nets),
         resources_of(address, workers, cpus_per_trial, gpus_per_trial),
     )
-    folder, records = run_finetune(Finetune(weights, arch, request, how, seeds, regime, name, place), _console(as_json))
+    folder, records = run_finetune(
+        Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place), _console(as_json)
+    )
     rows = summary(records, {})
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
@@ -134,6 +148,7 @@ def buildup(
     weights: From,
     data: Data,
     arch: Arch = "",
+    from_size: FromSize = "",
     msa: Annotated[
         str, typer.Option(help="Attention blocks at the end of each stage, as 0,1,1,2; without it, the rule's.")
     ] = "",
@@ -161,7 +176,7 @@ def buildup(
         resources_of(address, workers, cpus_per_trial, gpus_per_trial),
     )
     how = recipe_of(recipe, data, epochs, compile_nets)
-    asked = BuildUp(weights, arch, numbers("msa", msa), train, request, how, seeds, name, place)
+    asked = BuildUp(_named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place)
     found = build_up(asked, _console(as_json))
     if as_json:
         print_json(found.to_dict())
@@ -174,6 +189,7 @@ def few_shot(
     weights: From,
     data: Data,
     arch: Arch = "",
+    from_size: FromSize = "",
     shots: Annotated[str, typer.Option(help="Training images a class.")] = "1,5,10",
     ways: Annotated[str, typer.Option(help="Classes of an episode.")] = "2,5",
     episodes: Annotated[int, typer.Option(help="Of each kind.")] = 600,
@@ -188,7 +204,9 @@ def few_shot(
     from .few_shot import FewShotRun, drawing, measure
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    asked = FewShotRun(weights, arch, request, numbers("shots", shots), numbers("ways", ways), episodes, seeds)
+    asked = FewShotRun(
+        _named(weights, arch, from_size), request, numbers("shots", shots), numbers("ways", ways), episodes, seeds
+    )
     found = measure(asked, _console(as_json))
     if as_json:
         print_json(found)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ...archs import InputError, Network, build
 from ...results.noise import Spread, spread, text
-from ...results.weights import find_weights
+from ...results.weights import Named
 from ..data.dataset import DataSet, Request
 from ..data.progress import load_showing
 from ..training.few import BATCH
@@ -26,7 +26,7 @@ class FewShotRun:
     """What is measured.
 
     Attributes:
-        weights, arch: as of `Finetune`.
+        weights: whose features.
         data: what to measure on.
         shots: training images a class, of probes and episodes.
         ways: classes of an episode.
@@ -34,8 +34,7 @@ class FewShotRun:
         seeds: draws of the probes' images.
     """
 
-    weights: str
-    arch: str
+    weights: Named
     data: Request
     shots: tuple[int, ...]
     ways: tuple[int, ...]
@@ -56,7 +55,7 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     Raises:
         InputError: if weights or data cannot be read, or a class has too few images.
     """
-    found = find_weights(asked.weights, asked.arch)
+    found = asked.weights.find()
     data = load_showing(asked.data, console)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     net = fitted(found.network, data).to(device)

@@ -12,8 +12,8 @@ from ...archs.errors import one_of
 from ...archs.weights import save
 from ...results.record import Record
 from ...results.store import run_folder
-from ...results.weights import Found, find_weights
-from ..data.dataset import DataSet, Request
+from ...results.weights import Found, Named
+from ..data.dataset import Request
 from ..data.progress import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
@@ -27,8 +27,7 @@ class Finetune:
     """What is fine-tuned on what.
 
     Attributes:
-        weights: as `results.weights.find_weights` reads them.
-        arch: what net a file's weights are of, where the file does not say.
+        weights: where they start.
         data: the new data.
         recipe, seeds: of the trainings.
         regime: which parts are trained; see `training.start`.
@@ -36,8 +35,7 @@ class Finetune:
         resources: where.
     """
 
-    weights: str
-    arch: str
+    weights: Named
     data: Request
     recipe: Recipe
     seeds: int
@@ -58,13 +56,13 @@ def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
         InputError: if weights or data cannot be read, or the net does not fit the images.
         OperationError: if workers do not start or everything fails.
     """
-    found = find_weights(asked.weights, asked.arch)
+    found = asked.weights.find()
     data = load_showing(asked.data, console)
     net = headless(found.network.genotype)
     net.check(data.image_size)
     if asked.regime == "small-different" and not moves(asked.recipe):
         console.print(f"recipe {asked.recipe.name} does not augment: a small, different set wants it", highlight=False)
-    folder = run_folder(asked.folder or f"finetune-{Path(asked.weights.replace(':', '-')).stem}-{Path(data.name).stem}")
+    folder = run_folder(asked.folder or f"finetune-{asked.weights.stem}-{Path(data.name).stem}")
     origin = kept_start(found, folder, zero_head=True, regime=asked.regime)
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
     plan = [
@@ -95,10 +93,3 @@ def kept_start(found: Found, folder: Path, zero_head: bool, regime: str) -> Orig
     if not file.exists():
         save(found.network, file)
     return Origin(digest, found.label, str(file), found.lineage["steps"], zero_head, regime)
-
-
-def check_data(data: DataSet, found: Found) -> None:
-    """Raise InputError if the weights are for other classes than the data have."""
-    classes = found.network.num_classes
-    if classes != len(data.classes):
-        raise InputError(f"weights: {found.label} tell {classes} classes apart, {data.name} has {len(data.classes)}")

@@ -1,0 +1,57 @@
+"""Which trained net of a run is meant: its record, its weights, the data it knows. A retrained one comes first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ..archs.errors import InputError
+from .front import pick
+from .record import Record
+from .retrained import FOLDER, best_of, by_net, mean_of, retrained
+from .show import find_trial, front_rows, objective_of
+from .store import read_data_facts, weights_file
+
+
+def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:
+    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
+
+    Args:
+        run: folder of the run.
+        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
+        how: accuracy, gain or cheapest.
+
+    Raises:
+        InputError: if there is no such net.
+    """
+    groups = list(by_net(retrained(run)).values())
+    if trial is None and how == "accuracy" and groups:
+        return run / FOLDER, best_of(max(groups, key=mean_of))
+    record = find_trial(run, pick(front_rows(run), how, objective_of(run))["trial"] if trial is None else trial)
+    same = [group for group in groups if group[0].key == record.key]
+    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+
+
+def trained_weights(home: Path, record: Record) -> Path:
+    """The file of a trained net's final weights.
+
+    Raises:
+        InputError: if the net was not trained to the end, or its weights are gone.
+    """
+    if record.status not in ("ok", "duplicate"):
+        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
+    path = weights_file(home, record)
+    if not path.exists():
+        raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
+    return path
+
+
+def facts_of(home: Path, record: Record) -> dict[str, Any]:
+    """What run.json says of the data, with the classes alone that the net was trained on.
+
+    Raises:
+        InputError: if it does not say.
+    """
+    facts = read_data_facts(home)
+    kept = record.data.get("classes") or range(len(facts["classes"]))
+    return facts | {"classes": [facts["classes"][i] for i in kept]}

@@ -1,0 +1,189 @@
+"""Retraining, transfer, build-up and studies with real Ray and real training, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from safetensors.numpy import load_file
+from test_search import QUICK, records, run, start
+
+from alternas.archs.weights import describe
+from alternas.results.noise import spread
+from alternas.search.studies.catalogue import STUDIES
+
+PLACE = ["--workers", "2"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a small search, the best nets of which are retrained."""
+    folder = tmp_path_factory.mktemp("user")
+    code, _, err = run(folder, "search", "--trials", "3", "--name", "first", *QUICK)
+    assert code == 0, err
+    code, out, err = run(folder, "retrain", "first", "--top", "2", "--seeds", "2", *PLACE)
+    assert code == 0, err
+    assert "export the best:  alternas export first --out first-best" in out
+    assert "[4/4]" in err + out
+    return folder
+
+
+def retrained(home: Path) -> list[dict[str, Any]]:
+    return records(home, "first/retrain")
+
+
+def test_retraining_trains_each_net_with_each_seed(home: Path) -> None:
+    found = [r for r in retrained(home) if r["recipe"]["epochs"] == 2]
+    assert sorted(r["seed"] for r in found) == [0, 0, 1, 1]
+    assert {r["kind"] for r in found} == {"retrain"}
+    assert len({r["key"] for r in found}) == 2
+    searched = {r["key"]: r for r in records(home, "first")}
+    for r in found:
+        assert 0 < r["metrics"]["test_accuracy"] <= 1
+        if r["seed"] == 0:
+            assert r["accuracy"] == searched[r["key"]]["accuracy"], "the same training as in the search"
+    assert not any("test_accuracy" in r["metrics"] for r in searched.values()), "a search never sees the test split"
+
+
+def test_the_best_weights_of_each_net_stay(home: Path) -> None:
+    for key in {r["key"] for r in retrained(home)}:
+        group = [r for r in retrained(home) if r["key"] == key and r["recipe"]["epochs"] == 2]
+        best = min(group, key=lambda r: (-r["accuracy"], r["seed"]))
+        kept = [r for r in group if (home / "runs/first/retrain/weights" / f"{r['training']}.safetensors").exists()]
+        assert kept == [best]
+
+
+def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(home: Path) -> None:
+    before = retrained(home)
+    began = time.monotonic()
+    code, out, _ = run(home, "retrain", "first", "--top", "2", "--seeds", "2", "--json", *PLACE)
+    assert code == 0
+    assert time.monotonic() - began < 60
+    assert retrained(home) == before
+    rows = json.loads(out)
+    for row in rows:
+        group = [r for r in before if r["key"] == row["net"] and r["recipe"]["epochs"] == 2]
+        assert row["accuracy"]["mean"] == pytest.approx(np.mean([r["accuracy"] for r in group]))
+        assert row["accuracy"]["sd"] == pytest.approx(np.std([r["accuracy"] for r in group], ddof=1))
+        assert row["test_accuracy"]["n"] == row["seeds"] == 2
+    assert rows[0]["accuracy"]["mean"] >= rows[1]["accuracy"]["mean"]
+
+
+def test_export_takes_the_retrained_weights(home: Path) -> None:
+    code, out, err = run(home, "export", "first", "--out", "best", "--json")
+    assert code == 0, err
+    facts = json.loads(out)
+    group = [r for r in retrained(home) if r["key"] == facts["key"] and r["recipe"]["epochs"] == 2]
+    best = min(group, key=lambda r: (-r["accuracy"], r["seed"]))
+    assert (facts["accuracy"], facts["test_accuracy"]) == (best["accuracy"], best["metrics"]["test_accuracy"])
+    assert facts["seeds"] == 2
+    assert facts["accuracy_over_seeds"]["mean"] == pytest.approx(spread([r["accuracy"] for r in group]).mean)
+    ours = load_file(home / "best" / "weights.safetensors")
+    theirs = load_file(home / "runs/first/retrain/weights" / f"{best['training']}.safetensors")
+    assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
+    assert "test accuracy over seeds" in (home / "best" / "README.md").read_text()
+
+
+def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
+    """To larger colour pictures in class folders, from what was trained on small grey ones."""
+    random = np.random.default_rng(0)
+    for label in ("stripes", "noise", "flat"):
+        (home / "pictures" / label).mkdir(parents=True, exist_ok=True)
+        for i in range(24):
+            x = random.integers(0, 256, (20, 20, 3)) * (label == "noise") + 128 * (label == "flat")
+            x = np.where((np.arange(20) % 4 < 2)[:, None, None], 200, 30) + x if label == "stripes" else x
+            Image.fromarray(x.astype(np.uint8)).save(home / "pictures" / label / f"{i}.png")
+    if not (home / "best").exists():
+        assert run(home, "export", "first", "--out", "best")[0] == 0
+    words = ("--data", "pictures", "--image-size", "16", "--recipe", "smoke", "--epochs", "3", "--seeds", "1")
+    code, out, err = run(
+        home, "finetune", "--from", "best", *words, "--regime", "small-similar", "--json", "--name", "to", *PLACE
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["rows"][0]["test_accuracy"]["mean"] > 0.5
+    parts = {part["place"]: part for part in found["lineage"]["parts"]}
+    assert parts["head"]["how"] == "zero"
+    assert parts["stem"]["how"] == "fitted", "grey to colour"
+    (record,) = records(home, "to")
+    weights = home / "runs/to/weights" / f"{record['training']}.safetensors"
+    about = describe(weights)
+    assert about is not None
+    assert (about["num_classes"], about["in_chans"], about["image_size"]) == (3, 3, [16, 16])
+    code, _, err = run(home, "export", "to", "--out", "to-best")
+    assert code == 0, err
+
+
+def test_few_shots_of_a_run(home: Path) -> None:
+    code, out, err = run(home, "few-shot", "--from", "first", "--data", "digits", "--episodes", "50", "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["seen"] is True
+    assert [row["shots"] for row in found["probe"]] == [1, 5, 10]
+    assert [(row["ways"], row["shots"]) for row in found["episodes"]] == [(w, s) for w in (2, 5) for s in (1, 5, 10)]
+    assert found["probe"][0]["mean"] < found["probe"][2]["mean"]
+
+
+def test_build_up_gives_before_and_after(home: Path) -> None:
+    deep = next(r for r in records(home, "first") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
+                and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
+    words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
+    code, out, err = run(home, "buildup", "--from", f"first:{deep['trial']}", *words)
+    assert code == 0, err
+    found = json.loads(out)
+    assert [row["net"] for row in found["rows"]] == ["before", "after"]
+    assert found["difference"]["n"] == 2
+    gaps = [after - before for before, after in zip(*(
+        [r["accuracy"] for r in sorted(records(home, Path(found["folder"]).name), key=lambda r: r["seed"])
+         if r["factors"]["net"] == name] for name in ("before", "after")), strict=True)]  # fmt: skip
+    assert found["difference"]["mean"] == pytest.approx(np.mean(gaps))
+    assert found["verdict"] in ("better", "worse", "undecided")
+    hows = {part["place"]: part["how"] for part in found["inherited"]["parts"]}
+    assert hows["stage 2 block 2"] == "identity"
+    assert hows["stage 1 block 1"] == hows["head"] == "copied"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
+    words = ("--data", "digits", "--quick", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
+    code, out, err = run(home, "study", name, *words)
+    assert code == 0, err
+    found = json.loads(out)
+    folder = home / "runs" / f"{name}-digits-quick"
+    assert found["folder"] == f"runs/{name}-digits-quick"
+    assert found["seed_noise"] is not None
+    assert len(found["rows"]) >= 2
+    frame = pd.read_csv(folder / "table.csv")
+    assert len(frame) == len(found["rows"])
+    assert json.loads((folder / "table.json").read_text()) == found
+    with Image.open(folder / "plot.png") as picture:
+        assert picture.size[0] > 600
+    assert (folder / "plot.svg").read_text().startswith("<?xml")
+    assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
+
+
+@pytest.mark.slow
+def test_a_killed_retraining_goes_on(home: Path) -> None:
+    words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "30", *PLACE)
+    process = start(home, *words)
+    deadline = time.monotonic() + 200
+    while time.monotonic() < deadline and len([r for r in retrained(home) if r["recipe"]["epochs"] == 30]) < 1:
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    before = [r for r in retrained(home) if r["recipe"]["epochs"] == 30]
+    assert len(before) >= 1
+    code, _, err = run(home, *words)
+    assert code == 0, err
+    after = [r for r in retrained(home) if r["recipe"]["epochs"] == 30]
+    assert after[: len(before)] == before
+    assert len({r["training"] for r in after}) == len(after) == 4
