@@ -14,13 +14,14 @@ import pandas as pd
 import pytest
 from PIL import Image
 from safetensors.numpy import load_file
-from test_search import QUICK, records, run, start
 
 from alternas.archs.weights import describe
 from alternas.results.noise import spread
 from alternas.search.studies.catalogue import STUDIES
+from test_search import QUICK, records, run, start
 
 PLACE = ["--workers", "2"]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,6 @@ def test_build_up_gives_before_and_after(home: Path) -> None:
     assert hows["stage 1 block 1"] == hows["head"] == "copied"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
     words = ("--data", "digits", "--quick", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
@@ -171,7 +171,6 @@ def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
     assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
 
 
-@pytest.mark.slow
 def test_a_killed_retraining_goes_on(home: Path) -> None:
     words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "30", *PLACE)
     process = start(home, *words)

@@ -95,7 +95,8 @@ def test_a_file_is_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None
     before, beside = path.read_bytes(), Path("plain")
     beside.touch()
     assert path.stat().st_mode == beside.stat().st_mode, "others may read it"
-    Path("net.safetensors.part").write_text("of a process that was killed")
+    Path("net.safetensors.part").touch(0o600)  # of a process that was killed
+    assert saved(made()).stat().st_mode == beside.stat().st_mode
 
     def torn(state: Any, part: Path, metadata: Any) -> None:
         part.write_bytes(b"half")
@@ -495,9 +496,12 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
     row = rows[1] | {"trial": 6, "kind": "retrain", "training": "0123456789ab", "budget": {"done": 32, "full": 32}}
     save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")
     (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n")
-    found = find_weights("mine")
-    assert same(found.network.state_dict(), again.state_dict())
-    assert (found.label, found.lineage["steps"]) == ("run mine/retrain, trial 6", 32)
+    shutil.copy(folder / "run.json", folder / "retrain")
+    for text in ("mine", "mine:1"):
+        found = find_weights(text)
+        assert same(found.network.state_dict(), again.state_dict())
+        assert (found.label, found.lineage["steps"]) == ("run mine/retrain, trial 6", 32)
+    shutil.rmtree(folder / "retrain")
     assert same(find_weights("mine:1").network.state_dict(), searched.state_dict())
 
 

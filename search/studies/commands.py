@@ -128,13 +128,10 @@ def finetune(
     from .finetune import finetune as run_finetune
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    how, place = (
-        recipe_of(recipe, data, epochs, compile_nets),
-        resources_of(address, workers, cpus_per_trial, gpus_per_trial),
-    )
-    folder, records = run_finetune(
-        Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place), _console(as_json)
-    )
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    asked = Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place)
+    folder, records = run_finetune(asked, _console(as_json))
     rows = summary(records, {})
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
@@ -171,10 +168,8 @@ def buildup(
     """Swap blocks of a trained ResNet for attention, inherit the rest, train: before and after, with noise."""
     from .buildup import BuildUp, build_up
 
-    request, place = (
-        request_of(data, image_size, loader, skip_broken, download),
-        resources_of(address, workers, cpus_per_trial, gpus_per_trial),
-    )
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     how = recipe_of(recipe, data, epochs, compile_nets)
     asked = BuildUp(_named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place)
     found = build_up(asked, _console(as_json))
@@ -237,10 +232,8 @@ def study(
     """One of the papers' studies: a table and a plot with seeds and intervals; the same command again resumes."""
     from .catalogue import StudyRun, make_study
 
-    request, place = (
-        request_of(data, image_size, loader, skip_broken, download),
-        resources_of(address, workers, cpus_per_trial, gpus_per_trial),
-    )
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     how = recipe_of(recipe, data, epochs, compile_nets)
     found = make_study(StudyRun(name, request, how, seeds, quick, run_name, place), _console(as_json))
     if as_json:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
-from ...archs.errors import one_of
+from ...archs.errors import InputError, one_of
 from ...archs.plan import Map
 from ...spaces.alternet import fit_window
 from ...spaces.scale import scale_for
@@ -61,8 +61,10 @@ def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
 
     Raises:
-        InputError: if a stage is too shallow for its count.
+        InputError: if there are not as many counts as stages, or a stage is too shallow for its count.
     """
+    if len(counts) != len(net.stages):
+        raise InputError(f"msa: one number a stage, got {len(counts)} for {len(net.stages)} stages")
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
     wanted = max(4, scale_for(image).windows[0])
     stages = []

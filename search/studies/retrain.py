@@ -116,8 +116,9 @@ def data_of(run: Path, console: Console) -> DataSet:
         InputError: if they cannot be read, or are others now.
     """
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
-    size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in facts.get("notes", {}) else None
-    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(facts["notes"].get("skipped")))
+    notes = facts.get("notes", {})
+    size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in notes else None
+    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(notes.get("skipped")))
     data = load_showing(request, console)
     if data.split_hash != facts.get("split"):
         raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
