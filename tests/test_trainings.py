@@ -9,13 +9,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.record import Record
 from alternas.results.store import Store
 from alternas.results.study import study_rows
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import DataSet, Request, Split
 from alternas.search.data.load import load
 from alternas.search.data.view import View
 from alternas.search.engine.drive import drive
@@ -191,8 +192,16 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[Setting], ca
     assert quick <= full * 2 / 3
     assert setting.steps <= 200
     assert study.about.endswith((".", "?")), "one sentence"
-    assert f"alternas study {name} --data" in (study.plan.__doc__ or ""), "its docstring has the command"
-    assert f"{len(study.plan(settings[0]))} trainings" in (study.plan.__doc__ or ""), "and its cost"
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet) -> None:
+    pictures = Split(np.zeros((40_000, 1, 1, 1), np.uint8), np.zeros(40_000, np.int64))
+    cue = dataclasses.replace(digits, name="cue", image_size=(16, 16), train=pictures)
+    study = STUDIES[name]
+    plan = study.plan(Setting(cue, recipes.get("cue"), 3))
+    cost = f"{len(plan)} trainings, {compute_of(plan, cue):.2g} FLOPs."
+    assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.plan.__doc__ or "")
 
 
 def test_a_study_is_tabled_from_its_records(settings: list[Setting], carry: Any) -> None:

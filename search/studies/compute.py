@@ -18,7 +18,7 @@ def by_compute(setting: Setting) -> list[Training]:
 
     Dosovitskiy et al., ICLR 2021, figure 5 and table 6: three sizes of each family, two lengths of training.
 
-    Full: alternas study compute --data cue --seeds 3: 54 trainings.
+    Full: alternas study compute --data cue --seeds 3: 54 trainings, 4.6e+13 FLOPs.
     """
     return [
         training

@@ -17,7 +17,7 @@ def by_data(setting: Setting) -> list[Training]:
     training has as many steps as one on all of the data, so only the variety of the images differs; the
     images of a share are drawn anew for each seed, smaller shares within larger ones.
 
-    Full: alternas study data-size --data cue --seeds 3: 48 trainings.
+    Full: alternas study data-size --data cue --seeds 3: 48 trainings, 4.1e+13 FLOPs.
     """
     return [
         training
@@ -33,7 +33,7 @@ def by_data_and_size(setting: Setting) -> list[Training]:
     Dosovitskiy et al., ICLR 2021, figure 3; Kolesnikov et al., ECCV 2020, figure 5: more data or a larger
     net alone may hurt. A ResNet and a ViT at three sizes each.
 
-    Full: alternas study model-size --data cue --seeds 3: 72 trainings.
+    Full: alternas study model-size --data cue --seeds 3: 72 trainings, 5.5e+13 FLOPs.
     """
     return [
         training
@@ -52,7 +52,7 @@ def fits(setting: Setting) -> list[Training]:
     Park & Kim, ICLR 2022, figure 1 and section 2: ViTs have the larger error and the larger training NLL
     on small data. The trainings are those of data-size.
 
-    Full: alternas study underfit --data cue --seeds 3: 48 trainings.
+    Full: alternas study underfit --data cue --seeds 3: 48 trainings, 4.1e+13 FLOPs.
     """
     return by_data(setting)
 
