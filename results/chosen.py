@@ -24,7 +24,7 @@ def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
     Raises:
         InputError: if there is no such net.
     """
-    groups = list(by_net(retrained(run)).values())
+    groups = by_net(retrained(run))
     if trial is None and how == "accuracy" and groups:
         return run / FOLDER, best_of(max(groups, key=mean_of))
     record = find_trial(run, pick(front_rows(run), how, objective_of(run))["trial"] if trial is None else trial)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,14 @@ def retrained(run: Path) -> list[Record]:
     return [r for r in read_records(run / FOLDER) if r.status == "ok"]
 
 
-def by_net(records: Iterable[Record]) -> dict[tuple[str, str], list[Record]]:
-    """Retrainings by net and recipe: those differ in the seed alone."""
-    groups: dict[tuple[str, str], list[Record]] = {}
+def by_net(records: Iterable[Record]) -> list[list[Record]]:
+    """Trainings that ended well, in groups that differ in the seed alone: one net, recipe and set of factors each."""
+    groups: dict[str, list[Record]] = {}
     for r in records:
-        if r.status == "ok":
-            groups.setdefault((r.key, f"{r.budget['full']} {sorted(r.recipe.items())}"), []).append(r)
-    return groups
+        if r.status == "ok" and r.accuracy is not None:
+            same = json.dumps([r.key, r.budget["full"], r.recipe, r.factors], sort_keys=True)
+            groups.setdefault(same, []).append(r)
+    return list(groups.values())
 
 
 def best_of(records: Iterable[Record]) -> Record:
@@ -43,7 +45,7 @@ def summary(records: Iterable[Record], searched: Mapping[str, float | None]) -> 
         records: retrainings.
         searched: accuracy in the search, by the net's key.
     """
-    rows = [_row(group, searched.get(group[0].key)) for group in by_net(records).values()]
+    rows = [_row(group, searched.get(group[0].key)) for group in by_net(records)]
     return sorted(rows, key=lambda row: -row["accuracy"]["mean"])
 
 
@@ -97,7 +99,7 @@ def table(rows: Iterable[dict[str, Any]]) -> Table:
 
 def prune(run: Path) -> None:
     """Keep of each net and recipe the best weights only."""
-    for group in by_net(retrained(run)).values():
+    for group in by_net(retrained(run)):
         best = best_of(group)
         for r in group:
             if r.training != best.training:

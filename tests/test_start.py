@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import timm
 import torch
 from safetensors.torch import load_file
+from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 
 from alternas.archs import InputError, build
+from alternas.archs.timm_weights import convert
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
@@ -91,6 +94,27 @@ def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: Memor
     with torch.no_grad():
         torch.testing.assert_close(here.net.eval()(x), parent(x), atol=1e-5, rtol=0)  # memory lies otherwise
     assert here.begun.lineage["share"] == 1
+
+
+@pytest.mark.parametrize("size", [48, 96])
+def test_positions_are_resampled_as_timm_does(tmp_path: Path, size: int) -> None:
+    """A state dict of timm's, fine-tuned at another size: timm loads its own weights there with a filter."""
+    torch.manual_seed(0)
+    small = timm.create_model("vit_tiny_patch16_224", img_size=64, num_classes=5)
+    large: Any = timm.create_model("vit_tiny_patch16_224", img_size=size, num_classes=5)
+    large.load_state_dict(checkpoint_filter_fn(dict(small.state_dict()), large))
+    ours = convert(small)
+    save(ours, tmp_path / "small.safetensors")
+    net = build(ours.genotype, 5, size)
+    begun = begin(net, Start(str(tmp_path / "small.safetensors"), "timm's"))
+    positions = net.state_dict()["encoder.positions.0.table"]
+    torch.testing.assert_close(positions, large.pos_embed, atol=1e-6, rtol=0)
+    x = torch.randn(2, 3, size, size)
+    with torch.no_grad():
+        torch.testing.assert_close(net.eval()(x), large.eval()(x), atol=1e-4, rtol=1e-4)
+    hows = {part["place"]: part["how"] for part in begun.lineage["parts"]}
+    assert hows.pop("encoder tokens") == "resized"
+    assert set(hows.values()) == {"copied"}
 
 
 def moved(folder: Path, bench: MemoryBench, start: Start) -> set[str]:

@@ -73,7 +73,7 @@ def _seeds(home: Path, record: Record) -> dict[str, Any]:
     """What the other seeds of a retrained net came to."""
     if not record.training:
         return {}
-    group = next((g for g in by_net(read_records(home)).values() if record in g), [record])
+    group = next((g for g in by_net(read_records(home)) if record in g), [record])
     return {"seeds": len(group)} | {f"{name}_over_seeds": found for name, found in spreads(group).items()}
 
 

@@ -88,9 +88,11 @@ def chosen(asked: Retrain) -> Sequence[Record]:
     Raises:
         InputError: if one is not there, or none is within the limits.
     """
-    if asked.trials:
-        return list({r.key: r for r in (find_trial(asked.run, trial) for trial in asked.trials)}.values())
     records = read_records(asked.run)
+    if asked.trials:
+        named = [find_trial(asked.run, trial) for trial in asked.trials]
+        first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
+        return list({r.key: first[r.key] for r in named}.values())
     rows = leaderboard(records, objective_of(asked.run), asked.limits)
     rows.sort(key=lambda row: (row["rank"], -row["accuracy"]))
     if not rows:
