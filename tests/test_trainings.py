@@ -240,3 +240,10 @@ def test_swapped_in_heads_are_the_zoos() -> None:
     assert ours.key == zoos.key
     with pytest.raises(InputError, match="stage 1"):
         swapped(ours, (2, 1, 1, 1), (32, 32))
+
+
+def test_few_shots_need_enough_images_before_anything_is_trained(digits: DataSet) -> None:
+    few = Split(np.zeros((20, 1, 8, 8), np.uint8), np.arange(20) % 10)
+    setting = Setting(dataclasses.replace(digits, val=few), RECIPE, 1)
+    with pytest.raises(InputError, match="20 validation images of each new class; class '5' of digits has 2"):
+        STUDIES["few-shot"].plan(setting)

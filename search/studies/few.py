@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from ...archs import InputError
 from ...results.study import Sight
+from ..data.dataset import DataSet
 from ..data.view import View
 from ..training.few import name_of
-from ..training.job import FewShot
+from ..training.job import QUERIES, FewShot
 from .nets import FAMILIES
 from .study import Setting, Study, classes_apart, shares
 from .training import Training
@@ -22,6 +24,7 @@ def few_shot(setting: Setting) -> list[Training]:
     Full: alternas study few-shot --data cue --seeds 3: 48 trainings, 4.1e+13 FLOPs.
     """
     base, novel = classes_apart(setting.data)
+    _check(setting.data, novel)
     few = FewShot(novel, _ways(setting), SHOTS, 50 if setting.quick else 600)
     families = ("resnet", "vit") if setting.quick else FAMILIES
     return [
@@ -32,6 +35,16 @@ def few_shot(setting: Setting) -> list[Training]:
         for family in families
         for seed in range(setting.seeds)
     ]
+
+
+def _check(data: DataSet, novel: tuple[int, ...]) -> None:
+    """Raise InputError if a new class has too few validation images: better now than after the training."""
+    least = max(SHOTS) + QUERIES
+    for label in novel:
+        images = int((data.val.y_N == label).sum())
+        if images < least:
+            rule = f"episodes need {least} validation images of each new class"
+            raise InputError(f"few-shot: {rule}; class {data.classes[label]!r} of {data.name} has {images}")
 
 
 def _ways(setting: Setting) -> tuple[int, ...]:

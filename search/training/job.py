@@ -12,6 +12,7 @@ from .recipe import Recipe
 from .start import Start
 
 TICKS = 10  # over a full budget
+QUERIES = 15  # images of a class that a few-shot episode asks about
 
 
 @dataclass(frozen=True)

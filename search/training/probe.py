@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ...archs import InputError, Network
 from ...archs.errors import shown
 from ...archs.parts import whole
+from .job import QUERIES
 
 PENALTIES = tuple(10.0**power for power in range(-2, 5))  # of a probe on standardised features
 HELD_OUT = 50  # training images a class, at most, that choose among them
@@ -53,7 +54,7 @@ class Episodes:
 
     ways: int
     shots: int
-    queries: int = 15
+    queries: int = QUERIES
     count: int = 200
     seed: int = 0
 
