@@ -86,14 +86,14 @@ def table(rows: Iterable[dict[str, Any]]) -> Table:
     found = Table(header_style="bold", box=None, pad_edge=False)
     for name in ("trial", "family"):
         found.add_column(name, no_wrap=True)
-    for name in ("MACs", "searched", "validation", "test", "best seed"):
+    for name in ("MACs", "search", "validation", "test", "seeds", "best"):
         found.add_column(name, justify="right")
     for row in rows:
-        scores = ("-" if row[m] is None else text(Spread(**row[m])) for m in METRICS)
+        scores = ("-" if row[m] is None else text(Spread(**row[m])).rpartition(" (")[0] for m in METRICS)
         before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
         trial = "-" if row["trial"] is None else str(row["trial"])
         named = (trial, row["family"], short(row["macs"]), before)
-        found.add_row(*named, *scores, str(row["best_seed"]))
+        found.add_row(*named, *scores, str(row["seeds"]), str(row["best_seed"]))
     return found
 
 

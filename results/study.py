@@ -14,9 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..archs.errors import InputError, one_of
+from .draw import short
 from .noise import Spread, pooled_sd, spread, text
 from .record import Record
 
+COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
 
@@ -143,27 +145,37 @@ def is_number(value: Any) -> bool:
 
 
 def study_table(rows: Sequence[dict[str, Any]], sight: Sight) -> Table:
-    """Rows as a table: factors, metrics as mean ± sd (n), failures if there are any, seconds.
+    """Rows as a table: factors, metrics as mean ± sd, seeds, failures if there are any, seconds.
+
+    Where the metrics of the rows come from different numbers of seeds, each has its own behind it.
 
     Raises:
         InputError: if the rows do not have a metric of the sight.
     """
     factors, failed = factor_names(rows), any(row["failed"] for row in rows)
+    alike = all(len({row[name]["n"] for name in sight.metrics if is_spread(row.get(name))}) == 1 for row in rows)
     metrics = [name for name in sight.metrics if name not in COUNTS and name not in factors]
     table = Table(title=Text(sight.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in (*factors, *metrics, *(["failed"] if failed else []), "seconds"):
+    counts = [*(["seeds"] if alike else []), *(["failed"] if failed else []), "seconds"]
+    for name in (*factors, *metrics, *counts):
         left = name in factors and not all(is_number(row[name]) for row in rows)
         table.add_column(Text(name), justify="left" if left else "right", overflow="fold")
     for row in rows:
         cells = [factor_text(name, row[name]) for name in factors]
-        cells += [_cell_text(row[one_of("metric", name, row)]) for name in metrics]
+        cells += [_cell_text(name, row[one_of("metric", name, row)], not alike) for name in metrics]
+        cells += [str(row[metrics[0]]["n"])] if alike else []
         cells += [str(row["failed"])] if failed else []
         table.add_row(*map(Text, cells), "-" if row["seconds"] is None else f"{row['seconds']:.1f}")
     return table
 
 
-def _cell_text(cell: dict[str, Any]) -> str:
-    return "-" if cell["mean"] is None else text(Spread(**cell))
+def _cell_text(name: str, cell: dict[str, Any], counted: bool) -> str:
+    if cell["mean"] is None:
+        return "-"
+    if name in COSTS and not cell["sd"]:
+        return short(cell["mean"])
+    said = text(Spread(**cell))
+    return said if counted else said.rpartition(" (")[0]
 
 
 def study_json(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -168,11 +168,28 @@ def test_table_shows_every_number_at_80_columns() -> None:
     records = [Fake(r.factors | {"augmentation": "randaugment"}, r.seed, r.accuracy, r.metrics) for r in study()]
     sight = Sight("Study", "fraction", metrics=("accuracy", "error", "nll"))
     said = shown(study_rows(records, sight.names), sight)
-    for number in ("3 %", "30 %", "100 %", "0.5700", "0.4300", "2.0000", "1.0000", "0.0100", "(3)", "2.0"):
+    for number in ("3 %", "30 %", "100 %", "0.5700", "0.4300", "2.0000", "1.0000", "0.0100", "seeds", "2.0"):
         assert number in said
     assert said.count("0.0100") == 12  # sd of accuracy and of error, six rows
     assert max(map(len, said.splitlines())) <= 80
     assert "…" not in said
+
+
+def test_seeds_stand_in_a_column_where_all_metrics_have_as_many() -> None:
+    records = study(seeds=2)
+    assert "(2)" not in shown(study_rows(records, ["accuracy", "nll"]), VIEW)
+    records.append(Fake(records[0].factors, 7, 0.5, {}))
+    said = shown(study_rows(records, ["accuracy", "nll"]), Sight("", "fraction", metrics=("accuracy", "nll")))
+    assert "seeds" not in said
+    assert "(3)" in said
+    assert "(2)" in said
+
+
+def test_costs_are_the_same_for_all_seeds_and_short() -> None:
+    records = [Fake({"net": "a"}, seed, 0.5, {}, cost={"macs": 1_234_567, "params": 890}) for seed in range(2)]
+    said = shown(study_rows(records, ["macs", "params"]), Sight("", "net", metrics=("macs", "params")))
+    assert "1.23 M" in said
+    assert "890" in said
 
 
 def test_table_of_missing_values_and_odd_names() -> None:
@@ -180,8 +197,8 @@ def test_table_of_missing_values_and_odd_names() -> None:
     said = shown(rows, Sight("[/bold] title", "net"))
     assert "[/bold] title" in said
     head, line = said.splitlines()[1:3]
-    assert head.split() == ["net", "accuracy", "failed", "seconds"]
-    assert line.split() == ["[/red]", "<$>", "-", "1", "-"]
+    assert head.split() == ["net", "accuracy", "seeds", "failed", "seconds"]
+    assert line.split() == ["[/red]", "<$>", "-", "0", "1", "-"]
     assert "failed" not in shown(study_rows(study(), ["accuracy", "nll"]), VIEW)
 
 

@@ -62,7 +62,9 @@ def carry_out(plan: Sequence[Training], room: Room, console: Console) -> list[Re
     with locked(room.folder), closing(Store(room.folder)) as store:
         _settle(room, bool(store.records))
         work = Trainings(plan, _terms(room), store)
-        if not work.done:
+        left = [training for training in plan if training.id not in work.ended]
+        console.print(_announced(left, len(plan), room.data), highlight=False, soft_wrap=True)
+        if left:
             _run(work, room, console)
     found = work.records
     if found and all(r.status in FAILED for r in found):
@@ -78,6 +80,12 @@ def compute_of(plan: Sequence[Training], data: DataSet) -> float:
         for t in plan
     )
     return float(sum(each))
+
+
+def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
+    before = f"{count - len(left)} of {count} trainings are done; " if len(left) < count else ""
+    what = f"{len(left)} trainings, {compute_of(left, data):.2g} FLOPs (6 x MACs x images)" if left else "nothing to do"
+    return before + what
 
 
 def _run(work: Trainings, room: Room, console: Console) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +19,13 @@ from ..data.dataset import Request
 from ..data.progress import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
-from .carry_out import Room, carry_out, compute_of
+from .carry_out import Room, carry_out
 from .compute import COMPUTE
 from .data_size import DATA_SIZE, MODEL_SIZE, UNDERFIT
 from .few import FEW_SHOT
 from .masked import MASKED
 from .study import Setting, Study, quickened
 from .tokens import LOCAL, POOLS, TABLE_8
-from .training import Training
 
 STUDIES = {s.name: s for s in (DATA_SIZE, MODEL_SIZE, UNDERFIT, COMPUTE, FEW_SHOT, POOLS, TABLE_8, LOCAL, MASKED)}
 
@@ -94,7 +92,7 @@ def make_study(asked: StudyRun, console: Console) -> Found:
     setting = Setting(data, asked.recipe, asked.seeds)
     setting = quickened(setting) if asked.quick else setting
     plan, folder = study.plan(setting), run_folder(asked.folder or folder_name(asked))
-    console.print(f"{study.about}\n{said_of(plan, data)}", highlight=False, markup=False)
+    console.print(study.about, highlight=False, markup=False, soft_wrap=True)
     room = Room(folder, "study", data, asked.resources, {"study": study.name, "quick": asked.quick})
     records = [r for r in carry_out(plan, room, console) if r.factors]
     return _found(study, study.sight(setting), records, folder)
@@ -103,11 +101,6 @@ def make_study(asked: StudyRun, console: Console) -> Found:
 def folder_name(asked: StudyRun) -> str:
     """The name of a study's run where none is given."""
     return f"{asked.name}-{Path(asked.data.name).stem}{'-quick' if asked.quick else ''}"
-
-
-def said_of(plan: Sequence[Training], data: Any) -> str:
-    """How much a plan is."""
-    return f"{len(plan)} trainings, {compute_of(plan, data):.3g} FLOPs (6 x MACs x images)"
 
 
 def _found(study: Study, sight: Sight, records: list[Record], folder: Path) -> Found:
