@@ -109,7 +109,8 @@ def _from_run(text: str) -> Found:
     facts, genotype, path = facts_of(home, record), Genotype.from_dict(record.genotype), trained_weights(home, record)
     network = read(path, genotype, as_map(facts["image_size"]))
     _check_facts(home / "run.json", facts, network)
-    label = f"run {home.resolve().relative_to(run.resolve().parent)}, trial {record.trial}"
+    label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
+    label += f", retrained with seed {record.seed}" if home != run else ""
     return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(home, record))
 
 

@@ -124,9 +124,15 @@ def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
 
 
 def test_few_shots_of_a_run(home: Path) -> None:
-    code, out, err = run(home, "few-shot", "--from", "first", "--data", "digits", "--episodes", "50", "--json")
+    code, out, err = run(
+        home, "few-shot", "--from", "first", "--data", "digits", "--episodes", "50", "--json", "--plot", "few"
+    )
     assert code == 0, err
     found = json.loads(out)
+    assert sorted(found["files"]) == sorted(
+        f"few-{part}.{end}" for part in ("probe", "episodes") for end in ("png", "svg")
+    )
+    assert all((home / name).stat().st_size > 5000 for name in found["files"])
     assert found["seen"] is True
     assert [row["shots"] for row in found["probe"]] == [1, 5, 10]
     assert [(row["ways"], row["shots"]) for row in found["episodes"]] == [(w, s) for w in (2, 5) for s in (1, 5, 10)]

@@ -493,14 +493,20 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
         next(again.parameters()).add_(1.0)
     folder = finished_run(searched)
     rows = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
-    row = rows[1] | {"trial": 6, "kind": "retrain", "training": "0123456789ab", "budget": {"done": 32, "full": 32}}
+    row = rows[1] | {
+        "trial": 6,
+        "kind": "retrain",
+        "training": "0123456789ab",
+        "factors": {"trial": 1},
+        "budget": {"done": 32, "full": 32},
+    }
     save(again, folder / "retrain" / "weights" / "0123456789ab.safetensors")
     (folder / "retrain" / "records.jsonl").write_text(json.dumps(row) + "\n")
     shutil.copy(folder / "run.json", folder / "retrain")
     for text in ("mine", "mine:1"):
         found = find_weights(text)
         assert same(found.network.state_dict(), again.state_dict())
-        assert (found.label, found.lineage["steps"]) == ("run mine/retrain, trial 6", 32)
+        assert (found.label, found.lineage["steps"]) == ("run mine, trial 1, retrained with seed 0", 32)
     shutil.rmtree(folder / "retrain")
     assert same(find_weights("mine:1").network.state_dict(), searched.state_dict())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -189,6 +190,7 @@ def few_shot(
     ways: Annotated[str, typer.Option(help="Classes of an episode.")] = "2,5",
     episodes: Annotated[int, typer.Option(help="Of each kind.")] = 600,
     seeds: Annotated[int, typer.Option(help="Draws of the probes' images.")] = 5,
+    plot: Annotated[str, typer.Option(help="Draw the curves to files whose names begin so, PNG and SVG.")] = "",
     image_size: ImageSize = "",
     loader: Loader = "auto",
     skip_broken: SkipBroken = False,
@@ -197,12 +199,14 @@ def few_shot(
 ) -> None:
     """What trained features are worth with few images: linear probes and episodes, in closed form, nothing trained."""
     from .few_shot import FewShotRun, drawing, measure
+    from .few_shot import plot as draw_curves
 
     request = request_of(data, image_size, loader, skip_broken, download)
     asked = FewShotRun(
         _named(weights, arch, from_size), request, numbers("shots", shots), numbers("ways", ways), episodes, seeds
     )
     found = measure(asked, _console(as_json))
+    found["files"] = [str(path) for path in draw_curves(found, Path(plot))] if plot else []
     if as_json:
         print_json(found)
     else:

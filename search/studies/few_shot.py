@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,7 +13,9 @@ from rich.text import Text
 
 from ...archs import InputError, Network, build
 from ...results.noise import Spread, spread, text
-from ...results.weights import Named
+from ...results.plot import draw
+from ...results.study import Sight
+from ...results.weights import Found, Named
 from ..data.dataset import DataSet, Request
 from ..data.progress import load_showing
 from ..training.few import BATCH
@@ -52,6 +55,9 @@ class FewShotRun:
 def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     """The weights' curves: "probe", accuracy on all classes by shots, and "episodes", by ways and shots.
 
+    Episodes are drawn from classes that the net was not trained on, as far as that is known; where it was
+    trained on all of them, "seen" says so.
+
     Raises:
         InputError: if weights or data cannot be read, or a class has too few images.
     """
@@ -63,9 +69,42 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     train, val = (Labelled(*features(net, bench.images(part, BATCH))) for part in ("train", "val"))
     curves = [shot_curve(train, val, asked.shots, seed) for seed in range(asked.seeds)]
     probe = [{"shots": k} | vars(spread([curve[k] for curve in curves])) for k in asked.shots]
-    episodes = episode_table(val, asked.ways, asked.shots, asked.episodes, seed=0)
-    same = found.data == data.name
-    return {"weights": found.label, "data": data.name, "seen": same, "probe": probe, "episodes": episodes}
+    new = new_classes(found, data)
+    pool = _of(val, new or tuple(range(len(data.classes))))
+    episodes = episode_table(pool, asked.ways, asked.shots, asked.episodes, seed=0)
+    classes = {"classes": [data.classes[i] for i in new], "seen": not new}
+    return {"weights": found.label, "data": data.name, "probe": probe, "episodes": episodes} | classes
+
+
+def new_classes(found: Found, data: DataSet) -> tuple[int, ...]:
+    """Labels that the net was not trained on: all of another set, those left out of the same one."""
+    known = found.classes or () if found.data == data.name else ()
+    return tuple(label for label, name in enumerate(data.classes) if name not in known)
+
+
+def _of(images: Labelled, labels: tuple[int, ...]) -> Labelled:
+    kept = torch.isin(images.y_N, torch.tensor(labels, device=images.y_N.device))
+    return Labelled(images.f_ND[kept], images.y_N[kept])
+
+
+def plot(found: dict[str, Any], stem: Path) -> list[Path]:
+    """Both curves as STEM-probe and STEM-episodes, PNG and SVG."""
+    probe = [
+        {"shots": row["shots"], "accuracy": {k: v for k, v in row.items() if k != "shots"}} for row in found["probe"]
+    ]
+    episodes = [
+        {"shots": row["shots"], "ways": f"{row['ways']} ways", "accuracy": _interval(row)} for row in found["episodes"]
+    ]
+    at = {name: stem.with_name(f"{stem.name}-{name}") for name in ("probe", "episodes")}
+    title = f"{found['weights']} on {found['data']}"
+    label = "training images a class"
+    files = draw(probe, Sight(f"linear probe: {title}", "shots", log_x=True, x_label=label), at["probe"])
+    sight = Sight(f"episodes: {title}", "shots", line="ways", log_x=True, x_label="support images a class")
+    return files + draw(episodes, sight, at["episodes"])
+
+
+def _interval(row: dict[str, Any]) -> dict[str, Any]:
+    return {"mean": row["accuracy"], "sd": None, "n": row["episodes"], "low": row["low"], "high": row["high"]}
 
 
 def fitted(network: Network, data: DataSet) -> Network:
@@ -96,5 +135,5 @@ def drawing(found: dict[str, Any]) -> RenderableType:
         Text(f"linear probe of {found['weights']} on {found['data']}, closed form", "bold"),
         Text("\nepisodes", "bold"),
     ]
-    note = "the net was trained on these classes: this is no measure of how it learns new ones" if found["seen"] else ""
-    return Group(titles[0], probe, titles[1], episodes, Text(note, "dim"))
+    note = "the net was trained on these classes: episodes are no measure of how it learns new ones"
+    return Group(titles[0], probe, titles[1], episodes, Text(note if found["seen"] else "", "dim"))
