@@ -123,7 +123,7 @@ def _figure(rows: Sequence[dict[str, Any]], sight: Sight) -> Figure:
 
 def _label(axes: Axes, rows: Sequence[dict[str, Any]], sight: Sight) -> None:
     intervals = any(row[sight.y]["low"] is not None for row in rows)
-    note = "\n(bars: 95 % interval of the mean over seeds)" if intervals else ""
+    note = "\n(bars: 95 % interval of the mean)" if intervals else ""
     axes.set_xlabel(_plain((sight.x_label or sight.x.replace("_", " ")) + note))
     axes.set_ylabel(_plain(sight.y_label or sight.y.replace("_", " ")))
     if sight.y in ("accuracy", "error"):  # fractions; a t interval of two seeds may be wider than all there is

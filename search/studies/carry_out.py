@@ -145,7 +145,7 @@ class ShownPlan:
 
     def name(self, job: Job) -> str:
         training = self.work.live.get(job.trial)
-        return f"trial {job.trial}  {_said(training)}" if training else f"trial {job.trial}"
+        return _said(training) if training else ""
 
     def line(self, record: Record) -> str:
         found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error or "pre-trained"
