@@ -15,7 +15,7 @@ def load_run(run: str | Path, cost: str = "macs") -> pd.DataFrame:
     """One row a record, indexed by trial.
 
     Columns: those of `Record`; `cost`, `budget` and `metrics` spread out as `macs`, `params`,
-    `activation_bytes`, `steps_done`, `steps_full`, `nll`; and, for nets at full budget, `rank`
+    `activation_bytes`, `steps_done`, `steps_full`, `nll`, factors of a study as `factor_NAME`; and, for nets at full budget, `rank`
     and `gain` (see `results.front.leaderboard`), else missing.
 
     Raises:
@@ -27,7 +27,8 @@ def load_run(run: str | Path, cost: str = "macs") -> pd.DataFrame:
     for record in records:
         row = record.to_dict()
         budget = {f"steps_{name}": steps for name, steps in row.pop("budget").items()}
-        flat.append(row | row.pop("cost") | budget | row.pop("metrics"))
+        factors = {f"factor_{name}": value for name, value in row.pop("factors").items()}
+        flat.append(row | factors | row.pop("cost") | budget | row.pop("metrics"))
     ranked = {
         row["trial"]: {"rank": row["rank"], "gain": row["gain"]}
         for row in leaderboard(records, cost, limits_of(folder))
