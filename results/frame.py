@@ -15,8 +15,8 @@ def load_run(run: str | Path, cost: str = "macs") -> pd.DataFrame:
     """One row a record, indexed by trial.
 
     Columns: those of `Record`; `cost`, `budget` and `metrics` spread out as `macs`, `params`,
-    `activation_bytes`, `steps_done`, `steps_full`, `nll`, factors of a study as `factor_NAME`; and, for nets at full budget, `rank`
-    and `gain` (see `results.front.leaderboard`), else missing.
+    `activation_bytes`, `steps_done`, `steps_full`, `nll`; factors of a study as `factor_NAME`; and, for
+    nets at full budget, `rank` and `gain` (see `results.front.leaderboard`), else missing.
 
     Raises:
         InputError: if there is no such run or a record is broken.

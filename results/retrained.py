@@ -16,6 +16,7 @@ from .store import read_records
 
 FOLDER = "retrain"  # of a run
 METRICS = ("accuracy", "test_accuracy")
+COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
 
 def retrained(run: Path) -> list[Record]:
@@ -82,19 +83,43 @@ def mean_of(group: Iterable[Record]) -> float:
 
 
 def table(rows: Iterable[dict[str, Any]]) -> Table:
-    """The rows of `summary` for the terminal."""
-    found = Table(header_style="bold", box=None, pad_edge=False)
-    for name in ("trial", "family"):
-        found.add_column(name, no_wrap=True)
-    for name in ("MACs", "search", "validation", "test", "seeds", "best"):
-        found.add_column(name, justify="right")
-    for row in rows:
-        scores = ("-" if row[m] is None else text(Spread(**row[m])).rpartition(" (")[0] for m in METRICS)
-        before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
-        trial = "-" if row["trial"] is None else str(row["trial"])
-        named = (trial, row["family"], short(row["macs"]), before)
-        found.add_row(*named, *scores, str(row["seeds"]), str(row["best_seed"]))
+    """The rows of `summary` for the terminal; columns that no row fills are left out."""
+    rows, found = list(rows), Table(header_style="bold", box=None, pad_edge=False)
+    cells = [_cells(row) for row in rows]
+    for name in COLUMNS:
+        if any(row[name] != "-" for row in cells):
+            found.add_column(name, justify="left" if name in COLUMNS[:2] else "right", no_wrap=name == "family")
+    for row in cells:
+        found.add_row(*(row[str(column.header)] for column in found.columns))
     return found
+
+
+def _cells(row: dict[str, Any]) -> dict[str, str]:
+    """One row's text by column."""
+    validation, test = ("-" if row[m] is None else text(Spread(**row[m])).rpartition(" (")[0] for m in METRICS)
+    trial = "-" if row["trial"] is None else str(row["trial"])
+    before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
+    found = (
+        trial,
+        row["family"],
+        short(row["macs"]),
+        before,
+        validation,
+        test,
+        str(row["seeds"]),
+        str(row["best_seed"]),
+    )
+    return dict(zip(COLUMNS, found, strict=True))
+
+
+def said(run: Path, key: str) -> str:
+    """One line on the retrainings of a net of a run; "" if there are none."""
+    groups = [group for group in by_net(retrained(run)) if group[0].key == key]
+    if not groups:
+        return ""
+    found = {name: text(Spread(**s)) for name, s in spreads(max(groups, key=mean_of)).items()}
+    test = f", test {found['test_accuracy']}" if "test_accuracy" in found else ""
+    return f"retrained, over seeds: validation accuracy {found['accuracy']}{test}"
 
 
 def prune(run: Path) -> None:

@@ -17,6 +17,7 @@ from .draw import net_drawing, nets_table
 from .front import COSTS, leaderboard
 from .ranking import hypervolume
 from .record import Record
+from .retrained import said
 from .store import find_run, read_data_facts, read_records, read_settings
 
 IMAGENET = ((224, 224), 1000, 3)
@@ -147,7 +148,8 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
-    why = f"\n{record.error}" if record.error else ""
+    again = said(folder, record.key)
+    why = "".join(f"\n{line}" for line in (record.error, again) if line)
     drawing = scene_of(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:
         return Group(Text(title + why), drawing)

@@ -40,6 +40,12 @@ def run_folder(name: str) -> Path:
     return RUNS / name
 
 
+def plain_name(*parts: str) -> str:
+    """A name for a run, made of parts that may hold anything: paths, weights, spaces."""
+    found = "-".join(Path(part).stem for part in parts if part)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", found).strip("-._")[:100] or "run"
+
+
 def find_run(run: str | Path) -> Path:
     """The folder of an existing run, given as a name below `runs/` or as a path.
 
@@ -174,5 +180,5 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(f"run {folder.name!r} is being worked on by another process") from None
+            raise InputError(f"run {folder} is being worked on by another process") from None
         yield

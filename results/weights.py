@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,11 +57,6 @@ class Named:
     def find(self) -> Found:
         return find_weights(self.text, self.arch, self.image_size)
 
-    @property
-    def stem(self) -> str:
-        """A short form that may stand in a run's name."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", Path(self.text).stem).strip("-._") or "weights"
-
 
 def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None) -> Found:
     """The trained net that `text` names.
@@ -90,6 +84,8 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
     if os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
         return _from_file(Path(inside), f"export {text}", arch, size)
     _no_arch(text, arch)
+    if size is not None:
+        raise InputError(f"weights: --from-size says what a file is for; {text!r} knows its size, got {size}")
     return _from_run(text)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -63,6 +61,7 @@ def search(
     """Search for nets; the same command again resumes."""
     from rich.console import Console
 
+    from ..results.store import plain_name
     from .run import Search
     from .run import search as run_search
     from .settings import Settings, limits_of
@@ -73,7 +72,7 @@ def search(
     settings = Settings(space, data, strategy, ladder, objective, how, seed, limits, kept)
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
-    run_name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", f"{space}-{Path(data).stem}")
+    run_name = name or plain_name(space, data)
     folder = run_search(Search(settings, request, trials, run_name, place), Console(stderr=as_json))
     print_front(folder, objective, as_json)
     if not as_json:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from threading import current_thread, main_thread
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -106,8 +108,13 @@ class Pool:
         return events
 
     def close(self) -> None:
-        """End the workers; a Ray cluster that was not ours lives on."""
-        ray.shutdown()
+        """End the workers; a Ray cluster that was not ours lives on. Not to be interrupted by a second Ctrl-C."""
+        heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if current_thread() is main_thread() else None
+        try:
+            ray.shutdown()
+        finally:
+            if heard is not None:
+                signal.signal(signal.SIGINT, heard)
 
     def _start_actor(self) -> None:
         device = "cuda" if self._resources.gpus else "cpu"

@@ -19,7 +19,7 @@ from ...archs import Genotype, InputError
 from ...archs.errors import one_of
 from ...results.noise import Spread, paired, verdict
 from ...results.record import Record
-from ...results.store import run_folder
+from ...results.store import plain_name, run_folder
 from ...results.study import Sight, study_json, study_rows, study_table
 from ...results.weights import Named
 from ..data.dataset import Request
@@ -31,7 +31,7 @@ from .finetune import headless, kept_start
 from .nets import swapped
 from .training import Training
 
-TRAINED = {"all": "whole", "new": "new"}  # --train, and the regime of the swapped net
+TRAINED = {"all": "whole", "new": "new"}  # --train, and the regime
 SIGHT = Sight("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))
 BEFORE, AFTER = "before", "after"
 
@@ -43,7 +43,7 @@ class BuildUp:
     Attributes:
         weights: of the trained ResNet.
         msa: MSA blocks at the end of each stage; () takes what the rule says.
-        train: "all", or "new": what was swapped in, alone.
+        train: "all", or "new": the head and what was swapped in, alone; of the net before, then, the head.
         data, recipe, seeds, folder, resources: as of `Finetune`.
     """
 
@@ -101,17 +101,17 @@ def build_up(asked: BuildUp, console: Console) -> BuiltUp:
     after = swapped(before, asked.msa or rule(before), data.image_size)
     if after.key == before.key:
         raise InputError(f"msa: {asked.msa} swaps nothing in {found.label}")
-    folder = run_folder(asked.folder or f"buildup-{asked.weights.stem}-{Path(data.name).stem}")
+    folder = run_folder(asked.folder or plain_name("buildup", asked.weights.text, data.name, *_kind(asked)))
     other = found.network.num_classes != len(data.classes)
-    nets = ((BEFORE, before, "whole"), (AFTER, after, TRAINED[asked.train]))
+    nets, regime = ((BEFORE, before), (AFTER, after)), TRAINED[asked.train]
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
     plan = [
         Training(
             net, asked.recipe, steps, seed, {"net": name},
-            origin=kept_start(found, folder, other, "whole" if other else regime), test=test,
+            origin=kept_start(found, folder, other, regime), test=test,
         )
         for seed in range(asked.seeds)
-        for name, net, regime in nets
+        for name, net in nets
     ]  # fmt: skip
     settings = {"from": found.label, "msa": [s.msa for s in after.stages], "train": asked.train}
     records = carry_out(plan, Room(folder, "study", data, asked.resources, settings, test), console)
@@ -136,6 +136,11 @@ def rule(net: Genotype) -> tuple[int, ...]:
             f"buildup: needs a second or later stage of two blocks or more to swap one; got {depths} blocks"
         )
     return counts
+
+
+def _kind(asked: BuildUp) -> tuple[str, str]:
+    """What tells this build-up from the usual one of the same weights and data."""
+    return "".join(map(str, asked.msa)), asked.train.replace("all", "")
 
 
 def _compared(folder: Path, records: Sequence[Record]) -> BuiltUp:

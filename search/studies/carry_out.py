@@ -22,6 +22,7 @@ from ..data.view import View
 from ..engine.drive import drive
 from ..engine.live import view
 from ..engine.pool import Pool, Resources
+from ..settings import differences
 from ..training.job import Job
 from ..training.recipe import check_on
 from .training import Training
@@ -84,7 +85,8 @@ def compute_of(plan: Sequence[Training], data: DataSet) -> float:
 
 def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
     before = f"{count - len(left)} of {count} trainings are done; " if len(left) < count else ""
-    what = f"{len(left)} trainings, {compute_of(left, data):.2g} FLOPs (6 x MACs x images)" if left else "nothing to do"
+    trainings = "1 training" if len(left) == 1 else f"{len(left)} trainings"
+    what = f"{trainings}, {compute_of(left, data):.2g} FLOPs (6 x MACs x images)" if left else "nothing to do"
     return before + what
 
 
@@ -96,13 +98,20 @@ def _run(work: Trainings, room: Room, console: Console) -> None:
 
 
 def _settle(room: Room, begun: bool) -> None:
-    """Write what the folder is, unless it holds trainings on other data."""
+    """Write what the folder is, unless it holds something else.
+
+    Raises:
+        InputError: if it holds a search, or trainings of another kind or on other data.
+    """
+    hint = "give this one another --name"
     if begun:
-        there, here = read_settings(room.folder).get("data", {}).get("split"), room.data.split_hash
-        if there != here:
-            raise InputError(
-                f"{room.folder} holds trainings on other data: split {there!r:.20} there, {here!r:.20} here"
-            )
+        there = read_settings(room.folder)
+        if "trials" in there:
+            raise InputError(f"{room.folder} holds a search; {hint}")
+        here = {"settings": room.settings, "split": room.data.split_hash}
+        other = differences({"settings": there.get("settings"), "split": there.get("data", {}).get("split")}, here)
+        if other:
+            raise InputError(f"{room.folder} holds other trainings: {'; '.join(other)}; {hint}")
     keep_sample(room.data, room.folder)
     facts = {"settings": room.settings, "data": room.data.facts(), "command": sys.argv, "versions": versions()}
     write_json(room.folder / "run.json", facts)

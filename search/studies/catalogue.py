@@ -13,7 +13,7 @@ from ...archs import InputError
 from ...archs.errors import one_of
 from ...results.plot import draw
 from ...results.record import Record
-from ...results.store import run_folder, write_json
+from ...results.store import plain_name, run_folder, write_json
 from ...results.study import Sight, seed_noise, study_csv, study_json, study_rows, study_table
 from ..data.dataset import Request
 from ..data.progress import load_showing
@@ -100,7 +100,7 @@ def make_study(asked: StudyRun, console: Console) -> Found:
 
 def folder_name(asked: StudyRun) -> str:
     """The name of a study's run where none is given."""
-    return f"{asked.name}-{Path(asked.data.name).stem}{'-quick' if asked.quick else ''}"
+    return plain_name(asked.name, asked.data.name, "quick" if asked.quick else "")
 
 
 def _found(study: Study, sight: Sight, records: list[Record], folder: Path) -> Found:

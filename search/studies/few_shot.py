@@ -20,8 +20,12 @@ from ..data.dataset import DataSet, Request
 from ..data.progress import load_showing
 from ..training.few import BATCH
 from ..training.inherit import inherit
+from ..training.job import QUERIES
 from ..training.memory import open_bench
 from ..training.probe import Labelled, episode_table, features, shot_curve
+
+SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"
+TOO_FEW = "no episodes: too few validation images a class"
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,8 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     """The weights' curves: "probe", accuracy on all classes by shots, and "episodes", by ways and shots.
 
     Episodes are drawn from classes that the net was not trained on, as far as that is known; where it was
-    trained on all of them, "seen" says so.
+    trained on all of them, "seen" says so. Where classes have few validation images episodes ask about
+    fewer "queries" a class, and with none left there are no episodes.
 
     Raises:
         InputError: if weights or data cannot be read, or a class has too few images.
@@ -71,8 +76,10 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     probe = [{"shots": k} | vars(spread([curve[k] for curve in curves])) for k in asked.shots]
     new = new_classes(found, data)
     pool = _of(val, new or tuple(range(len(data.classes))))
-    episodes = episode_table(pool, asked.ways, asked.shots, asked.episodes, seed=0)
-    classes = {"classes": [data.classes[i] for i in new], "seen": not new}
+    queries = min(QUERIES, int(pool.y_N.bincount()[pool.y_N.unique()].min()) - max(asked.shots))
+    sizes = (asked.ways, asked.shots, asked.episodes, 0, queries)
+    episodes = episode_table(pool, *sizes) if queries > 0 else []
+    classes = {"classes": [data.classes[i] for i in new], "seen": not new, "queries": max(0, queries)}
     return {"weights": found.label, "data": data.name, "probe": probe, "episodes": episodes} | classes
 
 
@@ -98,9 +105,13 @@ def plot(found: dict[str, Any], stem: Path) -> list[Path]:
     at = {name: stem.with_name(f"{stem.name}-{name}") for name in ("probe", "episodes")}
     title = f"{found['weights']} on {found['data']}"
     label = "training images a class"
-    files = draw(probe, Sight(f"linear probe: {title}", "shots", log_x=True, x_label=label), at["probe"])
-    sight = Sight(f"episodes: {title}", "shots", line="ways", log_x=True, x_label="support images a class")
-    return files + draw(episodes, sight, at["episodes"])
+    files = draw(
+        probe, Sight(f"linear probe: {title}", "shots", log_x=True, x_label=label, y_label="accuracy"), at["probe"]
+    )
+    sight = Sight(
+        f"episodes: {title}", "shots", line="ways", log_x=True, x_label="support images a class", y_label="accuracy"
+    )
+    return files + (draw(episodes, sight, at["episodes"]) if episodes else [])
 
 
 def _interval(row: dict[str, Any]) -> dict[str, Any]:
@@ -135,5 +146,6 @@ def drawing(found: dict[str, Any]) -> RenderableType:
         Text(f"linear probe of {found['weights']} on {found['data']}, closed form", "bold"),
         Text("\nepisodes", "bold"),
     ]
-    note = "the net was trained on these classes: episodes are no measure of how it learns new ones"
-    return Group(titles[0], probe, titles[1], episodes, Text(note if found["seen"] else "", "dim"))
+    notes = [f"episodes ask about {found['queries']} images a class" if found["queries"] else TOO_FEW]
+    notes += [SEEN] if found["seen"] else []
+    return Group(titles[0], probe, titles[1], episodes, Text("\n".join(notes), "dim"))

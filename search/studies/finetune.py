@@ -11,7 +11,7 @@ from ...archs import Genotype, InputError
 from ...archs.errors import one_of
 from ...archs.weights import save
 from ...results.record import Record
-from ...results.store import run_folder
+from ...results.store import plain_name, run_folder
 from ...results.weights import Found, Named
 from ..data.dataset import Request
 from ..data.progress import load_showing
@@ -62,7 +62,9 @@ def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
     net.check(data.image_size)
     if asked.regime == "small-different" and not moves(asked.recipe):
         console.print(f"recipe {asked.recipe.name} does not augment: a small, different set wants it", highlight=False)
-    folder = run_folder(asked.folder or f"finetune-{asked.weights.stem}-{Path(data.name).stem}")
+    folder = run_folder(
+        asked.folder or plain_name("finetune", asked.weights.text, data.name, asked.regime.replace("whole", ""))
+    )
     origin = kept_start(found, folder, zero_head=True, regime=asked.regime)
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
     plan = [

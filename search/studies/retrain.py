@@ -73,7 +73,7 @@ def retrain(asked: Retrain, console: Console) -> list[Record]:
     plan = [
         Training(Genotype.from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
         for net in nets
-        for seed in range(asked.seeds)
+        for seed in other_seeds(asked.run, asked.seeds)
     ]
     settings = {"objective": objective_of(asked.run), "run": asked.run.name}
     room = Room(asked.run / FOLDER, "retrain", data, asked.resources, settings, test)
@@ -96,10 +96,16 @@ def chosen(asked: Retrain) -> Sequence[Record]:
     rows = leaderboard(records, objective_of(asked.run), asked.limits)
     rows.sort(key=lambda row: (row["rank"], -row["accuracy"]))
     if not rows:
-        within = f" within {', '.join(f'{k} {v}' for k, v in asked.limits.items())}" if asked.limits else ""
+        within = f" within {', '.join(f'--max-{k} {v}' for k, v in asked.limits.items())}" if asked.limits else ""
         raise InputError(f"run {asked.run.name}: no net trained to the end{within}")
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: asked.top]]
+
+
+def other_seeds(run: Path, count: int) -> list[int]:
+    """Seeds that the search did not use: its own made these nets look good, which a mean should not keep."""
+    used = read_settings(run).get("settings", {}).get("seed", 0)
+    return [seed for seed in range(count + 1) if seed != used][:count]
 
 
 def recipe_of(run: Path) -> Recipe:
@@ -108,7 +114,10 @@ def recipe_of(run: Path) -> Recipe:
     Raises:
         InputError: if its run.json does not hold one.
     """
-    return Recipe.from_dict(read_settings(run).get("settings", {}).get("recipe"))
+    recipe = read_settings(run).get("settings", {}).get("recipe")
+    if recipe is None:
+        raise InputError(f"run {run.name}: is no search, so it has no recipe; give --recipe")
+    return Recipe.from_dict(recipe)
 
 
 def data_of(run: Path, console: Console) -> DataSet:

@@ -83,7 +83,7 @@ def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
 def _standing(rows: Sequence[Inherited], regime: Regime) -> Sequence[Inherited]:
     """The parts that are not trained; rows stand in the order from the image to the head."""
     if regime.new:
-        return [row for row in rows if row.how in ("copied", "resized")]
+        return [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
     blocks = [i for i, row in enumerate(rows) if " block " in row.place]
     trained = round(regime.share * len(blocks))
     if regime.share == 1:

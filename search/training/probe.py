@@ -165,10 +165,10 @@ def episode_accuracies(pool: Labelled, how: Episodes) -> Tensor:
 
 
 def episode_table(
-    pool: Labelled, ways: Sequence[int], shots: Sequence[int], count: int, seed: int
+    pool: Labelled, ways: Sequence[int], shots: Sequence[int], count: int, seed: int, queries: int = QUERIES
 ) -> list[dict[str, Any]]:
     """A row for each pair of ways and shots: mean accuracy and its 95 % interval, mean +- 1.96 sd / sqrt(count)."""
-    return [_row(pool, Episodes(way, shot, count=count, seed=seed)) for way in ways for shot in shots]
+    return [_row(pool, Episodes(way, shot, queries, count, seed)) for way in ways for shot in shots]
 
 
 def _row(pool: Labelled, how: Episodes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class Regime:
         share: of its blocks, from the head backwards, that are trained with all that stands behind them; the
             rest stands still, BatchNorm's statistics included. 0 trains the head alone.
         rate: learning rate of what was inherited, as a share of the recipe's; what is new has the whole.
-        new: whether only parts that are new, or did not fit, are trained.
+        new: whether only the head and parts that are new, or did not fit, are trained.
     """
 
     share: float = 1.0
