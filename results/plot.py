@@ -125,9 +125,8 @@ def _label(axes: Axes, rows: Sequence[dict[str, Any]], sight: Sight) -> None:
     intervals = any(row[sight.y]["low"] is not None for row in rows)
     note = "\n(bars: 95 % interval of the mean)" if intervals else ""
     axes.set_xlabel(_plain((sight.x_label or sight.x.replace("_", " ")) + note))
-    axes.set_ylabel(
-        _plain(sight.y_label or {"accuracy": "validation accuracy"}.get(sight.y, sight.y.replace("_", " ")))
-    )
+    usual = {"accuracy": "validation accuracy"}.get(sight.y, sight.y.replace("_", " "))
+    axes.set_ylabel(_plain(sight.y_label or usual))
     if sight.y in ("accuracy", "error"):  # fractions; a t interval of two seeds may be wider than all there is
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(high, 1.02))

@@ -99,16 +99,8 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     validation, test = ("-" if row[m] is None else text(Spread(**row[m])).rpartition(" (")[0] for m in METRICS)
     trial = "-" if row["trial"] is None else str(row["trial"])
     before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
-    found = (
-        trial,
-        row["family"],
-        short(row["macs"]),
-        before,
-        validation,
-        test,
-        str(row["seeds"]),
-        str(row["best_seed"]),
-    )
+    seeds = (str(row["seeds"]), str(row["best_seed"]))
+    found = (trial, row["family"], short(row["macs"]), before, validation, test, *seeds)
     return dict(zip(COLUMNS, found, strict=True))
 
 

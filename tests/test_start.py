@@ -250,6 +250,8 @@ def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryBench) -> 
     assert names <= set(outcome.metrics)
     assert outcome.metrics["2way_5shot"] > outcome.metrics["4way_1shot"] > 0.2
     assert read(tmp_path / "w" / "w.safetensors").num_classes == 6
+    more = last(run_in_worker(tmp_path / "five", bench, view=view, few=FewShot((6, 7, 8, 9), (5,), (1,))))
+    assert more.status == "error", "there are four new classes"
 
 
 def test_inheriting_needs_readable_weights(tmp_path: Path, bench: MemoryBench) -> None:

@@ -252,7 +252,7 @@ def test_plot_is_a_png_and_an_svg_the_same_each_time(tmp_path: Path) -> None:
     assert image.shape == (750, 1200, 3)
     for colour in ((0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)):  # of the first two curves
         assert (image == colour).all(-1).sum() > 200
-    assert {"vit", "resnet", "net", "fraction", "accuracy", "Accuracy over data"} <= set(words(paths))
+    assert {"vit", "resnet", "net", "fraction", "validation accuracy", "Accuracy over data"} <= set(words(paths))
     again = draw(rows, VIEW, tmp_path / "again")
     assert [p.read_bytes() for p in paths] == [p.read_bytes() for p in again]
 

@@ -199,6 +199,7 @@ def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet)
     pictures = Split(np.zeros((40_000, 1, 1, 1), np.uint8), np.zeros(40_000, np.int64))
     cue = dataclasses.replace(digits, name="cue", image_size=(16, 16), train=pictures)
     study = STUDIES[name]
+    assert quickened(Setting(cue, recipes.get("cue"), 3)).steps == 200
     plan = study.plan(Setting(cue, recipes.get("cue"), 3))
     cost = f"{len(plan)} trainings, {compute_of(plan, cue):.2g} FLOPs."
     assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.plan.__doc__ or "")

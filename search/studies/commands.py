@@ -202,8 +202,8 @@ def few_shot(
     from .few_shot import plot as draw_curves
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    each = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
-    asked = FewShotRun(_named(weights, arch, from_size), request, *each, episodes, seeds)
+    k, n = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
+    asked = FewShotRun(_named(weights, arch, from_size), request, k, n, episodes, seeds)
     found = measure(asked, _console(as_json))
     found["files"] = [str(path) for path in draw_curves(found, Path(plot))] if plot else []
     if as_json:
