@@ -132,6 +132,16 @@ def test_bad_retraining(alternas: Any, words: list[str], said: str) -> None:
     assert not Path("runs/mine/retrain").exists()
 
 
+@pytest.mark.parametrize("command", ["finetune", "buildup"])
+def test_another_runs_name_is_refused(alternas: Any, files: Path, command: str) -> None:
+    folder = finished_run()
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+    code, _, err = alternas(command, "--from", "good.safetensors", "--data", "digits", "--name", "mine")
+    assert code == 2
+    assert "holds a search; give this one another --name" in err
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != "lock"}
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

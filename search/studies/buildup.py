@@ -27,7 +27,7 @@ from ..data.progress import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .carry_out import Room, carry_out
-from .finetune import headless, kept_start
+from .finetune import headless, origin_of
 from .nets import swapped
 from .training import Training
 
@@ -105,16 +105,18 @@ def build_up(asked: BuildUp, console: Console) -> BuiltUp:
     other = found.network.num_classes != len(data.classes)
     nets, regime = ((BEFORE, before), (AFTER, after)), TRAINED[asked.train]
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
+    origin = origin_of(found, folder, other, regime)
     plan = [
         Training(
             net, asked.recipe, steps, seed, {"net": name},
-            origin=kept_start(found, folder, other, regime), test=test,
+            origin=origin, test=test,
         )
         for seed in range(asked.seeds)
         for name, net in nets
     ]  # fmt: skip
     settings = {"from": found.label, "msa": [s.msa for s in after.stages], "train": asked.train}
-    records = carry_out(plan, Room(folder, "study", data, asked.resources, settings, test), console)
+    room = Room(folder, "study", data, asked.resources, settings, test, {Path(origin.file): found.network})
+    records = carry_out(plan, room, console)
     return _compared(folder, records)
 
 

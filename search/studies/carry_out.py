@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
 
@@ -28,6 +28,9 @@ from ..training.recipe import check_on
 from .training import Training
 from .trainings import Terms, Trainings
 
+if TYPE_CHECKING:
+    from ...archs import Network
+
 
 @dataclass(frozen=True)
 class Room:
@@ -40,6 +43,7 @@ class Room:
         resources: where.
         settings: what the command was given, kept in run.json.
         test: whether the workers may see the test split.
+        starts: networks to start from, by the file in the folder that they are kept in.
     """
 
     folder: Path
@@ -48,6 +52,7 @@ class Room:
     resources: Resources
     settings: dict[str, Any] = field(default_factory=dict)
     test: bool = False
+    starts: Mapping[Path, Network] = field(default_factory=dict)
 
 
 def carry_out(plan: Sequence[Training], room: Room, console: Console) -> list[Record]:
@@ -112,9 +117,19 @@ def _settle(room: Room, begun: bool) -> None:
         other = differences({"settings": there.get("settings"), "split": there.get("data", {}).get("split")}, here)
         if other:
             raise InputError(f"{room.folder} holds other trainings: {'; '.join(other)}; {hint}")
+    if room.starts:
+        _keep_starts(room.starts)
     keep_sample(room.data, room.folder)
     facts = {"settings": room.settings, "data": room.data.facts(), "command": sys.argv, "versions": versions()}
     write_json(room.folder / "run.json", facts)
+
+
+def _keep_starts(starts: Mapping[Path, Network]) -> None:
+    from ...archs.weights import save  # needs torch, which not every plan does
+
+    for file, network in starts.items():
+        if not file.exists():
+            save(network, file)
 
 
 def _terms(room: Room) -> Terms:

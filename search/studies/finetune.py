@@ -9,7 +9,6 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import one_of
-from ...archs.weights import save
 from ...results.record import Record
 from ...results.store import plain_name, run_folder
 from ...results.weights import Found, Named
@@ -65,7 +64,7 @@ def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
     folder = run_folder(
         asked.folder or plain_name("finetune", asked.weights.text, data.name, asked.regime.replace("whole", ""))
     )
-    origin = kept_start(found, folder, zero_head=True, regime=asked.regime)
+    origin = origin_of(found, folder, zero_head=True, regime=asked.regime)
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
     plan = [
         Training(
@@ -74,7 +73,8 @@ def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
         for seed in range(asked.seeds)
     ]
     settings = {"from": found.label, "regime": asked.regime}
-    return folder, carry_out(plan, Room(folder, "study", data, asked.resources, settings, test), console)
+    starts = {Path(origin.file): found.network}
+    return folder, carry_out(plan, Room(folder, "study", data, asked.resources, settings, test, starts), console)
 
 
 def headless(net: Genotype) -> Genotype:
@@ -88,10 +88,8 @@ def moves(recipe: Recipe) -> bool:
     return bool(how.scale or how.pad or how.flip or how.ops or how.cutout or how.erase or how.mixes)
 
 
-def kept_start(found: Found, folder: Path, zero_head: bool, regime: str) -> Origin:
-    """The weights as a file in the run's folder, which every worker can read, and where they come from."""
+def origin_of(found: Found, folder: Path, zero_head: bool, regime: str) -> Origin:
+    """Where trainings start: a file in the run's folder, which every worker can read, and what it came from."""
     digest = found.lineage["sha256"]
     file = folder / "starts" / f"{digest}.safetensors"
-    if not file.exists():
-        save(found.network, file)
     return Origin(digest, found.label, str(file), found.lineage["steps"], zero_head, regime)
