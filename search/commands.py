@@ -36,7 +36,7 @@ def search(
     data: Data = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Name = "",
-    strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe or nsga2.")] = "nsga2",
+    strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe, nsga2 or evolution.")] = "nsga2",
     ladder: Annotated[str, typer.Option(help="off: all at full budget; pareto: the weaker half stops early.")] = "off",
     objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",

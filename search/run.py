@@ -26,7 +26,7 @@ from .settings import Settings, differences
 from .strategy.ladder import ladder
 from .strategy.ledger import Ledger, Terms
 from .strategy.memory import open_memory
-from .strategy.samplers import STRATEGIES
+from .strategy.strategies import STRATEGIES
 from .training.recipe import check_on
 
 

@@ -20,7 +20,7 @@ from alternas.results.front import leaderboard
 from alternas.search.engine.drive import drive
 from alternas.search.strategy.ladder import Pareto, Standing
 from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.samplers import STRATEGIES
+from alternas.search.strategy.strategies import STRATEGIES
 from alternas.search.training.job import Job, Outcome, Point
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale

@@ -20,7 +20,8 @@ from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, Space, options_of
-from .samplers import TrialChooser, sampler
+from .samplers import TrialChooser
+from .strategies import STATELESS, sampler
 
 log = logging.getLogger("alternas")
 _STATES = {"ok": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "infeasible": TrialState.PRUNED}
@@ -40,14 +41,14 @@ class Orphan:
 class Memory:
     """The study of one run: asks the strategy, keeps rung results, is told every end."""
 
-    def __init__(self, storage: BaseStorage, strategy: str, seed: int) -> None:
+    def __init__(self, storage: BaseStorage, strategy: str, seed: int, space: Space) -> None:
         _quiet()
         self.study = optuna.create_study(
             storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
         )
-        # A sampler that starts anew must not repeat its draws; `random` ignores how far it got.
-        offset = 0 if strategy == "random" else len(self._trials())
-        self.study.sampler = sampler(strategy, seed + offset)
+        # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
+        offset = 0 if strategy in STATELESS else len(self._trials())
+        self.study.sampler = sampler(strategy, seed + offset, space)
         self._open: dict[int, Trial] = {}
 
     def check_knows(self, records: Sequence[Record]) -> None:
@@ -120,13 +121,13 @@ def open_memory(
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
+            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed, space)
             memory.check_knows(records)
             return memory
         except (ValueError, KeyError, TypeError, AssertionError) as error:  # what Optuna raises on a bad line
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed)
+    memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed, space)
     _seed_study(memory, space, records, objective)
     return memory
 

@@ -1,17 +1,15 @@
-"""Strategies are Optuna samplers, by name."""
+"""Uniform draws as an Optuna sampler, and the chooser that lets any sampler answer a space's genes."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from typing import Any
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from ...archs.errors import one_of
 from ...spaces import Gene
 
 
@@ -34,26 +32,6 @@ class RandomSampler(BaseSampler):
     ) -> Any:
         assert isinstance(param_distribution, CategoricalDistribution)
         return random.Random(f"{self._seed}/{trial.number}/{param_name}").choice(param_distribution.choices)
-
-
-def _tpe(seed: int) -> BaseSampler:
-    return TPESampler(seed=seed)
-
-
-def _nsga2(seed: int) -> BaseSampler:
-    return NSGAIISampler(seed=seed)
-
-
-STRATEGIES: dict[str, Callable[[int], BaseSampler]] = {"random": RandomSampler, "tpe": _tpe, "nsga2": _nsga2}
-
-
-def sampler(name: str, seed: int) -> BaseSampler:
-    """The named strategy.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
-    return STRATEGIES[one_of("strategy", name, STRATEGIES)](seed)
 
 
 class TrialChooser:

@@ -1,0 +1,103 @@
+"""Moves between nets, and the evolution that makes them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from alternas.results.ranking import pareto_ranks
+from alternas.search.engine.drive import drive
+from alternas.search.strategy.evolution import FIRST
+from alternas.search.strategy.ledger import Ledger
+from alternas.spaces import SPACES, RandomChooser, Replay, get, options_of
+from alternas.spaces.choosers import Memo
+from alternas.spaces.moves import moves
+from fakes import FakeExecutor, SilentView
+
+Open = Callable[..., Ledger]
+
+
+def drawn(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
+    space = get(name, 32)
+    memo = Memo(RandomChooser(seed))
+    space.sample(memo)
+    return space, memo.genes
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_moves_give_valid_nets_one_step_away_and_back(name: str) -> None:
+    for seed in range(5):
+        space, genes = drawn(name, seed)
+        options = options_of(space)
+        found = moves(genes, options)
+        assert len({tuple(sorted(child.items())) for child in found}) == len(found)
+        for child in found:
+            space.sample(Replay(child)).check(32)
+            changed = [gene for gene in options if child[gene] != genes[gene]]
+            assert 1 <= len(changed) <= 2
+            assert all(gene.startswith("msa") for gene in changed) or len(changed) == 1
+            assert genes in moves(child, options), "the way back is a move too"
+
+
+def test_moves_are_those_of_the_build_up() -> None:
+    space = get("alternet", 32)
+    genes = {name: choices[0] for name, choices in options_of(space).items()} | {"msa3": 1, "msa4": 1}
+    found = moves(genes, options_of(space))
+    for changes in ({"msa3": 2}, {"msa3": 0}, {"msa3": 0, "msa4": 2}, {"msa3": 2, "msa4": 0}, {"msa2": 1},
+                    {"msa2": 1, "msa3": 0}, {"depth3": 3}, {"block": "bottleneck"}, {"width": 24}):  # fmt: skip
+        assert genes | changes in found
+    assert genes | {"width": 64} not in found, "one step at a time"
+    assert genes | {"msa3": 3} not in found
+
+
+def test_families_and_names_may_change_to_any_other() -> None:
+    space, genes = drawn("all", 0)
+    families = {child["family"] for child in moves(genes, options_of(space))}
+    assert families == {"resnet", "alternet", "hybrid"}
+
+
+def run(ledger: Ledger, slots: int = 1) -> FakeExecutor:
+    executor = FakeExecutor(slots)
+    drive(ledger, executor, SilentView())
+    return executor
+
+
+def test_children_are_new_and_of_the_front(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=60, strategy="evolution")
+    run(ledger)
+    records = [r for r in ledger.store.records if r.kind == "search"]
+    assert Counter(r.status for r in records)["duplicate"] < 10, "only fresh draws can be known"
+    options, near = options_of(ledger.space), 0
+    for i, child in enumerate(records):
+        parents = [r for r in records[:i] if r.status == "ok"]
+        ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
+        best = [r for r, rank in zip(parents, ranks, strict=True) if rank <= 3]
+        near += len(parents) >= FIRST and any(child.genes in moves(r.genes, options) for r in best)
+    assert near > 0.5 * (len(records) - FIRST), "three of four children are a single move away"
+
+
+def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:
+    run(open_ledger(trials=30, strategy="evolution"))
+    whole = [(r.trial, r.key) for r in open_ledger(trials=30, strategy="evolution").store.records]
+    for file in tmp_path.iterdir():
+        if file.is_file():
+            file.unlink()
+    for trials in (9, 17, 30):
+        ledger = open_ledger(trials=trials, strategy="evolution")
+        run(ledger)
+    assert [(r.trial, r.key) for r in ledger.store.records] == whole
+
+
+def test_seeds_matter(open_ledger: Open, tmp_path: Any) -> None:
+    keys = []
+    for seed in (0, 1):
+        for file in tmp_path.iterdir():
+            if file.is_file():
+                file.unlink()
+        ledger = open_ledger(trials=15, strategy="evolution", seed=seed)
+        run(ledger)
+        keys.append([r.key for r in ledger.store.records if r.kind == "search"])
+    assert keys[0] != keys[1]
