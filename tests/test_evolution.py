@@ -70,13 +70,15 @@ def test_children_are_new_and_of_the_front(open_ledger: Open) -> None:
     run(ledger)
     records = [r for r in ledger.store.records if r.kind == "search"]
     assert Counter(r.status for r in records)["duplicate"] < 10, "only fresh draws can be known"
-    options, near = options_of(ledger.space), 0
+    options, near, front = options_of(ledger.space), 0, 0
     for i, child in enumerate(records):
         parents = [r for r in records[:i] if r.status == "ok"]
         ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
-        best = [r for r, rank in zip(parents, ranks, strict=True) if rank <= 3]
-        near += len(parents) >= FIRST and any(child.genes in moves(r.genes, options) for r in best)
+        steps = [rank for r, rank in zip(parents, ranks, strict=True) if child.genes in moves(r.genes, options)]
+        near += len(parents) >= FIRST and min(steps, default=9) <= 3
+        front += len(parents) >= FIRST and min(steps, default=9) == 1
     assert near > 0.5 * (len(records) - FIRST), "three of four children are a single move away"
+    assert front > 0.35 * (len(records) - FIRST), "more than half of these from the first front"
 
 
 def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:
