@@ -104,6 +104,15 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     return dict(zip(COLUMNS, found, strict=True))
 
 
+def failures(records: Iterable[Record]) -> str:
+    """One line on the trainings that did not end well; "" if all did."""
+    failed = [r for r in records if r.status != "ok"]
+    if not failed:
+        return ""
+    first = failed[0]
+    return f"failed: {len(failed)}; the first, seed {first.seed} of net {first.key}: {first.status} {first.error}"
+
+
 def said(run: Path, key: str) -> str:
     """One line on the retrainings of a net of a run; "" if there are none."""
     groups = [group for group in by_net(retrained(run)) if group[0].key == key]

@@ -76,7 +76,7 @@ def retrain(
     as_json: Json = False,
 ) -> None:
     """Train the best nets of a run in full, with several seeds; test accuracy; the same command again resumes."""
-    from ...results.retrained import summary, table
+    from ...results.retrained import failures, summary, table
     from ...results.store import find_run, read_records
     from ..settings import limits_of
     from ..training import recipes
@@ -92,6 +92,8 @@ def retrain(
         print_json(rows)
         return
     print_text(table(rows))
+    if failed := failures(records):
+        print(failed)
     print(f"\nexport the best:  alternas export {run} --out {folder.name}-best")
 
 
@@ -124,7 +126,7 @@ def finetune(
     as_json: Json = False,
 ) -> None:
     """Train from weights on new data, with a new head; at any image size that the net fits."""
-    from ...results.retrained import summary, table
+    from ...results.retrained import failures, summary, table
     from .finetune import Finetune
     from .finetune import finetune as run_finetune
 
@@ -138,6 +140,8 @@ def finetune(
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
         return
     print_text(table(rows))
+    if failed := failures(records):
+        print(failed)
     print(f"\nexport the best:  alternas export {folder} --out {folder.name}-best")
 
 

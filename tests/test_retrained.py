@@ -1,0 +1,115 @@
+"""What retraining found, read from records written by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from alternas.archs import InputError, zoo
+from alternas.results.chosen import chosen_net, facts_of, trained_weights
+from alternas.results.record import Record
+from alternas.results.retrained import by_net, failures, prune, said, summary, table
+from test_cli import finished_run
+
+NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
+OTHER = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
+
+
+def record(seed: int, accuracy: float | None, net: Any = NET, **changes: Any) -> Record:
+    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
+    metrics = {} if accuracy is None else {"test_accuracy": accuracy - 0.1}
+    given: dict[str, Any] = {
+        "trial": seed, "kind": "retrain", "family": net.family, "key": net.key, "genotype": net.to_dict(), "genes": {},
+        "cost": cost, "status": "ok", "accuracy": accuracy, "metrics": metrics, "budget": {"full": 8, "done": 8},
+        "recipe": {"name": "smoke", "epochs": 2}, "seed": seed, "factors": {"trial": 1, "net": net.key},
+        "training": f"{net.key[:6]}{seed:06d}",
+    }  # fmt: skip
+    return Record(**(given | changes))
+
+
+RECORDS = [
+    record(1, 0.8), record(2, 0.9), record(3, 0.7), record(1, 0.6, OTHER, trial=7),
+    record(1, 0.95, recipe={"name": "smoke", "epochs": 4}, budget={"full": 16, "done": 16}, training="long"),
+    record(4, None, status="oom", error="no room"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished run with retrainings."""
+    monkeypatch.chdir(tmp_path)
+    folder = finished_run()
+    home = folder / "retrain"
+    (home / "weights").mkdir(parents=True)
+    (home / "run.json").write_text((folder / "run.json").read_text())
+    (home / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in RECORDS))
+    for r in RECORDS:
+        (home / "weights" / f"{r.training}.safetensors").write_bytes(b"")
+    return folder
+
+
+def test_groups_differ_in_the_seed_alone() -> None:
+    assert [[r.seed for r in group] for group in by_net(RECORDS)] == [[1, 2, 3], [1], [1]]
+
+
+def test_a_row_is_a_net_and_a_recipe() -> None:
+    rows = summary(RECORDS, {NET.key: 0.85})
+    assert [(row["net"], row["steps"], row["seeds"]) for row in rows] == [
+        (NET.key, 16, 1), (NET.key, 8, 3), (OTHER.key, 8, 1),
+    ]  # fmt: skip
+    row = rows[1]
+    assert (row["accuracy"]["mean"], row["accuracy"]["sd"]) == (pytest.approx(0.8), pytest.approx(0.1))
+    assert row["test_accuracy"]["mean"] == pytest.approx(0.7)
+    assert (row["searched"], row["best_seed"], row["training"]) == (0.85, 2, RECORDS[1].training)
+    assert rows[2]["searched"] is None
+
+
+def shown(rows: Any) -> str:
+    console = Console(width=80, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(table(rows))
+    return console.export_text()
+
+
+def test_the_table_fits_80_columns_and_leaves_out_empty_ones() -> None:
+    text = shown(summary(RECORDS, {NET.key: 0.85}))
+    assert "0.8000 ± 0.1000" in text
+    assert "0.7000 ± 0.1000" in text
+    assert text.splitlines()[0].split() == ["trial", "family", "MACs", "search", "validation", "test", "seeds", "best"]
+    bare = [record(1, 0.5, metrics={}, factors={"start": "x"})]
+    assert shown(summary(bare, {})).splitlines()[0].split() == ["family", "MACs", "validation", "seeds", "best"]
+
+
+def test_failures_are_told() -> None:
+    assert failures(RECORDS) == f"failed: 1; the first, seed 4 of net {NET.key}: oom no room"
+    assert failures(RECORDS[:3]) == ""
+
+
+def test_the_best_retrained_net_is_meant(run: Path) -> None:
+    home, found = chosen_net(run)
+    assert (home, found.training) == (run / "retrain", "long"), "of two recipes the better mean"
+    assert chosen_net(run, 1)[1].training == "long"
+    lone = record(5, 0.3, zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6), kind="search", training="")
+    with (run / "records.jsonl").open("a") as file:
+        file.write(json.dumps(lone.to_dict()) + "\n")
+    assert chosen_net(run, 5) == (run, lone), "not retrained"
+    assert trained_weights(home, found) == home / "weights" / "long.safetensors"
+    assert facts_of(home, found)["classes"] == [str(i) for i in range(10)]
+    (home / "weights" / "long.safetensors").unlink()
+    with pytest.raises(InputError, match="its trained weights are not there"):
+        trained_weights(home, found)
+
+
+def test_show_tells_of_it(run: Path) -> None:
+    assert said(run, NET.key) == "retrained, over seeds: validation accuracy 0.9500 (1), test 0.8500 (1)"
+    assert said(run, "nothing") == ""
+
+
+def test_pruning_keeps_the_best_of_each_group(run: Path) -> None:
+    prune(run)
+    kept = {path.stem for path in (run / "retrain" / "weights").iterdir()}
+    best = {"long", RECORDS[1].training, RECORDS[3].training}
+    assert kept == best | {RECORDS[5].training}, "what failed has no weights of its own to lose"
