@@ -37,7 +37,10 @@ def search(
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Name = "",
     strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe, nsga2 or evolution.")] = "nsga2",
-    ladder: Annotated[str, typer.Option(help="off: all at full budget; pareto: the weaker half stops early.")] = "off",
+    ladder: Annotated[
+        str,
+        typer.Option(help="off: all at full budget; pareto: the weaker half stops early; single: by accuracy alone."),
+    ] = "off",
     objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",

@@ -18,7 +18,7 @@ from optuna.trial import TrialState
 from alternas.archs import Genotype, static_cost
 from alternas.results.front import leaderboard
 from alternas.search.engine.drive import drive
-from alternas.search.strategy.ladder import Pareto, Standing
+from alternas.search.strategy.ladder import LADDERS, Pareto, Single, Standing
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.strategy.strategies import STRATEGIES
 from alternas.search.training.job import Job, Outcome, Point
@@ -44,7 +44,7 @@ def states(ledger: Ledger) -> Counter[TrialState]:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", ["off", "pareto"])
+@pytest.mark.parametrize("rungs", LADDERS)
 def test_every_strategy_and_ladder_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
     ledger = open_ledger(trials=30, strategy=strategy, rungs=rungs)
     executor = finish(ledger, slots=3)
@@ -156,7 +156,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", ["off", "pareto"])
+@pytest.mark.parametrize("rungs", LADDERS)
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_a_driver_killed_anywhere_resumes(
     open_ledger: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
@@ -243,6 +243,17 @@ def test_pareto_promotes_the_better_half() -> None:
     assert Pareto().promote([], last=True) is None
     assert Pareto().rungs(100) == (13, 25, 50, 100)
     assert Pareto().rungs(1) == (1,)
+
+
+def test_the_single_ladder_looks_at_accuracy_alone() -> None:
+    waiting = [Standing(0, 0.5, 10, True), Standing(1, 0.9, 1000, True), Standing(2, 0.9, 10, True)]
+    waiting.append(Standing(3, 0.95, 10**6, True))
+    assert Single().order(waiting) == [3, 1, 2, 0]
+    assert Single().promote(waiting, last=False) == 3
+    assert Pareto().promote(waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
+    gone = [dataclasses.replace(s, waits=s.trial != 3) for s in waiting]
+    assert Single().promote(gone, last=False) == 1
+    assert Single().promote([], last=True) is None
 
 
 def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:

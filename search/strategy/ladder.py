@@ -61,15 +61,26 @@ class Pareto:
         return tuple(sorted({max(1, math.ceil(share * steps)) for share in RUNGS}))
 
     def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
-        order = _best_first(standings)
+        order = self.order(standings)
         # Half of an odd number is rounded down while better nets may come, up once none will.
         for i in order[: (len(order) + last * (ETA - 1)) // ETA]:
             if standings[i].waits:
                 return standings[i].trial
         return None
 
+    def order(self, standings: Sequence[Standing]) -> list[int]:
+        """Their places, the best first."""
+        return _best_first(standings)
 
-LADDERS: dict[str, type[Off] | type[Pareto]] = {"off": Off, "pareto": Pareto}
+
+class Single(Pareto):
+    """The rungs of `Pareto`, judged on accuracy alone, as successive halving does: for comparison."""
+
+    def order(self, standings: Sequence[Standing]) -> list[int]:
+        return sorted(range(len(standings)), key=lambda i: (-standings[i].accuracy, standings[i].trial))
+
+
+LADDERS: dict[str, type[Off] | type[Pareto]] = {"off": Off, "pareto": Pareto, "single": Single}
 
 
 def ladder(name: str) -> Ladder:
