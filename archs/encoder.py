@@ -68,18 +68,14 @@ class TransformerEncoder(nn.Module):
         """The map's N patches row by row, x_BNC: before class token and positions."""
         return self.proj(x_BCHW).flatten(2).transpose(1, 2)
 
-    def encode(self, x_BNC: Tensor, grid: tuple[int, int]) -> Tensor:
-        """Patches, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC behind the last norm."""
-        x_BTC = x_BNC
+    def encode(self, x_BTC: Tensor, grid: tuple[int, int]) -> Tensor:
+        """Patches x_BNC, as `embed` gives them, of a token grid (`grid_of`) -> x_BTC behind the last norm.
+
+        One name for all that passes: another would keep a tensor alive through all layers.
+        """
+        mask_TT = self._mask(grid, x_BTC.device)
         if self.cls_token is not None:
-            x_BTC = torch.cat([self.cls_token.expand(x_BNC.shape[0], -1, -1), x_BNC], dim=1)
-        return self.norm(self._layers(x_BTC, self._mask(grid, x_BNC.device)))
-
-    def pool(self, x_BTC: Tensor) -> Tensor:
-        """z_BC: the class token, or the mean of the tokens where there is none."""
-        return x_BTC[:, 0] if self.cls_token is not None else x_BTC.mean(dim=1)
-
-    def _layers(self, x_BTC: Tensor, mask_TT: Tensor | None) -> Tensor:
+            x_BTC = torch.cat([self.cls_token.expand(x_BTC.shape[0], -1, -1), x_BTC], dim=1)
         relative, tables = self.spec.position == "relative", [position() for position in self.positions]
         for i, block in enumerate(self.blocks):
             table = tables[i % len(tables)] if tables else None
@@ -88,7 +84,11 @@ class TransformerEncoder(nn.Module):
             if i == 0:
                 x_BTC = self.drop(x_BTC)
             x_BTC = block(x_BTC, mask_TT, table if relative else None)
-        return x_BTC
+        return self.norm(x_BTC)
+
+    def pool(self, x_BTC: Tensor) -> Tensor:
+        """z_BC: the class token, or the mean of the tokens where there is none."""
+        return x_BTC[:, 0] if self.cls_token is not None else x_BTC.mean(dim=1)
 
     def _mask(self, grid: tuple[int, int], device: torch.device) -> Tensor | None:
         """(T, T), true where a query may look at a key; None where everywhere."""
