@@ -116,6 +116,10 @@ def _check(draft: Path, weights: Path, record: Record, place: tuple[Path, Scene]
     home, scene = place
     images = _sample(home, scene)
     net = read(weights, Genotype.from_dict(record.genotype), scene.image_size)
+    said = (len(facts["classes"]), scene.image_size, scene.channels)
+    if said != (its := (net.num_classes, net.image_size, net.in_chans)):
+        rule = "classes, image size and channels must be those of its weights"
+        raise InputError(f"{home / 'run.json'}: {rule}, {its}, got {said}")
     mean, std = (torch.tensor(facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
     with torch.no_grad():
         here = net.eval()((torch.from_numpy(images).float() - mean) / std).numpy()
