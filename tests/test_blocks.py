@@ -74,7 +74,8 @@ def test_every_stride_makes_the_planned_map(order: str, norm: str, stride: int) 
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("bit trunk", marks=pytest.mark.slow), "transformer", "vit local relative"]
+    "name",
+    [*(pytest.param(name, marks=pytest.mark.slow) for name in ("bit trunk", "transformer")), "vit local relative"],
 )
 def test_blocks_compile_without_a_break(name: str) -> None:
     torch.manual_seed(0)

@@ -156,7 +156,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", LADDERS)
+@pytest.mark.parametrize("rungs", ["off", "pareto"])  # single shares the code of pareto
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_a_driver_killed_anywhere_resumes(
     open_ledger: Open, strategy: str, rungs: str, journal: str, tmp_path: Path

@@ -184,6 +184,7 @@ def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Aug
     assert not any(torch.equal(row, x) for x, _ in [next(both[1].batches(recipe, 0, 0, 1))] for row in plain[:1])
 
 
+@pytest.mark.slow
 def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None:
     data = load(Request(str(draw(tmp_path / "set", 40)), loader="stream"))
     recipe = dataclasses.replace(

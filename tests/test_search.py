@@ -112,10 +112,8 @@ def test_front_of_the_run(folder: Path) -> None:
             assert a is b or not (a["accuracy"] >= b["accuracy"] and a["macs"] < b["macs"])
 
 
-@pytest.mark.parametrize(
-    "family",
-    [pytest.param("resnet", marks=pytest.mark.slow), "alternet", pytest.param("hybrid", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["resnet", "alternet", "hybrid"])
 def test_an_export_works_without_alternas(folder: Path, family: str, tmp_path: Path) -> None:
     trial = next(r["trial"] for r in records(folder, "first") if r["family"] == family and r["status"] == "ok")
     out = folder / f"export-{family}"

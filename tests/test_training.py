@@ -92,7 +92,7 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBen
     ("recipe", "seed"),
     [
         (recipes.smoke(), 0),
-        (EVERYTHING, 4),
+        pytest.param(EVERYTHING, 4, marks=pytest.mark.slow),
         pytest.param(dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0, marks=pytest.mark.slow),
     ],
 )
@@ -178,7 +178,7 @@ def test_a_checkpoint_of_another_training_is_refused(
         list(train.train(job(tmp_path, recipe=EVERYTHING), bench))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryBench, threads: int) -> None:
     """In channels_last, torch 2.15 crashes here with two threads."""
     before = torch.get_num_threads()
