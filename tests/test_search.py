@@ -23,6 +23,7 @@ from sklearn.datasets import load_digits
 
 ALTERNAS = [sys.executable, "-m", "alternas"]
 QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
+pytestmark = pytest.mark.slow
 
 
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
