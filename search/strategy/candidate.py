@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...archs import Cost, Genotype
 from ...results.record import Record
 from ...spaces import Genes
 from ..training.job import Outcome
+from ..training.told import of_net, of_outcome
 
 
 @dataclass
@@ -39,27 +39,16 @@ class Candidate:
     def record(self, status: str, common: dict[str, Any], error: str = "", accuracy: float | None = None) -> Record:
         """The record of this net's end; `common` holds what all records of the run share."""
         last = self.last or Outcome(self.trial, status)
+        fields = of_net(self.net) | of_outcome(last) | common
+        fields["budget"] = common["budget"] | {"done": last.step}
         return Record(
             trial=self.trial,
             kind=self.kind,
-            family=self.net.family,
-            key=self.net.key,
-            genotype=self.net.to_dict(),
             genes=dict(self.genes),
             cost=self.cost.totals(),
             status=status,
             error=error,
             accuracy=accuracy,
-            metrics=finite(last.metrics),
-            curve=[finite(asdict(point)) for point in last.curve],
             rung=len(self.reached),
-            seconds=round(last.seconds, 3),
-            device=last.device,
-            how=last.how,
-            **(common | {"budget": common["budget"] | {"done": last.step}}),
+            **fields,
         )
-
-
-def finite(numbers: dict[str, float]) -> dict[str, Any]:
-    """With None, which JSON has, for NaN and infinity, which it has not."""
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -20,12 +20,11 @@ from ...results.record import FREE, Record
 from ...results.store import Store
 from ...spaces import Genes, Memo, Replay, Space
 from ..settings import Settings
-from ..training.job import Job, Outcome
+from ..training.job import MOST_LOSSES, Job, Outcome
 from .candidate import Candidate
 from .ladder import Ladder, Standing
 from .memory import Memory, told_as
 
-MOST_LOSSES = 2  # retries of a net whose worker died
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
 
 

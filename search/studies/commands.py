@@ -154,7 +154,7 @@ def buildup(
     msa: Annotated[
         str, typer.Option(help="Attention blocks at the end of each stage, as 0,1,1,2; without it, the rule's.")
     ] = "",
-    train: Annotated[str, typer.Option(help="all, or new: only what was swapped in.")] = "all",
+    train: Annotated[str, typer.Option(help="all, or new: only the head and what was swapped in.")] = "all",
     seeds: Seeds = 3,
     name: Name = "",
     recipe: RecipeName = "",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,11 @@ from ...archs import Cost, Genotype
 from ...results.record import Record
 from ...results.store import Store
 from ..data.view import View
-from ..strategy.candidate import finite
-from ..training.job import Job, Outcome
+from ..training.job import MOST_LOSSES, Job, Outcome
 from ..training.start import Start
+from ..training.told import of_net, of_outcome
 from .training import Training
 
-MOST_LOSSES = 2  # retries of a net whose worker died
 FINAL = ("ok", "nan")  # another try would end the same
 
 
@@ -159,37 +158,29 @@ class Trainings:
         return record
 
     def _record(self, outcome: Outcome, training: Training) -> Record:
-        net, terms = training.net, self.terms
+        terms, found = self.terms, _renamed(outcome, training.task)
         return Record(
             trial=outcome.trial,
             kind=terms.kind,
-            family=net.family,
-            key=net.key,
-            genotype=net.to_dict(),
             genes={},
-            cost=terms.price(net, training.view).totals(),
+            cost=terms.price(training.net, training.view).totals(),
             status=outcome.status,
             error=outcome.error,
-            accuracy=outcome.accuracy if training.task == "classes" else None,
-            metrics=finite(_metrics(outcome, training.task)),
-            curve=[finite(asdict(point)) for point in outcome.curve],
+            accuracy=found.accuracy,
             budget={"full": training.steps, "done": outcome.step},
             recipe=training.recipe.to_dict(),
             data=terms.data | training.view.facts(),
             seed=training.seed,
-            lineage=outcome.lineage,
             factors=training.factors,
             training=training.id,
-            seconds=round(outcome.seconds, 3),
-            device=outcome.device,
-            how=outcome.how | ({"task": training.task} if training.task != "classes" else {}),
-            **terms.common,
+            **(of_net(training.net) | of_outcome(found) | terms.common),
         )
 
 
-def _metrics(outcome: Outcome, task: str) -> dict[str, float]:
-    """Metrics by name; of another task than classes with its name before them, the accuracy among them."""
+def _renamed(outcome: Outcome, task: str) -> Outcome:
+    """Of another task than classes: no accuracy, which is one on classes; the task in each metric's name."""
     if task == "classes":
-        return outcome.metrics
+        return outcome
     found = outcome.metrics | ({} if outcome.accuracy is None else {"accuracy": outcome.accuracy})
-    return {f"{task}_{name}": value for name, value in found.items()}
+    metrics = {f"{task}_{name}": value for name, value in found.items()}
+    return replace(outcome, accuracy=None, metrics=metrics, how=outcome.how | {"task": task})
