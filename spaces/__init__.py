@@ -7,6 +7,7 @@ from collections.abc import Callable
 from ..archs.errors import one_of
 from ..archs.plan import ImageSize
 from .alternet import AlterNetSpace
+from .bench import BenchSpace, PlacementSpace
 from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
 from .hybrid import HybridSpace
 from .modern import ModernSpace
@@ -17,8 +18,10 @@ from .union import AllSpace
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
     "alternet": AlterNetSpace,
+    "bench": BenchSpace,
     "hybrid": HybridSpace,
     "modern": ModernSpace,
+    "placements": PlacementSpace,
     "resnet": ResNetSpace,
 }
 

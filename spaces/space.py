@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from math import gcd, prod
 from typing import Protocol
 
 from ..archs import Genotype
@@ -37,23 +38,27 @@ def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:
     return memo.options
 
 
-def members(space: Space) -> Iterator[Genotype]:
-    """Every distinct net of a small space, by running through all assignments of its genes."""
-    options, seen = list(options_of(space).items()), set()
-    places = [0] * len(options)
-    while True:
-        genes = {name: choices[at] for (name, choices), at in zip(options, places, strict=True)}
+def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
+    """Every distinct net of a space, once, with genes that give it.
+
+    In an order that is always the same and that scatters: the first few are a fair sample of all.
+    """
+    options, seen = options_of(space), set()
+    for number in _scattered(prod(len(choices) for choices in options.values())):
+        genes: Genes = {}
+        for name, choices in options.items():
+            number, at = divmod(number, len(choices))
+            genes[name] = choices[at]
         net = space.sample(Replay(genes))
         if net.key not in seen:
             seen.add(net.key)
-            yield net
-        turn = len(places) - 1
-        while turn >= 0 and places[turn] + 1 == len(options[turn][1]):
-            places[turn] = 0
-            turn -= 1
-        if turn < 0:
-            return
-        places[turn] += 1
+            yield genes, net
+
+
+def _scattered(count: int) -> Iterator[int]:
+    """The numbers below `count`, each once: steps of the golden section, round and round."""
+    step = next(s for s in range(round(count * 0.618) or 1, 2 * count + 1) if gcd(s, count) == 1)
+    return (i * step % count for i in range(count))
 
 
 def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genotype]:

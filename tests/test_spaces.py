@@ -47,13 +47,15 @@ def test_baselines_are_plain_resnets_of_rising_cost(name: str, size: int) -> Non
 @pytest.mark.parametrize("size", [8, 12])
 def test_size_counts_the_members(kind: type, size: int, small_scale: Scale) -> None:
     space: Space = kind(size, small_scale)
-    keys = [net.key for net in members(space)]
+    keys = [net.key for _, net in members(space)]
     assert len(set(keys)) == len(keys) == space.size()
 
 
 def test_all_joins_the_three(small_scale: Scale) -> None:
-    union = {net.key: net for net in members(AllSpace(8, small_scale))}
-    parts = [{net.key for net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)]
+    union = {net.key: net for _, net in members(AllSpace(8, small_scale))}
+    parts = [
+        {net.key for _, net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)
+    ]
     assert set(union) == parts[0] | parts[1] | parts[2]
     assert parts[0] < parts[1]
     assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid"}
@@ -96,7 +98,7 @@ def test_cheapest_finds_the_minimum(small_scale: Scale) -> None:
     def macs(net: Genotype) -> int:
         return static_cost(net, 10, 8, 1).macs
 
-    assert cheapest(space, macs)[0] == min(macs(net) for net in members(space))
+    assert cheapest(space, macs)[0] == min(macs(net) for _, net in members(space))
 
 
 def test_oblong_images_only_where_windows_are_not_square() -> None:

@@ -8,6 +8,7 @@ from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 
 from ...archs.errors import one_of
 from ...spaces import Space
+from .enumeration import Enumerate
 from .evolution import Evolution
 from .samplers import RandomSampler
 
@@ -29,8 +30,13 @@ STRATEGIES: dict[str, Callable[[int, Space], BaseSampler]] = {
     "tpe": _tpe,
     "nsga2": _nsga2,
     "evolution": Evolution,
+    "enumerate": Enumerate,
 }
-STATELESS = ("random", "evolution")  # what they draw depends on the trial's number and the finished trials alone
+STATELESS = (
+    "random",
+    "evolution",
+    "enumerate",
+)  # what they draw depends on the trial's number and the finished trials alone
 
 
 def sampler(name: str, seed: int, space: Space) -> BaseSampler:

@@ -11,7 +11,7 @@ from ..data.view import WHOLE, View
 from .recipe import Recipe
 from .start import Start
 
-TICKS = 10  # over a full budget
+TICKS = 16  # over a full budget
 MOST_LOSSES = 2  # retries of a job whose worker died
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
