@@ -12,7 +12,7 @@ from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
 from .hybrid import HybridSpace
 from .modern import ModernSpace
 from .resnet import ResNetSpace
-from .space import Space, cheapest, members, options_of
+from .space import Space, cheapest, members, options_of, plain_genes
 from .union import AllSpace
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
@@ -38,6 +38,7 @@ __all__ = [
     "get",
     "members",
     "options_of",
+    "plain_genes",
 ]
 
 

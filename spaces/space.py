@@ -61,6 +61,16 @@ def _scattered(count: int) -> Iterator[int]:
     return (i * step % count for i in range(count))
 
 
+def plain_genes(space: Space, net: Genotype) -> Genes | None:
+    """The genes of a plain ResNet, such as a baseline: its block, width and depths; None if the space has not got it."""
+    stages = enumerate(net.stages, start=1)
+    known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
+    known |= {f"depth{number}": stage.depth for number, stage in stages}
+    options = options_of(space)
+    genes = {name: known[name] if known.get(name) in choices else choices[0] for name, choices in options.items()}
+    return genes if space.sample(Replay(genes)).key == net.key else None
+
+
 def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genotype]:
     """The lowest `cost` that coordinate descent over the genes finds, and its net.
 

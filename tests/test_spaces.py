@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
-from alternas.spaces import SPACES, Memo, RandomChooser, Replay, Space, cheapest, get, members, options_of
+from alternas.spaces import SPACES, Memo, RandomChooser, Replay, Space, cheapest, get, members, options_of, plain_genes
 from alternas.spaces.alternet import AlterNetSpace, fit_window
 from alternas.spaces.hybrid import HybridSpace, fit_patch
 from alternas.spaces.modern import ModernSpace
@@ -41,6 +41,10 @@ def test_baselines_are_plain_resnets_of_rising_cost(name: str, size: int) -> Non
     assert len(nets) >= 3
     assert {net.family for net in nets} == {"resnet"}
     assert macs == sorted(set(macs))
+    for net in nets:
+        genes = plain_genes(get(name, size), net)
+        assert name in ("hybrid", "placements") or genes is not None, "such a space has no plain ResNets, or not all"
+        assert genes is None or get(name, size).sample(Replay(genes)).key == net.key
 
 
 @pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace, AllSpace])
