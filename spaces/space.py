@@ -62,7 +62,7 @@ def _scattered(count: int) -> Iterator[int]:
 
 
 def plain_genes(space: Space, net: Genotype) -> Genes | None:
-    """The genes of a plain ResNet, such as a baseline: its block, width and depths; None if the space has not got it."""
+    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: its block, width, depths."""
     stages = enumerate(net.stages, start=1)
     known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
     known |= {f"depth{number}": stage.depth for number, stage in stages}
