@@ -56,19 +56,23 @@ def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> 
     return 100 * (accuracy - (y0 + share * (y1 - y0)))
 
 
-def hypervolume(points: Points, chance: float) -> float:
+def hypervolume(points: Points, chance: float, costs: tuple[float, float] | None = None) -> float:
     """Area under the front of (log10 of reference cost over cost, accuracy above chance), in [0, 1].
 
     The reference is the dearest point; the area is divided by the largest possible, that of a
-    perfect net at the lowest cost. 0 for fewer than two different costs.
+    perfect net at the lowest cost. `costs` are lowest and dearest, where others than the points
+    themselves set them. 0 for fewer than two different costs.
     """
-    costs = [cost for _, cost in points]
-    if not points or min(costs) == max(costs) or chance >= 1:
+    own = [cost for _, cost in points]
+    if not points or chance >= 1:
         return 0.0
-    reference, area, covered = max(costs), 0.0, 0.0
+    lowest, reference = costs or (min(own), max(own))
+    if lowest == reference:
+        return 0.0
+    area, covered = 0.0, 0.0
     for accuracy, cost in sorted(points, key=lambda p: (-p[0], p[1])):
         width = math.log10(reference / cost)
         if width > covered:
             area += (width - covered) * max(0.0, accuracy - chance)
             covered = width
-    return area / (math.log10(reference / min(costs)) * (1 - chance))
+    return area / (math.log10(reference / lowest) * (1 - chance))

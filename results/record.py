@@ -33,8 +33,11 @@ class Record:
         accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
         metrics: further measurements of the same weights.
         curve: points of step, loss and accuracy; None where a number was not finite.
+        accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
         rung: rungs passed; the last one is the full budget.
-        budget: optimiser steps "done" and "full".
+        rungs: each of them: step, accuracy there, and whether the ladder sent the net on.
+        excess: of an infeasible net: by which share it is over each limit.
+        budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
         recipe: as a dict.
         data: name, fraction and split hash.
         seed: of the training.
@@ -61,7 +64,10 @@ class Record:
     accuracy: float | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)
     curve: list[dict[str, float | None]] = field(default_factory=list)
+    accuracies: dict[str, float] = field(default_factory=dict)
     rung: int = 0
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    excess: dict[str, float] = field(default_factory=dict)
     budget: dict[str, int] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
@@ -96,7 +102,7 @@ class Record:
         return record
 
     def _check(self) -> None:
-        for name in ("genotype", "genes", "cost", "metrics", "budget", "lineage", "factors"):
+        for name in ("genotype", "genes", "cost", "metrics", "accuracies", "excess", "budget", "lineage", "factors"):
             if not isinstance(getattr(self, name), dict):
                 raise InputError(f"{name} is not an object")
         numbers = {"trial": self.trial, "seconds": self.seconds, "cost macs": self.cost.get("macs")}

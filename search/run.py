@@ -12,7 +12,6 @@ from rich.console import Console
 
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, OperationError, static_cost
-from ..archs.errors import one_of
 from ..results.record import FAILED, FREE, versions
 from ..results.store import Store, locked, read_records, read_settings, run_folder, write_json
 from ..spaces import Space
@@ -23,10 +22,11 @@ from .engine.drive import drive
 from .engine.live import ShownSearch, view
 from .engine.pool import Pool, Resources
 from .settings import Settings, differences
+from .strategy.ground import Ground
 from .strategy.ladder import ladder
 from .strategy.ledger import Ledger, Terms
 from .strategy.memory import open_memory
-from .strategy.strategies import STRATEGIES
+from .strategy.strategies import check_strategy
 from .training.recipe import check_on
 
 
@@ -54,8 +54,8 @@ def search(plan: Search, console: Console) -> Path:
         OperationError: if workers do not start or every net fails.
     """
     settings, folder = plan.settings, run_folder(plan.name)
-    steps = ladder(settings.ladder)
-    one_of("strategy", settings.strategy, STRATEGIES)
+    ladder(settings.ladder, settings.rungs, settings.eta)
+    check_strategy(settings.strategy)
     data = load_showing(plan.data, console)
     check_on(settings.recipe, data.peak, data.in_chans, data.image_size)
     space = spaces.get(settings.space, data.image_size)
@@ -67,8 +67,9 @@ def search(plan: Search, console: Console) -> Path:
     terms = Terms(settings, plan.trials, settings.recipe.steps(len(data.train)), price, _common(plan, data), folder)
     with locked(folder), closing(Store(folder)) as store:
         _settle(folder, plan, wanted, data)
-        memory = open_memory(folder, space, store.records, settings.strategy, settings.seed, settings.objective)
-        ledger = Ledger(terms, space, steps, store, memory)
+        ground = _ground(space, settings, price)
+        memory = open_memory(folder, store.records, settings.strategy, ground, settings.objective)
+        ledger = Ledger(terms, space, store, memory)
         if not ledger.complete:
             _run(ledger, plan.resources, data, console)
         _check_any(store)
@@ -103,6 +104,16 @@ class _Price:
 
     def __call__(self, net: Genotype) -> Cost:
         return static_cost(net, len(self.data.classes), self.data.image_size, self.data.in_chans)
+
+
+def _ground(space: Space, settings: Settings, price: _Price) -> Ground:
+    """What the strategy knows beforehand."""
+
+    def fits(net: Genotype) -> bool:
+        cost = price(net)
+        return all(getattr(cost, name) <= most for name, most in settings.limits.items())
+
+    return Ground(space, settings.seed, lambda net: getattr(price(net), settings.objective), fits)
 
 
 def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
@@ -154,6 +165,5 @@ def _common(plan: Search, data: DataSet) -> dict[str, Any]:
         "recipe": asdict(recipe),
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
         "seed": plan.settings.seed,
-        "budget": {"full": recipe.steps(len(data.train))},
         "versions": versions(),
     }

@@ -11,6 +11,8 @@ from ..archs.errors import InputError, one_of
 from ..results.front import COSTS
 from .training.recipe import Recipe
 
+RUNGS = (1 / 8, 1 / 4, 1 / 2)
+ETA = 2.0
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _SHARE = re.compile(r"[01](\.\d+)?")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -30,6 +32,10 @@ class Settings:
         recipe: how each net is trained.
         seed: of the strategy and of every training.
         keep: states of each training whose weights are kept too; see `Job`.
+        rungs: shares of the budget at which a ladder compares nets.
+        eta: one of so many nets at a rung goes on.
+        repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
+        inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
     """
 
     space: str
@@ -41,10 +47,16 @@ class Settings:
     seed: int = 0
     limits: dict[str, int] = field(default_factory=dict)
     keep: tuple[str, ...] = ()
+    rungs: tuple[float, ...] = RUNGS
+    eta: float = ETA
+    repeats: int = 1
+    inherit: bool = False
 
     def __post_init__(self) -> None:
         for name in self.keep:
             _check_kept(name)
+        if not 1 <= self.repeats <= 1000:
+            raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
         one_of("objective", self.objective, COSTS)
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")

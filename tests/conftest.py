@@ -11,7 +11,7 @@ import pytest
 from alternas.archs import static_cost
 from alternas.results.store import Store
 from alternas.search.settings import Settings
-from alternas.search.strategy.ladder import ladder
+from alternas.search.strategy.ground import Ground
 from alternas.search.strategy.ledger import Ledger, Terms
 from alternas.search.strategy.memory import open_memory
 from alternas.search.training import recipes
@@ -61,13 +61,14 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
     ) -> Ledger:
         space = space or get("all", 8)
         settings = Settings(space.name, "digits", strategy, rungs, "macs", recipes.get("smoke"), seed, limits or {})
-        common = {"recipe": {}, "data": {}, "seed": seed, "budget": {"full": STEPS}, "versions": {}}
+        common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
         terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
+        ground = Ground(space, seed, lambda net: static_cost(net, 10, 8, 1).macs)
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        memory = open_memory(tmp_path, space, stores[-1].records, strategy, seed, "macs")
-        return Ledger(terms, space, ladder(rungs), stores[-1], memory)
+        memory = open_memory(tmp_path, stores[-1].records, strategy, ground, "macs")
+        return Ledger(terms, space, stores[-1], memory)
 
     yield open_it
     for store in stores:

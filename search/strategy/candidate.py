@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import statistics
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...archs import Cost, Genotype
 from ...results.record import Record
 from ...spaces import Genes
 from ..training.job import Outcome
+from ..training.start import Start
 from ..training.told import of_net, of_outcome
 
 
@@ -20,10 +22,15 @@ class Candidate:
     net: its genotype.
     genes: as the strategy drew them.
     cost: its static cost.
+    stops: steps at which it stops to be compared, rising; the last is its full budget.
+    start: weights that it inherits; None for fresh ones.
+    heritage: the trial that these are of, and the FLOPs of training them and what they came from.
     reached: accuracy at each rung passed.
-    waits: whether it is parked at the last of them.
+    promoted: rungs that the ladder sent it on from.
+    waits: whether it is parked at the last of those reached.
     losses: workers lost on it.
     last: the outcome of its last leg.
+    trained: outcomes at full budget, by seed.
     """
 
     trial: int
@@ -31,16 +38,45 @@ class Candidate:
     net: Genotype
     genes: Genes
     cost: Cost
+    stops: tuple[int, ...]
+    start: Start | None = None
+    heritage: dict[str, Any] = field(default_factory=dict)
     reached: list[float] = field(default_factory=list)
+    promoted: int = 0
     waits: bool = False
     losses: int = 0
     last: Outcome | None = None
+    trained: dict[int, Outcome] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> int:
+        """Its full budget, in optimiser steps."""
+        return self.stops[-1]
+
+    @property
+    def until(self) -> int:
+        """Where its next leg ends: at the next rung, for a baseline or a further seed at the full budget."""
+        return self.steps if self.kind == "baseline" or self.trained else self.stops[len(self.reached)]
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """Accuracy at full budget, by seed."""
+        return {seed: o.accuracy for seed, o in self.trained.items() if o.accuracy is not None}
+
+    @property
+    def accuracy(self) -> float | None:
+        """The mean over its trainings at full budget; before there is one, what it reached last."""
+        if self.trained:
+            return statistics.mean(self.accuracies.values())
+        return self.reached[-1] if self.reached else None
 
     def record(self, status: str, common: dict[str, Any], error: str = "", accuracy: float | None = None) -> Record:
         """The record of this net's end; `common` holds what all records of the run share."""
-        last = self.last or Outcome(self.trial, status)
+        last = self._shown(status)
         fields = of_net(self.net) | of_outcome(last) | common
-        fields["budget"] = common["budget"] | {"done": last.step}
+        fields["budget"] = {"full": self.steps, "done": last.step}
+        fields["lineage"] = fields["lineage"] | self.heritage
+        stops = zip(self.stops, self.reached, strict=False)
         return Record(
             trial=self.trial,
             kind=self.kind,
@@ -50,5 +86,17 @@ class Candidate:
             error=error,
             accuracy=accuracy,
             rung=len(self.reached),
+            rungs=[
+                {"step": step, "accuracy": found, "promoted": i < self.promoted}
+                for i, (step, found) in enumerate(stops)
+            ],
+            accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
             **fields,
         )
+
+    def _shown(self, status: str) -> Outcome:
+        """The outcome that its record tells of: the first at full budget, with the seconds of all."""
+        shown = next(iter(self.trained.values()), None) if status == "ok" else None
+        shown = shown or self.last or Outcome(self.trial, status)
+        others = sum(o.seconds for o in self.trained.values() if o is not shown)
+        return replace(shown, seconds=shown.seconds + others) if others else shown

@@ -8,7 +8,9 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial
 
-from ...spaces import Space, members, options_of
+from ...spaces import members, options_of
+from .ground import Ground
+from .past import Past
 from .samplers import RandomSampler
 
 
@@ -18,9 +20,10 @@ class Enumerate(RandomSampler):
     Once all are known it draws at random, which only gives known ones: so the search ends.
     """
 
-    def __init__(self, seed: int, space: Space) -> None:
-        super().__init__(seed)
-        self._options, self._members = options_of(space), members(space)
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground.seed)
+        self._options, self._members = options_of(ground.space), members(ground.space)
+        self._past = Past()
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
@@ -28,5 +31,5 @@ class Enumerate(RandomSampler):
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        known = {past.user_attrs.get("key") for past in study.get_trials(deepcopy=False)}
-        return next((dict(genes) for genes, net in self._members if net.key not in known), {})
+        self._past.ended(study)
+        return next((dict(genes) for genes, net in self._members if net.key not in self._past.known), {})

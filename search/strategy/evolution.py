@@ -16,8 +16,9 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking import pareto_ranks
-from ...spaces import Genes, Replay, Space, options_of
+from ...spaces import Genes, Replay, options_of
 from ...spaces.moves import moves
+from .ground import Ground
 from .samplers import RandomSampler
 
 FIRST = 8  # finished trials before there are children
@@ -30,9 +31,9 @@ TRIES = 40  # children that are known already, before a uniform draw
 class Evolution(RandomSampler):
     """Children depend on (seed, trial number) and on the finished trials alone."""
 
-    def __init__(self, seed: int, space: Space) -> None:
-        super().__init__(seed)
-        self._space, self._options = space, options_of(space)
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground.seed)
+        self._space, self._options = ground.space, options_of(ground.space)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}

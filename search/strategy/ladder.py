@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from ...archs.errors import one_of
+from ...archs.errors import InputError, one_of
 from ...results.ranking import pareto_ranks
-
-RUNGS = (1 / 8, 1 / 4, 1 / 2, 1.0)  # of the step budget
-ETA = 2  # one of ETA nets at a rung goes on
+from ..settings import ETA, RUNGS
 
 
 @dataclass(frozen=True)
@@ -25,52 +23,64 @@ class Standing:
 
 
 class Ladder(Protocol):
-    """Decides who goes on."""
+    """Decides where nets stop and who goes on."""
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         """The steps at which nets stop, rising; the last is the full budget."""
         ...
 
-    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
-        """The trial to send on from one rung, given all that ever reached it; None to wait.
+    def promoted(self, standings: Sequence[Standing], last: bool) -> list[int]:
+        """Places of those at one rung that may go on, given all that ever reached it; the best first.
 
-        `last` says that no new net will be proposed.
+        `last` says that no new net will be proposed before one of these goes on.
         """
         ...
 
 
+@dataclass(frozen=True)
 class Off:
     """Every net is trained at full budget."""
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         return (steps,)
 
-    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
-        return None
+    def promoted(self, standings: Sequence[Standing], last: bool) -> list[int]:
+        return []
 
 
+@dataclass(frozen=True)
 class Pareto:
-    """Rungs at 1/8, 1/4, 1/2 of the budget; the better half at a rung goes on.
+    """Rungs at shares of the budget; the best of `eta` nets at a rung goes on.
 
     Better is a lower non-dominated rank on (accuracy, cost), then more area added to the front.
     Asynchronous: decided anew whenever a worker is free, and a net passed over may still be
     promoted later. After ASHA (Li et al., MLSys 2020), made multi-objective.
+
+    Raises:
+        InputError: if the shares do not rise between 0 and 1, or eta is 1 or less.
     """
 
-    def rungs(self, steps: int) -> tuple[int, ...]:
-        return tuple(sorted({max(1, math.ceil(share * steps)) for share in RUNGS}))
+    shares: tuple[float, ...] = RUNGS
+    eta: float = ETA
 
-    def promote(self, standings: Sequence[Standing], last: bool) -> int | None:
-        order = self.order(standings)
-        # Half of an odd number is rounded down while better nets may come, up once none will.
-        for i in order[: (len(order) + last * (ETA - 1)) // ETA]:
-            if standings[i].waits:
-                return standings[i].trial
-        return None
+    def __post_init__(self) -> None:
+        if not self.shares or not all(0 < a < b for a, b in zip(self.shares, (*self.shares[1:], 1.0), strict=True)):
+            shown = ", ".join(f"{share:g}" for share in self.shares) or "none"
+            raise InputError(f"rungs: must be rising shares of the budget between 0 and 1, got {shown}")
+        if not 1 < self.eta <= 1000:
+            raise InputError(f"eta: must be above 1 and at most 1000, got {self.eta:g}")
+
+    def rungs(self, steps: int) -> tuple[int, ...]:
+        return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*self.shares, 1.0)}))
+
+    def promoted(self, standings: Sequence[Standing], last: bool) -> list[int]:
+        # A part of a net is rounded down while better ones may come, up once none will.
+        most = len(standings) / self.eta
+        return self.order(standings)[: math.ceil(most) if last else math.floor(most)]
 
     def order(self, standings: Sequence[Standing]) -> list[int]:
         """Their places, the best first."""
-        return _best_first(standings)
+        return best_first(standings)
 
 
 class Single(Pareto):
@@ -83,19 +93,60 @@ class Single(Pareto):
 LADDERS: dict[str, type[Off] | type[Pareto]] = {"off": Off, "pareto": Pareto, "single": Single}
 
 
-def ladder(name: str) -> Ladder:
+def ladder(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> Ladder:
     """The named ladder.
 
     Raises:
-        InputError: if the name is unknown.
+        InputError: if the name is unknown, or a number is wrong.
     """
-    return LADDERS[one_of("ladder", name, LADDERS)]()
+    kind = LADDERS[one_of("ladder", name, LADDERS)]
+    return kind(tuple(shares), eta) if issubclass(kind, Pareto) else kind()
 
 
-def _best_first(standings: Sequence[Standing]) -> list[int]:
+class Rungs:
+    """Who stands where on a ladder, of all that ever reached a rung."""
+
+    def __init__(self, by: Ladder, steps: int) -> None:
+        self.ladder, self.steps = by, by.rungs(steps)
+        self._here: list[dict[int, Standing]] = [{} for _ in self.steps[:-1]]
+        self._waiting: list[set[int]] = [set() for _ in self._here]
+        self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
+
+    def reach(self, rung: int, standing: Standing) -> None:
+        """A net has come to `rung`, counted from 0."""
+        self._here[rung][standing.trial] = standing
+        if standing.waits:
+            self._waiting[rung].add(standing.trial)
+        self._orders.clear()
+
+    def leave(self, rung: int, trial: int) -> None:
+        """A net waits there no longer: it goes on, or it has ended."""
+        self._here[rung][trial] = replace(self._here[rung][trial], waits=False)
+        self._waiting[rung].discard(trial)
+
+    def next(self, last: bool) -> tuple[int, int] | None:
+        """The rung and trial to send on next, from the highest rung down; None to wait."""
+        for rung in reversed(range(len(self._here))):
+            if waiting := self._waiting[rung]:
+                for trial in self._order(rung, last):
+                    if trial in waiting:
+                        return rung, trial
+        return None
+
+    def _order(self, rung: int, last: bool) -> list[int]:
+        if (rung, last) not in self._orders:
+            standings = list(self._here[rung].values())
+            self._orders[rung, last] = [standings[i].trial for i in self.ladder.promoted(standings, last)]
+        return self._orders[rung, last]
+
+
+def best_first(standings: Sequence[Standing]) -> list[int]:
+    """Places of the standings: by non-dominated rank, then by the area that each adds to its front."""
     points = [(s.accuracy, math.log10(s.cost)) for s in standings]
     ranks = pareto_ranks(points)
-    fronts = {rank: [i for i in range(len(points)) if ranks[i] == rank] for rank in set(ranks)}
+    fronts: dict[int, list[int]] = {}
+    for i, rank in enumerate(ranks):
+        fronts.setdefault(rank, []).append(i)
     added = {i: area for front in fronts.values() for i, area in _contributions(front, points).items()}
     return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], standings[i].trial))
 

@@ -18,12 +18,13 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...results.record import FREE, Record
 from ...results.store import Store
-from ...spaces import Genes, Memo, Replay, Space
+from ...spaces import Genes, Memo, Replay, Space, plain_genes
 from ..settings import Settings
 from ..training.job import MOST_LOSSES, Job, Outcome
 from .candidate import Candidate
-from .ladder import Ladder, Standing
-from .memory import Memory, told_as
+from .heirs import SHARE, Ancestor, Heirs
+from .ladder import Rungs, Standing, ladder
+from .memory import Memory, Orphan, told_as
 
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
 
@@ -52,15 +53,18 @@ class Terms:
 class Ledger:
     """One search's bookkeeping. Opened on an existing run, it takes up where that one stopped."""
 
-    def __init__(self, terms: Terms, space: Space, ladder: Ladder, store: Store, memory: Memory) -> None:
-        self.terms, self.space, self.ladder, self.store, self.memory = terms, space, ladder, store, memory
-        self.rungs = ladder.rungs(terms.steps)
+    def __init__(self, terms: Terms, space: Space, store: Store, memory: Memory) -> None:
+        self.terms, self.space, self.store, self.memory = terms, space, store, memory
+        settings = terms.settings
+        self.rungs = Rungs(ladder(settings.ladder, settings.rungs, settings.eta), terms.steps)
+        self.heirs = Heirs(terms.folder, settings.recipe.batch) if settings.inherit else None
         self.live: dict[int, Candidate] = {}
         self.exhausted = False
-        self._retry: deque[int] = deque()
-        self._again: deque[int] = deque()
-        self._known = {r.key: r for r in store.records if r.status not in FREE}
-        self._trained = sum(r.kind == "search" and r.status not in FREE for r in store.records)
+        self._again: deque[int] = deque()  # to run before anything new: retries, orphans, baselines, further seeds
+        self._known: dict[str, Record] = {}
+        self._trained = 0
+        for record in store.records:
+            self._learn(record)
         self.baselines = self._chosen_baselines()
         self._seat_baselines()
         self._adopt_orphans()
@@ -78,12 +82,10 @@ class Ledger:
     @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and self.started >= self.terms.trials
+        return not self.live and self._all_proposed
 
     def next_job(self) -> Job | None:
         """What a free worker should do: retries, orphans and baselines, promotions, new proposals."""
-        if self._retry:
-            return self._job(self.live[self._retry.popleft()])
         if self._again:
             return self._job(self.live[self._again.popleft()])
         candidate = self._promote() or self._propose()
@@ -96,12 +98,13 @@ class Ledger:
         if outcome.status != "ok":
             return self._end(candidate, outcome.status, outcome.error)
         assert outcome.accuracy is not None
-        if outcome.step >= self.terms.steps:
-            candidate.reached.append(outcome.accuracy)
-            return self._end(candidate, "ok", accuracy=outcome.accuracy)
-        self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy)
+        if outcome.step >= candidate.steps:
+            return self._trained_whole(candidate, outcome)
+        rung = len(candidate.reached)
+        self.memory.reached(candidate.trial, rung, outcome.accuracy)
         candidate.reached.append(outcome.accuracy)
         candidate.waits = True
+        self._stand(rung, candidate.trial, outcome.accuracy, candidate.cost.totals(), True)
         return None
 
     def lost(self, trial: int) -> Record | None:
@@ -110,52 +113,56 @@ class Ledger:
         candidate.losses += 1
         if candidate.losses > MOST_LOSSES:
             return self._end(candidate, "lost", f"its worker died {candidate.losses} times")
-        self._retry.append(trial)
+        self._again.appendleft(trial)
         return None
 
     def close(self) -> list[Record]:
         """End the search: parked nets become pruned. Returns their records."""
         parked = [c for c in self.live.values() if c.waits]
-        return [self._end(candidate, "pruned", accuracy=candidate.reached[-1]) for candidate in parked]
+        return [self._end(candidate, "pruned") for candidate in parked]
+
+    def _trained_whole(self, candidate: Candidate, outcome: Outcome) -> Record | None:
+        """A net was trained at full budget: that is its end, or it is trained with the next seed."""
+        settings = self.terms.settings
+        if not candidate.trained and outcome.accuracy is not None:
+            candidate.reached.append(outcome.accuracy)
+        candidate.trained[settings.seed + len(candidate.trained)] = outcome
+        if len(candidate.trained) < settings.repeats:
+            self._again.append(candidate.trial)
+            return None
+        return self._end(candidate, "ok")
 
     def _job(self, candidate: Candidate) -> Job:
         candidate.waits = False
-        rung = len(candidate.reached) if candidate.kind == "search" else -1
-        settings, folder, key = self.terms.settings, self.terms.folder, candidate.net.key
+        settings, folder = self.terms.settings, self.terms.folder
+        repeat = len(candidate.trained)
+        name = candidate.net.key + (f"-{settings.seed + repeat}" if repeat else "")
         return Job(
             candidate.trial,
             candidate.net,
             settings.recipe,
-            settings.seed,
-            until=self.rungs[rung],
-            steps=self.terms.steps,
-            checkpoint=str(folder / "checkpoints" / f"{key}.pt"),
-            weights=str(folder / "weights" / f"{key}.safetensors"),
+            settings.seed + repeat,
+            until=candidate.until,
+            steps=candidate.steps,
+            checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
+            weights=str(folder / "weights" / f"{name}.safetensors"),
             keep=settings.keep,
+            start=candidate.start,
         )
 
     def _promote(self) -> Candidate | None:
         """The first that the ladder sends on, from the highest rung down."""
-        for rung in reversed(range(len(self.rungs) - 1)):
-            chosen = self.ladder.promote(self._standings(rung), self._all_proposed)
-            if chosen is not None:
-                self.memory.promoted(chosen, rung + 1)
-                return self.live[chosen]
-        return None
+        found = self.rungs.next(self._all_proposed or not self.memory.ready)
+        if found is None:
+            return None
+        rung, trial = found
+        self.rungs.leave(rung, trial)
+        self.memory.promoted(trial, rung + 1)
+        self.live[trial].promoted = rung + 1
+        return self.live[trial]
 
-    def _standings(self, rung: int) -> list[Standing]:
-        """All nets of the search that ever reached `rung`, finished ones included."""
-        cost, step = self.terms.settings.objective, self.rungs[rung]
-        here = [
-            Standing(c.trial, c.reached[rung], getattr(c.cost, cost), c.waits and len(c.reached) == rung + 1)
-            for c in self.live.values()
-            if c.kind == "search" and len(c.reached) > rung
-        ]
-        for r in self.store.records:
-            at = [p["accuracy"] for p in r.curve if p["step"] == step and p["accuracy"] is not None]
-            if r.kind == "search" and r.rung > rung and at:
-                here.append(Standing(r.trial, at[0], r.cost[cost], False))
-        return here
+    def _stand(self, rung: int, trial: int, accuracy: float, cost: dict[str, int], waits: bool) -> None:
+        self.rungs.reach(rung, Standing(trial, accuracy, cost[self.terms.settings.objective], waits))
 
     @property
     def _all_proposed(self) -> bool:
@@ -166,8 +173,12 @@ class Ledger:
         if self._all_proposed:
             return None
         for _ in range(MOST_FREE_DRAWS):
+            if not self.memory.ready:
+                self.exhausted = not self.live
+                return None
             candidate = self._draw()
             if self._admit(candidate):
+                self._endow(candidate, self.heirs and self.heirs.nearest(candidate.net))
                 return candidate
         self.exhausted = True
         return None
@@ -176,12 +187,11 @@ class Ledger:
         """Let a net through the static gate, or end it at once as infeasible or duplicate."""
         broken, twin = self._over_limit(candidate.cost), self._twin(candidate.net.key)
         if broken:
-            self.memory.over_limit(candidate.trial, broken)
+            self.memory.violates(candidate.trial, broken)
             costs = ", ".join(f"{name} {getattr(candidate.cost, name)}" for name in broken)
             self._end(candidate, "infeasible", f"over the limit: {costs}")
         elif twin is not None:
-            accuracy = twin.accuracy if isinstance(twin, Record) else None
-            self._end(candidate, "duplicate", f"same net as trial {twin.trial}", accuracy)
+            self._end(candidate, "duplicate", f"same net as trial {twin.trial}")
         else:
             self.live[candidate.trial] = candidate
         return candidate.trial in self.live
@@ -197,29 +207,47 @@ class Ledger:
         self.memory.drawn(trial, net.key)
         return self._candidate(trial, "search", net, memo.genes)
 
+    def _endow(self, candidate: Candidate, ancestor: Ancestor | None) -> None:
+        """Have a net start from the weights of `ancestor`, and train for less."""
+        if ancestor is not None:
+            self.memory.inherits(candidate.trial, ancestor.trial)
+            stops = self.rungs.ladder.rungs(max(1, round(SHARE * self.terms.steps)))
+            candidate.start, candidate.stops, candidate.heritage = ancestor.start, stops, ancestor.heritage
+
     def _candidate(self, trial: int, kind: str, net: Genotype, genes: Genes) -> Candidate:
-        return Candidate(trial, kind, net, genes, self.terms.price(net))
+        return Candidate(trial, kind, net, genes, self.terms.price(net), self.rungs.steps)
 
     def _over_limit(self, cost: Cost) -> dict[str, float]:
         """For each limit broken, by which share."""
         limits = self.terms.settings.limits
         return {k: getattr(cost, k) / most - 1 for k, most in limits.items() if getattr(cost, k) > most}
 
-    def _end(self, candidate: Candidate, status: str, error: str = "", accuracy: float | None = None) -> Record:
+    def _end(self, candidate: Candidate, status: str, error: str = "") -> Record:
+        twin = self._known.get(candidate.net.key) if status == "duplicate" else None
+        accuracy = twin.accuracy if twin else candidate.accuracy if status in ("ok", "pruned") else None
         record = candidate.record(status, self.terms.common, error, accuracy)
+        if status == "infeasible":
+            record.excess.update(self._over_limit(candidate.cost))
         self.store.append(record)
         self.live.pop(candidate.trial, None)
+        self._learn(record)
         if status not in FREE:
-            self._known[record.key] = record
-            self._trained += candidate.kind == "search"
-            (self.terms.folder / "checkpoints" / f"{record.key}.pt").unlink(missing_ok=True)
-        self._tell(record)
+            for file in (self.terms.folder / "checkpoints").glob(f"{record.key}*.pt"):
+                file.unlink()
+        self.memory.tell(record, told_as(record, self._known), self.terms.settings.objective)
         return record
 
-    def _tell(self, record: Record) -> None:
-        """Tell the study what its trial came to."""
-        if record.kind == "search":
-            self.memory.tell(record.trial, told_as(record, self._known), self.terms.settings.objective)
+    def _learn(self, record: Record) -> None:
+        """Take in what a record says for what comes after it."""
+        if record.status in FREE:
+            return
+        self._known[record.key] = record
+        self._trained += record.kind == "search"
+        if self.heirs:
+            self.heirs.learn(record)
+        for rung, passed in enumerate(record.rungs[: len(self.rungs.steps) - 1]):
+            if record.kind == "search":
+                self._stand(rung, record.trial, passed["accuracy"], record.cost, False)
 
     def _chosen_baselines(self) -> list[Genotype]:
         """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""
@@ -229,11 +257,12 @@ class Ledger:
 
     def _seat_baselines(self) -> None:
         """Baselines hold the first trial numbers; those without a record are trained before all else."""
-        self.memory.reserve(len(self.space.baselines()))
         have = {r.trial for r in self.store.records}
-        for number, net in enumerate(self.baselines):
-            if number not in have:
-                self.live[number] = self._candidate(number, "baseline", net, {})
+        for number, net in enumerate(self.space.baselines()):
+            if number >= len(self.baselines):
+                self.memory.fail(number)
+            elif number not in have:
+                self.live[number] = self._candidate(number, "baseline", net, plain_genes(self.space, net) or {})
                 self._again.append(number)
 
     def _adopt_orphans(self) -> None:
@@ -241,20 +270,25 @@ class Ledger:
         ended = {r.trial: r for r in self.store.records}
         for orphan in self.memory.orphans():
             if orphan.trial in ended:
-                self._tell(ended[orphan.trial])
+                record = ended[orphan.trial]
+                self.memory.tell(record, told_as(record, self._known), self.terms.settings.objective)
             elif not orphan.key:
                 self.memory.fail(orphan.trial)  # died while being drawn
             else:
-                self._adopt(orphan.trial, orphan.genes, orphan.reached, orphan.aim)
+                self._adopt(orphan)
 
-    def _adopt(self, trial: int, genes: Genes, reached: list[float], aim: int) -> None:
-        candidate = self._candidate(trial, "search", self.space.sample(Replay(genes)), genes)
-        candidate.reached = reached
-        candidate.waits = len(reached) > aim
-        candidate.last = Outcome(trial, "ok", self.rungs[len(reached) - 1] if reached else 0, _last(reached))
-        if self._admit(candidate) and not candidate.waits:
+    def _adopt(self, orphan: Orphan) -> None:
+        trial, reached = orphan.trial, orphan.reached
+        candidate = self._candidate(trial, "search", self.space.sample(Replay(orphan.genes)), orphan.genes)
+        if self.heirs and orphan.parent is not None:
+            self._endow(candidate, self.heirs.of(orphan.parent))
+        candidate.reached, candidate.promoted = reached, orphan.aim
+        candidate.waits = len(reached) > orphan.aim
+        at = candidate.stops[len(reached) - 1] if reached else 0
+        candidate.last = Outcome(trial, "ok", at, reached[-1] if reached else math.nan)
+        if not self._admit(candidate):
+            return
+        for rung, accuracy in enumerate(reached):
+            self._stand(rung, trial, accuracy, candidate.cost.totals(), candidate.waits and rung == len(reached) - 1)
+        if not candidate.waits:
             self._again.append(trial)
-
-
-def _last(values: list[float]) -> float:
-    return values[-1] if values else math.nan

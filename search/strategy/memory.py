@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.distributions import CategoricalDistribution
@@ -17,39 +18,56 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
+from ...archs import Genotype
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
-from ...spaces import Gene, Genes, Space, options_of
+from ...spaces import Gene, Genes, options_of, plain_genes
+from .ground import Ground
 from .samplers import TrialChooser
 from .strategies import STATELESS, sampler
 
 log = logging.getLogger("alternas")
-_STATES = {"ok": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "infeasible": TrialState.PRUNED}
+# To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
+_STATES = {
+    "ok": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "infeasible": TrialState.PRUNED,
+    "oom": TrialState.PRUNED,
+}
+MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
 
 
 @dataclass(frozen=True)
 class Orphan:
-    """A trial that an earlier driver left running: its genes, its rungs, and the rung it was sent to."""
+    """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took."""
 
     trial: int
     key: str
     genes: Genes
     reached: list[float]
     aim: int
+    parent: int | None
 
 
 class Memory:
     """The study of one run: asks the strategy, keeps rung results, is told every end."""
 
-    def __init__(self, storage: BaseStorage, strategy: str, seed: int, space: Space) -> None:
+    def __init__(self, storage: BaseStorage, strategy: str, ground: Ground) -> None:
         _quiet()
         self.study = optuna.create_study(
             storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
         )
         # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
         offset = 0 if strategy in STATELESS else len(self._trials())
-        self.study.sampler = sampler(strategy, seed + offset, space)
+        self.study.sampler = sampler(strategy, ground, offset)
         self._open: dict[int, Trial] = {}
+        self._seats = {t.number for t in self._trials() if _is_seat(t) and t.state == TrialState.RUNNING}
+
+    @property
+    def ready(self) -> bool:
+        """Whether the strategy has a net to propose now; some must wait for results, or come to an end."""
+        ready = getattr(self.study.sampler, "ready", None)
+        return ready is None or ready(self.study)
 
     def check_knows(self, records: Sequence[Record]) -> None:
         """Raise ValueError if a trial was recorded that the study never saw: its journal has lost lines."""
@@ -57,10 +75,17 @@ class Memory:
         if len(self._trials()) <= last:
             raise ValueError(f"ends before trial {last}")
 
-    def reserve(self, count: int) -> None:
-        """Keep the first `count` numbers for the baselines, which the strategy never learns of."""
-        for _ in range(count - len(self._trials())):
+    def reserve(self, net: Genotype, genes: Genes | None, options: Mapping[str, tuple[Gene, ...]]) -> None:
+        """Keep the next number for a baseline. Strategies learn from those that the space can give, by these genes."""
+        if genes is None:
             self.study.add_trial(create_trial(state=TrialState.FAIL))
+            return
+        notes = {"key": net.key, "baseline": True}
+        trial = create_trial(
+            state=TrialState.RUNNING, params=genes, distributions=_distributions(options), user_attrs=notes
+        )
+        self._seats.add(len(self._trials()))
+        self.study.add_trial(trial)
 
     def start_with(self, genes: Sequence[Genes]) -> None:
         """Have the first proposals hold these genes; the strategy draws the others."""
@@ -77,9 +102,9 @@ class Memory:
         """All genes of `trial` are drawn and give the net `key`."""
         self._open[trial].set_user_attr("key", key)
 
-    def over_limit(self, trial: int, excess: dict[str, float]) -> None:
+    def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
         """The net of `trial` breaks limits, each by this share."""
-        for name, share in excess.items():
+        for name, share in constraints.items():
             self._open[trial].set_constraint(name, share)
 
     def reached(self, trial: int, rung: int, accuracy: float) -> None:
@@ -89,86 +114,112 @@ class Memory:
         """`trial` was sent on to `rung`."""
         self._open[trial].set_user_attr("aim", rung)
 
-    def tell(self, trial: int, record: Record, objective: str) -> None:
-        """End `trial` as `record` ended."""
-        state = _state(record)
-        values = _values(record, objective) if state == TrialState.COMPLETE else None
-        self.study.tell(trial, values, state)
-        self._open.pop(trial, None)
+    def inherits(self, trial: int, parent: int) -> None:
+        """`trial` starts from the weights of `parent`."""
+        self._open[trial].set_user_attr("parent", parent)
+
+    def tell(self, record: Record, known: Record, objective: str) -> None:
+        """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
+        number = record.trial
+        if record.kind == "baseline" and number not in self._seats:
+            return
+        self._seats.discard(number)
+        open_trial = self._open.pop(number, None)
+        if open_trial is not None and known.status == "oom":
+            open_trial.set_constraint(*next(iter(MEMORY.items())))
+        if open_trial is not None and len(known.accuracies) > 1:
+            open_trial.set_user_attr("accuracies", known.accuracies)
+        state = _state(known)
+        self.study.tell(number, _values(known, objective) if state == TrialState.COMPLETE else None, state)
 
     def fail(self, trial: int) -> None:
-        self.study.tell(trial, state=TrialState.FAIL)
+        """End a trial, or give up a baseline's seat, without a result."""
+        self._seats.discard(trial)
+        self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def orphans(self) -> list[Orphan]:
         """Trials left running by an earlier driver, now open again."""
         found = []
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             self._open[frozen.number] = Trial(self.study, frozen._trial_id)
+            if _is_seat(frozen):
+                continue
             notes = frozen.user_attrs
             reached = [notes[f"rung{i}"] for i in range(len(notes)) if f"rung{i}" in notes]
-            found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, notes.get("aim", 0)))
+            aim, parent = notes.get("aim", 0), notes.get("parent")
+            found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, aim, parent))
         return found
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
 
 
-def open_memory(
-    folder: Path, space: Space, records: Sequence[Record], strategy: str, seed: int, objective: str
-) -> Memory:
+def open_memory(folder: Path, records: Sequence[Record], strategy: str, ground: Ground, objective: str) -> Memory:
     """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed, space)
+            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
             memory.check_knows(records)
             return memory
         except (ValueError, KeyError, TypeError, AssertionError) as error:  # what Optuna raises on a bad line
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, seed, space)
-    _seed_study(memory, space, records, objective)
+    memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
+    begin(memory, records, ground, objective)
     return memory
 
 
-def _seed_study(memory: Memory, space: Space, records: Sequence[Record], objective: str) -> None:
-    if records:
-        _rebuild(memory.study, records, options_of(space), objective)
+def begin(memory: Memory, records: Sequence[Record], ground: Ground, objective: str) -> None:
+    """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
+    space, options = ground.space, options_of(ground.space)
+    for net in space.baselines():
+        memory.reserve(net, plain_genes(space, net), options)
+    if not records:
+        memory.start_with([{"family": family} for family in options.get("family", ())])
         return
-    memory.reserve(len(space.baselines()))
-    memory.start_with([{"family": family} for family in options_of(space).get("family", ())])
-
-
-def _rebuild(
-    study: optuna.Study, records: Sequence[Record], options: dict[str, tuple[Gene, ...]], objective: str
-) -> None:
-    """Add each recorded trial under its old number; numbers without a record become failures."""
-    by_trial = {r.trial: r for r in records if r.kind == "search"}
     trained = {r.key: r for r in records if r.status not in FREE}
-    for number in range(max(r.trial for r in records) + 1):
+    by_trial = {r.trial: r for r in records}
+    for number in range(len(space.baselines()), max(by_trial) + 1):
         record = by_trial.get(number)
-        if record is None or set(record.genes) != set(options):
-            study.add_trial(create_trial(state=TrialState.FAIL))
-            continue
-        told = told_as(record, trained)
-        state = _state(told)
-        values = _values(told, objective) if state == TrialState.COMPLETE else None
-        distributions = {name: CategoricalDistribution(choices) for name, choices in options.items()}
-        study.add_trial(
-            create_trial(
-                state=state,
-                values=values,
-                params=record.genes,
-                distributions=distributions,  # pyright: ignore[reportArgumentType]
-                user_attrs={"key": record.key},
-            )
-        )
+        known = record and told_as(record, trained)
+        memory.study.add_trial(_past(record, known, options, objective))
+    memory.orphans()  # opens the baselines' seats
+    for record in records:
+        if record.kind == "baseline":
+            memory.tell(record, record, objective)
+
+
+def _past(
+    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], objective: str
+) -> FrozenTrial:
+    """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
+    if record is None or known is None or set(record.genes) != set(options):
+        return create_trial(state=TrialState.FAIL)
+    state = _state(known)
+    notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
+    return create_trial(
+        state=state,
+        values=_values(known, objective) if state == TrialState.COMPLETE else None,
+        params=record.genes,
+        distributions=_distributions(options),
+        user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
+        constraints=MEMORY if known.status == "oom" else record.excess or None,
+    )
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
     """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
     return trained.get(record.key, record) if record.status == "duplicate" else record
+
+
+def _is_seat(trial: FrozenTrial) -> bool:
+    return trial.user_attrs.get("baseline", False)
+
+
+def _distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, Any]:
+    return {name: CategoricalDistribution(choices) for name, choices in options.items()}
 
 
 def _state(record: Record) -> TrialState:

@@ -1,48 +1,83 @@
-"""Strategies are Optuna samplers, by name."""
+"""Strategies are Optuna samplers: ours and Optuna's by name, any other by import path."""
 
 from __future__ import annotations
 
+import importlib
+import inspect
+import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 
-from ...archs.errors import one_of
-from ...spaces import Space
+from ...archs.errors import InputError, one_of
+from .buildup import BuildUp
 from .enumeration import Enumerate
 from .evolution import Evolution
+from .ground import Ground
 from .samplers import RandomSampler
 
 
-def _random(seed: int, space: Space) -> BaseSampler:
-    return RandomSampler(seed)
+def _random(ground: Ground) -> BaseSampler:
+    return RandomSampler(ground.seed)
 
 
-def _tpe(seed: int, space: Space) -> BaseSampler:
-    return TPESampler(seed=seed)
+def _tpe(ground: Ground) -> BaseSampler:
+    return TPESampler(seed=ground.seed)
 
 
-def _nsga2(seed: int, space: Space) -> BaseSampler:
-    return NSGAIISampler(seed=seed)
+def _nsga2(ground: Ground) -> BaseSampler:
+    return NSGAIISampler(seed=ground.seed)
 
 
-STRATEGIES: dict[str, Callable[[int, Space], BaseSampler]] = {
+STRATEGIES: dict[str, Callable[[Ground], BaseSampler]] = {
     "random": _random,
     "tpe": _tpe,
     "nsga2": _nsga2,
+    "buildup": BuildUp,
     "evolution": Evolution,
     "enumerate": Enumerate,
 }
-STATELESS = (
-    "random",
-    "evolution",
-    "enumerate",
-)  # what they draw depends on the trial's number and the finished trials alone
+# What these draw depends on the trial's number and the finished trials alone.
+STATELESS = ("random", "buildup", "evolution", "enumerate")
 
 
-def sampler(name: str, seed: int, space: Space) -> BaseSampler:
-    """The named strategy.
+def check_strategy(name: str) -> None:
+    """Raise InputError if there is no such strategy."""
+    if ":" in name:
+        _imported(name)
+    else:
+        one_of("strategy", name, [*STRATEGIES, "package.module:Class"])
+
+
+def sampler(name: str, ground: Ground, offset: int = 0) -> BaseSampler:
+    """The named strategy, or the Optuna sampler at "package.module:Class".
+
+    One that takes a `seed` gets the ground's, moved by `offset`.
 
     Raises:
-        InputError: if the name is unknown.
+        InputError: if there is none.
     """
-    return STRATEGIES[one_of("strategy", name, STRATEGIES)](seed, space)
+    check_strategy(name)
+    if name in STRATEGIES:
+        return STRATEGIES[name](replace(ground, seed=ground.seed + offset))
+    kind = _imported(name)
+    takes_seed = "seed" in inspect.signature(kind).parameters
+    return kind(seed=ground.seed + offset) if takes_seed else kind()
+
+
+def _imported(name: str) -> Callable[..., BaseSampler]:
+    """The class at "package.module:Class", from an installed package or a module of the current folder."""
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    sys.path.append(here)  # behind all else, so that no file there hides a package
+    try:
+        found = getattr(importlib.import_module(module), attribute, None)
+    except (ImportError, ValueError) as error:
+        raise InputError(f"strategy {name!r}: cannot be imported ({error})") from None
+    finally:
+        sys.path.remove(here)
+    if not (isinstance(found, type) and issubclass(found, BaseSampler)):
+        raise InputError(f"strategy {name!r}: module {module} has no Optuna sampler {attribute!r}")
+    return found

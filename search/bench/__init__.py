@@ -1,0 +1,1 @@
+"""The tabular bench: strategies run on a table of trained nets, with a simulated clock."""

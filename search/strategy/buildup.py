@@ -1,0 +1,148 @@
+"""The AlterNet build-up as an Optuna sampler: greedy walks from plain ResNets, read anew from a study each time.
+
+Park & Kim, ICLR 2022; the rule is in `walk`. Another thing than the study of that name, which starts from trained
+weights: here every net is trained from scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.trial import FrozenTrial, TrialState
+from rich.table import Table
+
+from ...archs import Genotype
+from ...results.noise import Spread
+from ...spaces import Genes, options_of
+from .ground import Ground
+from .samplers import RandomSampler
+from .walk import Built, Growth, Known, Step, Walk, walk
+
+
+class BuildUp(RandomSampler):
+    """Proposes what the walks wait for, all walks side by side; depends on the study's trials alone.
+
+    Baselines that are no trials of the study are proposed first. Draws at random if asked when not `ready`.
+
+    Attributes:
+        starts: the plain ResNets that are walked from; those that can take no MSA block are left out.
+
+    Raises:
+        InputError: if a start is no plain ResNet, or none can take an MSA block.
+    """
+
+    def __init__(self, ground: Ground, starts: Sequence[Genes] | None = None, ahead: bool = True) -> None:
+        """`starts`: genes, default the space's baselines. `ahead`: propose both outcomes' next while a net trains."""
+        super().__init__(ground.seed)
+        self._options, self._growth, self._ahead = options_of(ground.space), Growth(ground, starts), ahead
+        self.starts = tuple(start.net for start in self._growth.starts)
+        self._reader: _Reader | None = None
+        self._found: list[Walk] = []  # as the reader's last news has them
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        found = self._next(study)
+        return dict(found.genes) if found else {}
+
+    def ready(self, study: optuna.Study) -> bool:
+        """Whether there is a net to propose now; if not and none runs, all walks have ended."""
+        return self._next(study) is not None
+
+    def steps(self, study: optuna.Study) -> list[Step]:
+        """The walks so far, one after the other, each from its start."""
+        return [step for found in self._walks(study) for step in found.steps]
+
+    def _next(self, study: optuna.Study) -> Built | None:
+        """What decisions wait for goes before what they may lead to."""
+        walks = self._walks(study)
+        own = [found.own for found in walks if found.own]
+        ahead = [net for found in walks for net in found.ahead] if self._ahead else []
+        return next(iter([*own, *ahead]), None)
+
+    def _walks(self, study: optuna.Study) -> list[Walk]:
+        if self._reader is None or self._reader.study is not study:
+            self._reader, self._found = _Reader(study), []
+        if self._reader.read() or not self._found:
+            self._found = [walk(self._growth, number, self._reader.known) for number in range(len(self.starts))]
+        return self._found
+
+
+class _Reader:
+    """What the trials of a study say of each net. A finished trial never changes, so it is read once."""
+
+    def __init__(self, study: optuna.Study) -> None:
+        self.study = study
+        self._seen, self._open = 0, list[int]()  # trials looked at; those of them that had not ended
+        self._ended: dict[str, FrozenTrial] = {}
+        self._running: set[str] = set()
+
+    def read(self) -> bool:
+        """Whether there is news of any net. Trials come in the order of their numbers, without gaps."""
+        trials = self.study.get_trials(deepcopy=False)
+        fresh = [trials[number] for number in (*self._open, *range(self._seen, len(trials)))]
+        self._seen, self._open = len(trials), [t.number for t in fresh if not t.state.is_finished()]
+        of_nets = [trial for trial in fresh if "key" in trial.user_attrs]
+        before, self._running = self._running, {t.user_attrs["key"] for t in of_nets if t.state == TrialState.RUNNING}
+        ended = [trial for trial in of_nets if trial.state.is_finished()]
+        for trial in ended:
+            self._note(trial)
+        return bool(ended) or self._running != before
+
+    def known(self, key: str) -> Known | None:
+        """A training that succeeded goes before one that runs, and that before one that failed."""
+        ended = self._ended.get(key)
+        if key in self._running and (ended is None or ended.state != TrialState.COMPLETE):
+            return Known("pending")
+        return None if ended is None else _known(ended)
+
+    def _note(self, trial: FrozenTrial) -> None:
+        """Of several trials of one net keep a success, and of these the first with the most repeats."""
+        old = self._ended.setdefault(trial.user_attrs["key"], trial)
+        if _worth(trial) > _worth(old):
+            self._ended[trial.user_attrs["key"]] = trial
+
+
+def _worth(trial: FrozenTrial) -> tuple[bool, int]:
+    return trial.state == TrialState.COMPLETE, len(trial.user_attrs.get("accuracies", ()))
+
+
+def _known(trial: FrozenTrial) -> Known:
+    """What a finished trial says. Pruned ones did not get to the end: they did not help."""
+    if trial.state != TrialState.COMPLETE:
+        return Known("failed")
+    repeats = trial.user_attrs.get("accuracies", {})
+    return Known("ok", trial.values[0], {int(seed): accuracy for seed, accuracy in repeats.items()})
+
+
+def steps_table(steps: Sequence[Step], starts: Sequence[Genotype]) -> Table:
+    """The steps of `BuildUp.steps`, a row each; `starts` are those of the sampler."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for name in ("start", "MSA blocks by stage", "accuracy", "change in points", "verdict"):
+        table.add_column(name, justify="right" if name in ("accuracy", "change in points") else "left")
+    for step in steps:
+        msa = " ".join(map(str, step.msa))
+        accuracy = "-" if step.accuracy is None else f"{step.accuracy:.4f}"
+        table.add_row(_start_text(starts[step.start]), msa, accuracy, _change_text(step.difference), step.verdict)
+    return table
+
+
+def _start_text(net: Genotype) -> str:
+    """Block, width and depths: "bottleneck 64: 3 4 6 4"."""
+    first = net.stages[0]
+    return f"{first.block} {first.width}: {' '.join(str(stage.depth) for stage in net.stages)}"
+
+
+def _change_text(difference: Spread | None) -> str:
+    if difference is None:
+        return "-"
+    points = f"{100 * difference.mean:+.2f}"
+    if difference.low is None or difference.high is None:
+        return points
+    return f"{points} (95 %: {100 * difference.low:+.2f} to {100 * difference.high:+.2f}, {difference.n} seeds)"

@@ -1,0 +1,86 @@
+"""Inheritance in a search: which trained net a new one takes its first weights from, and what these cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...archs import Genotype
+from ...archs.cost import BACKWARD_FACTOR
+from ...results.record import Record
+from ...results.store import weights_file
+from ..training.start import Start
+
+SHARE = 0.5  # of the full budget, for a net that inherits: docs/log.md says what that gains and loses
+ALIKE = 0.7  # of what describes two nets must be equal for one to inherit from the other
+
+
+@dataclass(frozen=True)
+class Ancestor:
+    """A trained net that others may inherit from.
+
+    Attributes:
+        trial: its number.
+        start: its weights, and the steps spent on them and on what they came from.
+        flops: of training them, and what they came from.
+        traits: what describes the net.
+    """
+
+    trial: int
+    start: Start
+    flops: int
+    traits: frozenset[tuple[str, Any]]
+
+    @property
+    def heritage(self) -> dict[str, Any]:
+        """For the lineage of an heir."""
+        return {"trial": self.trial, "flops": self.flops}
+
+
+class Heirs:
+    """The trained nets of a run, as ancestors."""
+
+    def __init__(self, folder: Path, batch: int) -> None:
+        self._folder, self._batch = folder, batch
+        self._ancestors: dict[int, Ancestor] = {}
+
+    def learn(self, record: Record) -> None:
+        """A net has ended; if it was trained whole and its weights are there, others may inherit from it."""
+        file = weights_file(self._folder, record)
+        if record.status != "ok" or not file.exists():
+            return
+        done, before = record.budget["done"], record.lineage
+        flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch + before.get("flops", 0)
+        start = Start(str(file), f"trial {record.trial}", done + before.get("steps", 0))
+        traits = _traits(Genotype.from_dict(record.genotype))
+        self._ancestors[record.trial] = Ancestor(record.trial, start, flops, traits)
+
+    def nearest(self, net: Genotype) -> Ancestor | None:
+        """The most alike of the trained nets; None if none is alike enough."""
+        traits = _traits(net)
+        found = max(self._ancestors.values(), key=lambda a: (_alike(traits, a.traits), -a.trial), default=None)
+        return found if found and _alike(traits, found.traits) >= ALIKE else None
+
+    def of(self, trial: int) -> Ancestor | None:
+        """The ancestor of this number."""
+        return self._ancestors.get(trial)
+
+
+def _traits(net: Genotype) -> frozenset[tuple[str, Any]]:
+    return frozenset(_flat("", net.canonical().to_dict()))
+
+
+def _flat(place: str, part: Any) -> Iterator[tuple[str, Any]]:
+    """Every number and name of nested dicts and lists, with its place."""
+    if isinstance(part, dict | list):
+        for name, inner in part.items() if isinstance(part, dict) else enumerate(part):
+            yield from _flat(f"{place}.{name}", inner)
+    else:
+        yield place, part
+
+
+def _alike(a: frozenset[tuple[str, Any]], b: frozenset[tuple[str, Any]]) -> float:
+    """Share of what describes two nets that is equal."""
+    return len(a & b) / max(len(a), len(b))

@@ -1,0 +1,370 @@
+"""The build-up as a strategy: the published trajectory, look-ahead, repeats, limits, every space."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import optuna
+import pytest
+from optuna.trial import Trial, TrialState, create_trial
+from rich.console import Console
+
+from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.search.strategy.buildup import BuildUp, steps_table
+from alternas.search.strategy.ground import Ground
+from alternas.search.strategy.samplers import TrialChooser
+from alternas.search.strategy.walk import Step
+from alternas.spaces import SPACES, Genes, Memo, Space, get, options_of
+
+Msa = tuple[int, ...]
+PLAIN: Genes = {"family": "resnet", "block": "bottleneck", "width": 64, "depth1": 3, "depth2": 4, "depth3": 6,
+                "depth4": 4, "window1": 4, "window2": 4, "window3": 4, "window4": 4}  # fmt: skip
+BASIC: Genes = {"block": "basic", "width": 64, "depth1": 2, "depth2": 2, "depth3": 2, "depth4": 2}
+PUBLISHED: dict[Msa, float] = {  # Park & Kim, ICLR 2022, CIFAR-100: MSA blocks by stage and top-1 %
+    (0, 0, 0, 0): 82.48, (0, 0, 0, 1): 83.45, (0, 0, 0, 2): 83.66, (0, 0, 1, 2): 83.77, (0, 0, 2, 2): 83.52,
+    (0, 0, 3, 2): 83.19, (0, 1, 1, 2): 84.02, (0, 2, 1, 2): 83.39, (1, 1, 1, 2): 83.80,
+}  # fmt: skip
+TRIED = [  # what the rule makes of these
+    ((0, 0, 0, 0), "start"), ((0, 0, 0, 1), "accepted"), ((0, 0, 0, 2), "accepted"), ((0, 0, 1, 2), "accepted"),
+    ((0, 0, 2, 2), "rejected"), ((0, 1, 1, 2), "accepted"), ((0, 2, 1, 2), "rejected"), ((1, 1, 1, 2), "rejected"),
+]  # fmt: skip
+OTHERWISE = {(0, 0, 1, 0), (0, 0, 1, 1), (0, 1, 0, 2), (0, 0, 3, 2), (1, 0, 1, 2), (1, 2, 1, 2)}  # the other outcomes'
+
+
+def msa_of(net: Genotype) -> Msa:
+    return tuple(len(stage.places) for stage in net.stages)
+
+
+def published(net: Genotype) -> float:
+    return PUBLISHED.get(msa_of(net), 10.0) / 100
+
+
+@dataclass
+class Lab:
+    """A study whose nets train in `slots` at once; `pick` says which of the running ends next."""
+
+    space: Space
+    accuracy: Callable[[Genotype], float] = published
+    slots: int = 1
+    pick: Callable[[int], int] = lambda running: 0
+    study: optuna.Study = field(default_factory=lambda: optuna.create_study(directions=["maximize", "minimize"]))
+    running: list[tuple[Trial, Genotype]] = field(default_factory=list)
+    asked: list[Genotype] = field(default_factory=list)
+    most: int = 0
+
+    def ask(self) -> Genotype:
+        """The sampler's net, running from now on."""
+        trial = self.study.ask()
+        net = self.space.sample(Memo(TrialChooser(trial)))
+        trial.set_user_attr("key", net.key)
+        self.running.append((trial, net))
+        self.asked.append(net)
+        self.most = max(self.most, len(self.running))
+        return net
+
+    def end(self, repeats: Sequence[float] = ()) -> None:
+        """One of the running nets ends."""
+        trial, net = self.running.pop(self.pick(len(self.running)))
+        if repeats:
+            trial.set_user_attr("accuracies", {str(seed): value for seed, value in enumerate(repeats)})
+        self.study.tell(trial, [repeats[0] if repeats else self.accuracy(net), 1.0])
+
+    def run(self, sampler: BuildUp, most: int = 1000) -> Lab:
+        """Ask and tell until nothing is proposed and nothing runs, or `most` nets have ended."""
+        self.study.sampler = sampler
+        for _ in range(most):
+            while len(self.running) < self.slots and sampler.ready(self.study):
+                self.ask()
+            if not self.running:
+                break
+            self.end()
+        return self
+
+    @property
+    def msa(self) -> list[Msa]:
+        return [msa_of(net) for net in self.asked]
+
+
+def anything(net: Genotype) -> bool:
+    return True
+
+
+def paper(ahead: bool = False, fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
+    """The body of the paper's run, in the space `alternet` at 32 px."""
+    space = get("alternet", 32)
+    sampler = BuildUp(Ground(space, 0, lambda net: 1.0, fits), [PLAIN], ahead)
+    found = Lab(space, slots=slots)
+    found.study.sampler = sampler
+    return found, sampler
+
+
+def verdicts(steps: Sequence[Step]) -> list[tuple[Msa, str]]:
+    return [(step.msa, step.verdict) for step in steps]
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_the_published_trajectory(slots: int) -> None:
+    lab, sampler = paper(slots=slots)
+    steps = sampler.steps(lab.run(sampler).study)
+    assert verdicts(steps) == TRIED
+    assert lab.msa == [msa for msa, _ in TRIED]
+    assert lab.most == 1, "without look-ahead one at a time"
+    last = next(net for net in lab.asked if msa_of(net) == (0, 1, 1, 2))
+    assert [stage.places for stage in last.stages] == [s.places for s in zoo.get("alternet50_cifar", 32).stages]
+    cost = static_cost(last, 100, 32, 3)
+    assert (cost.params, cost.macs) == (33_012_840, 1_509_826_560)
+
+
+def test_differences_are_those_to_the_parent() -> None:
+    lab, sampler = paper()
+    steps = sampler.steps(lab.run(sampler).study)
+    by_key = {step.key: step.msa for step in steps}
+    assert steps[0].parent_key == ""
+    assert steps[0].difference is None
+    change = {step.msa: 100 * step.difference.mean for step in steps if step.difference}
+    expected = {(0, 0, 0, 1): 0.97, (0, 0, 0, 2): 0.21, (0, 0, 1, 2): 0.11, (0, 0, 2, 2): -0.25, (0, 1, 1, 2): 0.25,
+                (0, 2, 1, 2): -0.63, (1, 1, 1, 2): -0.22}  # fmt: skip
+    assert change == pytest.approx(expected)
+    assert [by_key[step.parent_key] for step in steps[4:]] == [(0, 0, 1, 2)] * 2 + [(0, 1, 1, 2)] * 2
+
+
+@pytest.mark.parametrize("pick", [lambda n: 0, lambda n: n - 1, lambda n: random.Random(n).randrange(n)])
+def test_look_ahead_finds_the_same_net_and_trains_no_more_than_both_outcomes(pick: Callable[[int], int]) -> None:
+    lab, sampler = paper(ahead=True)
+    lab.slots, lab.pick = 3, pick
+    assert verdicts(sampler.steps(lab.run(sampler).study)) == TRIED
+    extra = set(lab.msa) - {msa for msa, _ in TRIED}
+    assert extra
+    assert extra <= OTHERWISE
+    assert len(lab.msa) == len(set(lab.msa))
+    assert lab.most == 3
+
+
+def test_look_ahead_is_both_outcomes_one_level_deep() -> None:
+    lab, sampler = paper(ahead=True)
+    assert msa_of(lab.ask()) == (0, 0, 0, 0)
+    lab.end()
+    nets = []
+    while sampler.ready(lab.study):
+        nets.append(msa_of(lab.ask()))
+    assert nets == [(0, 0, 0, 1), (0, 0, 0, 2), (0, 0, 1, 0)]
+    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "pending")
+
+
+def test_walks_go_side_by_side_and_decisions_go_first() -> None:
+    space = get("alternet", 32)
+    sampler = BuildUp(Ground(space, 0, lambda net: 1.0), [PLAIN, BASIC])
+    lab = Lab(space)
+    lab.study.sampler = sampler
+    found = [(net.stages[0].block, msa_of(net)) for net in (lab.ask() for _ in range(4))]
+    plain, first = (0, 0, 0, 0), (0, 0, 0, 1)
+    assert found == [("bottleneck", plain), ("basic", plain), ("bottleneck", first), ("basic", first)]
+    assert not sampler.ready(lab.study)
+    lab.pick = lambda running: 1
+    lab.end()  # the basic start
+    assert [msa_of(lab.ask()) for _ in range(2)] == [(0, 0, 1, 1), (0, 0, 1, 0)], "both outcomes of its first step"
+    assert not sampler.ready(lab.study), "one level, and the other start still runs"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdict", "then"),
+    [
+        ([0.80, 0.82, 0.81], [0.83, 0.81, 0.82], "undecided", (0, 0, 1, 0)),
+        ([0.80, 0.82, 0.81], [0.82, 0.841, 0.83], "accepted", (0, 0, 0, 2)),
+        ([0.80, 0.82, 0.81], [0.78, 0.801, 0.79], "rejected", (0, 0, 1, 0)),
+        ([0.80], [0.81], "accepted", (0, 0, 0, 2)),
+        ([0.80], [0.80], "rejected", (0, 0, 1, 0)),
+        ([0.80, 0.90], [0.81], "accepted", (0, 0, 0, 2)),
+    ],
+)  # fmt: skip
+def test_repeats_decide_where_there_are_any(before: list[float], after: list[float], verdict: str, then: Msa) -> None:
+    lab, sampler = paper()
+    lab.ask()
+    lab.end(before)
+    lab.ask()
+    lab.end(after)
+    step = sampler.steps(lab.study)[-1]
+    assert step.verdict == verdict
+    assert step.difference is not None
+    assert step.difference.n == min(len(before), len(after))
+    assert (step.difference.low is None) == (min(len(before), len(after)) < 2)
+    assert msa_of(lab.ask()) == then
+
+
+def noise(net: Genotype) -> float:
+    """Of a net, whatever it is: half the steps help."""
+    return random.Random(net.key).random()
+
+
+def by_hand(depths: Msa, caps: Msa, accuracy: Callable[[Msa], float]) -> list[Msa]:
+    """All that a walk trains, by the rule as it is written."""
+    best, stage = [0] * len(depths), len(depths) - 1
+    trained = [tuple(best)]
+    while stage >= 0:
+        more = [count + (number == stage) for number, count in enumerate(best)]
+        fits = more[stage] <= caps[stage] and 2 * more[stage] <= depths[stage]
+        if fits:
+            trained.append(tuple(more))
+        if fits and accuracy(tuple(more)) > accuracy(tuple(best)):
+            best = more
+        else:
+            stage -= 1
+    return trained
+
+
+def caps_of(space: Space, stages: int) -> Msa:
+    """The most MSA blocks that the options allow in each stage: a number, or every second of the free blocks."""
+    options = options_of(space)
+    free = [sum(name.startswith(f"msa{n}_") for name in options) for n in range(1, stages + 1)]
+    return tuple(int(max(options.get(f"msa{n}", ((k + 1) // 2,)))) for n, k in enumerate(free, start=1))
+
+
+@pytest.mark.parametrize("name", sorted(SPACES.keys() - {"hybrid", "resnet"}))
+@pytest.mark.parametrize("side", [16, 32])
+@pytest.mark.parametrize("ahead", [False, True])
+def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int, ahead: bool) -> None:
+    space = get(name, side)
+    sampler = BuildUp(Ground(space, 0, lambda net: 1.0), ahead=ahead)
+    lab = Lab(space, noise, slots=4).run(sampler)
+    nets = {net.key: net for net in lab.asked}
+    assert len(nets) == len(lab.asked), "no net twice"
+    steps = sampler.steps(lab.study)
+    for number, start in enumerate(sampler.starts):
+        depths = tuple(stage.depth for stage in start.stages)
+        mine = [step for step in steps if step.start == number]
+        made = {msa_of(nets[step.key]): noise(nets[step.key]) for step in mine}
+        assert [step.msa for step in mine] == by_hand(depths, caps_of(space, len(depths)), made.__getitem__)
+        for step in mine:
+            assert [(s.block, s.depth, s.width) for s in nets[step.key].stages] == [
+                (s.block, s.depth, s.width) for s in start.stages
+            ]
+    for net in lab.asked:
+        net.check(side)
+        check_attention(net, space)
+
+
+def check_attention(net: Genotype, space: Space) -> None:
+    """MSA blocks stand in every second place from the stage's end, with the most heads that the space offers."""
+    for number, stage in enumerate(net.stages, start=1):
+        assert stage.places == tuple(range(stage.depth - 2 * len(stage.places) + 1, stage.depth, 2))
+        heads = options_of(space).get(f"heads{number}")
+        assert stage.attention == "msa"
+        assert not (stage.places and heads) or stage.heads == max(map(int, heads or ()))
+
+
+@pytest.mark.parametrize("name", ["hybrid", "resnet"])
+def test_a_space_without_a_way_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"^strategy buildup: space '{name}' has no start .*$") as caught:
+        BuildUp(Ground(get(name, 32), 0, lambda net: 1.0))
+    assert "\n" not in str(caught.value)
+
+
+def test_starts_that_cannot_begin_are_refused() -> None:
+    ground = Ground(get("alternet", 32), 0, lambda net: 1.0)
+    with pytest.raises(InputError, match="plain ResNet"):
+        BuildUp(ground, [PLAIN | {"msa4": 1}])
+    shallow: Genes = {"width": 16, "depth1": 1, "depth2": 1, "depth3": 2, "depth4": 1}
+    assert BuildUp(ground, [shallow]).starts[0].stages[2].depth == 2
+    with pytest.raises(InputError, match="no start"):
+        BuildUp(Ground(get("alternet", 8), 0, lambda net: 1.0), [{"depth1": 1, "depth2": 1, "depth3": 1}])
+
+
+@pytest.mark.parametrize("stop", range(1, 9))
+def test_a_new_sampler_goes_on_as_the_old_one(stop: int) -> None:
+    whole, sampler = paper(ahead=True, slots=3)
+    whole.run(sampler)
+    broken, sampler = paper(ahead=True, slots=3)
+    broken.run(sampler, most=stop)
+    fresh = paper(ahead=True)[1]
+    broken.run(fresh)
+    assert [net.key for net in broken.asked] == [net.key for net in whole.asked]
+    assert fresh.steps(broken.study) == sampler.steps(broken.study)
+
+
+def test_a_sampler_holds_nothing_against_another_study() -> None:
+    lab, sampler = paper()
+    lab.run(sampler)
+    other, _ = paper()
+    assert sampler.steps(other.study) == []
+    assert sampler.ready(other.study)
+    assert not sampler.ready(lab.study)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_nets_over_the_limits_are_not_proposed(ahead: bool) -> None:
+    over = {(0, 0, 0, 2), (0, 0, 1, 1)}
+    lab, sampler = paper(ahead, lambda net: msa_of(net) not in over)
+    lab.slots, lab.accuracy = 3, lambda net: 0.5 + 0.1 * sum(msa_of(net))
+    steps = sampler.steps(lab.run(sampler).study)
+    assert verdicts(steps)[1:5] == [
+        ((0, 0, 0, 1), "accepted"),
+        ((0, 0, 0, 2), "over limit"),
+        ((0, 0, 1, 1), "over limit"),
+        ((0, 1, 0, 1), "accepted"),
+    ]
+    assert not over & set(lab.msa)
+    assert steps[2].accuracy is None
+
+
+def test_a_start_over_the_limits_is_walked_from_only_if_trained() -> None:
+    lab, sampler = paper(fits=lambda net: bool(sum(msa_of(net))))
+    assert not sampler.ready(lab.study)
+    assert verdicts(sampler.steps(lab.study)) == [((0, 0, 0, 0), "over limit")]
+    start = sampler.starts[0]
+    lab.study.add_trial(create_trial(values=[0.8, 1.0], user_attrs={"key": start.key}))
+    assert msa_of(lab.ask()) == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.PRUNED])
+def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: TrialState) -> None:
+    lab, sampler = paper()
+    lab.ask()
+    lab.end()
+    net = lab.ask()
+    lab.study.add_trial(create_trial(state=state, user_attrs={"key": net.key}))
+    assert sampler.steps(lab.study)[-1].verdict == "pending", "its twin runs"
+    lab.study.tell(lab.running.pop()[0], state=state)
+    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "failed")
+    assert msa_of(lab.ask()) == (0, 0, 1, 0)
+    lab.study.add_trial(create_trial(values=[0.9, 1.0], user_attrs={"key": net.key}))
+    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "accepted")
+
+
+def test_baselines_in_the_study_are_not_proposed_and_a_failed_one_ends_its_walk() -> None:
+    lab, sampler = paper()
+    start = sampler.starts[0]
+    baseline = lab.study.ask()
+    baseline.set_user_attr("key", start.key)
+    assert not sampler.ready(lab.study), "it runs"
+    lab.study.tell(baseline, state=TrialState.FAIL)
+    assert not sampler.ready(lab.study)
+    assert verdicts(sampler.steps(lab.study)) == [((0, 0, 0, 0), "failed")]
+
+
+def test_asked_when_not_ready_it_draws_at_random() -> None:
+    lab, sampler = paper()
+    lab.ask()
+    assert not sampler.ready(lab.study)
+    first, second = lab.ask(), lab.ask()
+    assert first.key != second.key
+    assert first.family in ("resnet", "alternet")
+
+
+def test_the_table() -> None:
+    lab, sampler = paper()
+    for repeats in ([0.80, 0.82, 0.81], [0.82, 0.841, 0.83]):
+        lab.ask()
+        lab.end(repeats)
+    lab.ask()
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(steps_table(sampler.steps(lab.study), sampler.starts))
+    rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert rows == [
+        "start MSA blocks by stage accuracy change in points verdict",
+        "bottleneck 64: 3 4 6 4 0 0 0 0 0.8000 - start",
+        "bottleneck 64: 3 4 6 4 0 0 0 1 0.8200 +2.03 (95 %: +1.89 to +2.18, 3 seeds) accepted",
+        "bottleneck 64: 3 4 6 4 0 0 0 2 - - pending",
+    ]
