@@ -24,6 +24,11 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
+HEIRS = (
+    "(inherited): started from another net's weights and trained less; not comparable with nets trained from scratch"
+)
+
+
 def nets_table(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
     """Rows of a leaderboard as a table."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
@@ -35,7 +40,10 @@ def nets_table(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
         above = "-" if row["gain"] is None else f"{row['gain']:+.2f}"
         family = "baseline" if row["kind"] == "baseline" else row["family"]
         numbers = (f"{row['accuracy']:.4f}", short(row["macs"]), short(row["params"]), above)
-        table.add_row(str(row["trial"]), *numbers, short(row["accuracy_per_gmac"]), family, row["key"])
+        heir = " (inherited)" if row["inherited"] else ""
+        table.add_row(str(row["trial"]), *numbers, short(row["accuracy_per_gmac"]), family + heir, row["key"])
+    if len({row["inherited"] for row in rows}) > 1:
+        table.caption = HEIRS
     return table
 
 

@@ -19,7 +19,9 @@ def leaderboard(
     """Every net trained at full budget and within the limits, ranked: by Pareto rank, then by rising cost.
 
     Rows hold trial, kind, family, key, accuracy, macs, params, rank, gain (percentage points
-    over the plain-ResNet curve, None outside it), accuracy_per_gmac and seconds. Baselines are
+    over the plain-ResNet curve, None outside it), accuracy_per_gmac, seconds, seeds (trainings that
+    the accuracy is the mean of) and inherited (whether it started from another's weights, which
+    makes it no fair comparison with those that did not). Baselines are
     ranked with the rest: if one of them wins, it says so. Those over the limits give the curve
     its shape and are not ranked.
     """
@@ -74,4 +76,6 @@ def _row(record: Record, rank: int, above: float | None) -> dict[str, Any]:
         "gain": above,
         "accuracy_per_gmac": record.accuracy / (macs / 1e9),
         "seconds": record.seconds,
+        "seeds": max(1, len(record.accuracies)),
+        "inherited": bool(record.lineage),
     }

@@ -36,11 +36,25 @@ def search(
     data: Data = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Name = "",
-    strategy: Annotated[str, typer.Option(help="Who proposes: random, tpe, nsga2 or evolution.")] = "nsga2",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="Who proposes: evolution, random, tpe, nsga2, buildup, enumerate, or an Optuna sampler of your own, "
+            "as package.module:Class."
+        ),
+    ] = "nsga2",
     ladder: Annotated[
         str,
         typer.Option(help="off: all at full budget; pareto: the weaker half stops early; single: by accuracy alone."),
     ] = "off",
+    rungs: Annotated[
+        str, typer.Option(help="Shares of the budget at which a ladder compares nets; usually 1/8,1/4,1/2.")
+    ] = "",
+    eta: Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")] = 2.0,
+    repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
+    inherit: Annotated[
+        bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
+    ] = False,
     objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
@@ -67,12 +81,15 @@ def search(
     from ..results.store import plain_name
     from .run import Search
     from .run import search as run_search
-    from .settings import Settings, limits_of
+    from .settings import RUNGS, Settings, limits_of, shares
 
     limits = limits_of(macs=max_macs, params=max_params)
     kept = tuple(part.strip() for part in keep.split(",") if part.strip())
     how = recipe_of(recipe, data, epochs, compile_nets)
-    settings = Settings(space, data, strategy, ladder, objective, how, seed, limits, kept)
+    steps = shares("rungs", rungs) if rungs else RUNGS
+    settings = Settings(
+        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit
+    )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     run_name = name or plain_name(space, data)

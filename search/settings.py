@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from ..archs.errors import InputError, one_of
@@ -95,6 +96,18 @@ def amount(what: str, text: str) -> int:
     if value < 1:
         raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {text!r}")
     return value
+
+
+def shares(what: str, text: str) -> tuple[float, ...]:
+    """Shares of the budget, of "1/8,1/4,1/2" or "0.125, 0.25".
+
+    Raises:
+        InputError: if one is no number.
+    """
+    try:
+        return tuple(float(Fraction(part.strip())) for part in text.split(","))
+    except (ValueError, ZeroDivisionError, OverflowError):
+        raise InputError(f"{what}: shares of the budget with commas between, such as 1/8,1/2, got {text!r}") from None
 
 
 def limits_of(macs: str, params: str) -> dict[str, int]:

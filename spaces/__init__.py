@@ -9,6 +9,7 @@ from ..archs.plan import ImageSize
 from .alternet import AlterNetSpace
 from .bench import BenchSpace, PlacementSpace
 from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
+from .free import FreeSpace
 from .hybrid import HybridSpace
 from .modern import ModernSpace
 from .resnet import ResNetSpace
@@ -19,6 +20,7 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
     "alternet": AlterNetSpace,
     "bench": BenchSpace,
+    "free": FreeSpace,
     "hybrid": HybridSpace,
     "modern": ModernSpace,
     "placements": PlacementSpace,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from .choosers import Gene, Genes
 
-SHIFTED = "msa"  # genes of this name and a stage's number hold blocks that may move to another stage
+SHIFTED = "msa"  # genes of this name and a stage's number, or a place's, hold blocks that may move to another
 
 
 def moves(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
@@ -14,8 +14,9 @@ def moves(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
 
     A gene of numbers takes the option before or behind its own (options stand in order): one MSA block more
     or less at a stage's end, one block deeper, the next width. A gene of names (family, block, pool) takes any
-    other. And one MSA block leaves a stage's end for another's. A move may change a gene that the net does
-    not use: then it gives the same net.
+    other. And one MSA block leaves a stage's end for another's; where each place has a gene, it leaves one
+    place for another, in its stage or elsewhere. A move may change a gene that the net does not use: then it
+    gives the same net.
     """
     return [*_steps(genes, options), *_shifts(genes, options)]
 

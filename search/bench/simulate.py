@@ -155,7 +155,7 @@ class _NoView:
     def refresh(self) -> None: ...
 
 
-def simulate(table: Table, contender: Contender, seed: int, workers: int = 8, enough: float = 0.999) -> Trace:
+def simulate(table: Table, contender: Contender, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
     """Search until `enough` of the table's hypervolume is found, or all its nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):

@@ -18,6 +18,7 @@ from ...archs import Genotype
 from ...results.noise import Spread
 from ...spaces import Genes, options_of
 from .ground import Ground
+from .past import Past, parked
 from .samplers import RandomSampler
 from .walk import Built, Growth, Known, Step, Walk, walk
 
@@ -78,28 +79,27 @@ class _Reader:
     """What the trials of a study say of each net. A finished trial never changes, so it is read once."""
 
     def __init__(self, study: optuna.Study) -> None:
-        self.study = study
-        self._seen, self._open = 0, list[int]()  # trials looked at; those of them that had not ended
+        self.study, self._past = study, Past()
         self._ended: dict[str, FrozenTrial] = {}
-        self._running: set[str] = set()
+        self._running: dict[str, bool] = {}  # key, and whether it is parked
 
     def read(self) -> bool:
-        """Whether there is news of any net. Trials come in the order of their numbers, without gaps."""
-        trials = self.study.get_trials(deepcopy=False)
-        fresh = [trials[number] for number in (*self._open, *range(self._seen, len(trials)))]
-        self._seen, self._open = len(trials), [t.number for t in fresh if not t.state.is_finished()]
-        of_nets = [trial for trial in fresh if "key" in trial.user_attrs]
-        before, self._running = self._running, {t.user_attrs["key"] for t in of_nets if t.state == TrialState.RUNNING}
-        ended = [trial for trial in of_nets if trial.state.is_finished()]
+        """Whether there is news of any net."""
+        ended = [trial for trial in self._past.ended(self.study) if "key" in trial.user_attrs]
+        running = [trial for trial in self._past.running if "key" in trial.user_attrs]
+        before, self._running = self._running, {t.user_attrs["key"]: parked(t) for t in running}
         for trial in ended:
             self._note(trial)
         return bool(ended) or self._running != before
 
     def known(self, key: str) -> Known | None:
-        """A training that succeeded goes before one that runs, and that before one that failed."""
+        """A training that succeeded goes before one that runs, and that before one that failed.
+
+        A net that a ladder has parked did not help, unless it is sent on later.
+        """
         ended = self._ended.get(key)
         if key in self._running and (ended is None or ended.state != TrialState.COMPLETE):
-            return Known("pending")
+            return Known("failed" if self._running[key] else "pending")
         return None if ended is None else _known(ended)
 
     def _note(self, trial: FrozenTrial) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...results.record import FREE, Record
 from ...results.store import Store
-from ...spaces import Genes, Memo, Replay, Space, plain_genes
+from ...spaces import Genes, Memo, RandomChooser, Replay, Space, plain_genes
 from ..settings import Settings
 from ..training.job import MOST_LOSSES, Job, Outcome
 from .candidate import Candidate
@@ -27,6 +27,9 @@ from .ladder import Rungs, Standing, ladder
 from .memory import Memory, Orphan, told_as
 
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
+STUCK = (
+    10  # such proposals in a row after which the next are uniform draws: a sampler that has converged repeats itself
+)
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,9 @@ class Ledger:
         """Ask the strategy until it proposes a net that must be trained; None if none is wanted or left."""
         if self._all_proposed:
             return None
-        for _ in range(MOST_FREE_DRAWS):
+        for attempt in range(MOST_FREE_DRAWS):
+            if attempt >= STUCK:
+                self.memory.start_with([self._uniform(attempt)])
             if not self.memory.ready:
                 self.exhausted = not self.live
                 return None
@@ -199,6 +204,12 @@ class Ledger:
     def _twin(self, key: str) -> Record | Candidate | None:
         """The finished or running trial of the same net."""
         return self._known.get(key) or next((c for c in self.live.values() if c.net.key == key), None)
+
+    def _uniform(self, attempt: int) -> Genes:
+        """Genes drawn at random, from the seed and how many nets were started."""
+        memo = Memo(RandomChooser(f"{self.terms.settings.seed}/{self.started}/{attempt}"))
+        self.space.sample(memo)
+        return memo.genes
 
     def _draw(self) -> Candidate:
         trial, chooser = self.memory.ask()

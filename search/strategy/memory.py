@@ -24,7 +24,7 @@ from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from .ground import Ground
 from .samplers import TrialChooser
-from .strategies import STATELESS, sampler
+from .strategies import PLANNED, STATELESS, sampler
 
 log = logging.getLogger("alternas")
 # To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
@@ -54,6 +54,7 @@ class Memory:
 
     def __init__(self, storage: BaseStorage, strategy: str, ground: Ground) -> None:
         _quiet()
+        self.planned = strategy in PLANNED
         self.study = optuna.create_study(
             storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
         )
@@ -88,8 +89,8 @@ class Memory:
         self.study.add_trial(trial)
 
     def start_with(self, genes: Sequence[Genes]) -> None:
-        """Have the first proposals hold these genes; the strategy draws the others."""
-        for fixed in genes:
+        """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
+        for fixed in () if self.planned else genes:
             self.study.enqueue_trial(fixed)
 
     def ask(self) -> tuple[int, TrialChooser]:

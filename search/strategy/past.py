@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import optuna
 from optuna.trial import FrozenTrial
 
 
 class Past:
-    """Follows a study. Finished trials never change, so each is handed out once, however often it is asked."""
+    """Follows a study. Finished trials never change, so each is handed out once, however often it is asked.
+
+    Attributes:
+        known: keys of all nets proposed so far.
+        running: the trials that had not ended at the last call, parked ones included.
+    """
 
     def __init__(self) -> None:
-        self._next = 0
-        self._open: set[int] = set()
-        self.known: set[str] = set()  # keys of all nets proposed so far
+        self.known: set[str] = set()
+        self.running: list[FrozenTrial] = []
+        self._seen = 0
 
     def ended(self, study: optuna.Study) -> list[FrozenTrial]:
-        """The trials that have ended since the last call."""
+        """The trials that have ended since the last call, in the order of their numbers."""
         trials = study.get_trials(deepcopy=False)
-        looked = [*sorted(self._open), *range(self._next, len(trials))]
-        self._next = len(trials)
-        return list(self._sorted_out(trials, looked))
+        fresh = [trials[number] for number in (*(t.number for t in self.running), *range(self._seen, len(trials)))]
+        self._seen = len(trials)
+        self.known |= {trial.user_attrs["key"] for trial in fresh if "key" in trial.user_attrs}
+        self.running = [trial for trial in fresh if not trial.state.is_finished()]
+        return [trial for trial in fresh if trial.state.is_finished()]
 
-    def _sorted_out(self, trials: list[FrozenTrial], looked: list[int]) -> Iterator[FrozenTrial]:
-        for number in looked:
-            trial = trials[number]
-            if "key" in trial.user_attrs:
-                self.known.add(trial.user_attrs["key"])
-            if trial.state.is_finished():
-                self._open.discard(number)
-                yield trial
-            else:
-                self._open.add(number)
+
+def parked(trial: FrozenTrial) -> bool:
+    """Whether a running trial waits at a rung, where the ladder has sent on others."""
+    reached = sum(f"rung{i}" in trial.user_attrs for i in range(len(trial.user_attrs)))
+    return reached > trial.user_attrs.get("aim", 0)

@@ -41,6 +41,8 @@ STRATEGIES: dict[str, Callable[[Ground], BaseSampler]] = {
 }
 # What these draw depends on the trial's number and the finished trials alone.
 STATELESS = ("random", "buildup", "evolution", "enumerate")
+# These follow a plan of their own: no gene of theirs is set by others.
+PLANNED = ("buildup", "enumerate")
 
 
 def check_strategy(name: str) -> None:

@@ -1,0 +1,243 @@
+"""The space `free`: what is in it, how many, and what one move does."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
+from alternas.spaces import Genes, Memo, RandomChooser, Replay, get, options_of
+from alternas.spaces.free import FAMILIES, FreeSpace
+from alternas.spaces.moves import moves
+from alternas.spaces.scale import TINY, Scale
+
+CUT = replace(
+    TINY,
+    other_stems=(),
+    widths=(4,),
+    depths=((1,), (2,)),
+    msa=((0, 1), (0, 1)),
+    heads=((1,), (2,)),
+    windows=(0,),
+    embed_dims=(16,),
+    encoder_depths=(1,),
+    mlp_ratios=(1.0,),
+    patches=(1,),
+    vit_patches=(2,),
+    baselines=(("basic", 4, (1, 2)),),
+)
+CUTS = {
+    "stems and patches": replace(CUT, other_stems=("patchify2",), patches=(2, 1)),
+    "windows": replace(CUT, windows=(2, 4, 0), depths=((1,), (1,)), other_stems=("patchify2",)),
+    "heads and widths": replace(CUT, heads=((1, 2), (2,)), widths=(4, 8)),
+    "blocks": replace(CUT, blocks=("basic", "bottleneck")),
+    "bottlenecks alone": replace(CUT, blocks=("bottleneck",)),
+    "ratios": replace(CUT, mlp_ratios=(1.0, 2.0), embed_dims=(16, 32)),
+    "depths": replace(CUT, depths=((1, 2), (1, 3)), free=1),
+    "no patch for a ViT": replace(CUT, vit_patches=(3, 8)),
+}
+WIDE_CUTS = {
+    "free places": replace(CUT, depths=((2, 3), (1, 4)), free=2),
+    "three stages": replace(
+        CUT,
+        blocks=("basic", "bottleneck"),
+        depths=((1,), (2,), (2,)),
+        heads=((1,), (1,), (1,)),
+        baselines=(("basic", 4, (1, 2, 2)),),
+    ),
+    "blocks and ratios": replace(CUT, blocks=("basic", "bottleneck"), mlp_ratios=(1.0, 2.0), depths=((1, 2), (2,))),
+}
+ENCODER = "trunk|patch|embed_dim|encoder_depth|pool"
+DORMANT = {
+    "resnet": f"msa|attention|heads|window|mlp_ratio|{ENCODER}|vit_patch",
+    "alternet": f"{ENCODER}|vit_patch",
+    "hybrid": "msa|attention|heads|window|vit_patch",
+    "mixed": "vit_patch",
+    "vit": "stem|block|width|depth|conv|msa|attention|heads|window|trunk|patch",
+}
+
+
+@pytest.mark.parametrize("size", [8, 32])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_dormant_genes_change_nothing(family: str, size: int) -> None:
+    space, chooser = get("free", size), RandomChooser(size)
+    for _ in range(20):
+        one, two = Memo(chooser), Memo(chooser)
+        space.sample(one)
+        space.sample(two)
+        dormant = {name: gene for name, gene in two.genes.items() if re.match(DORMANT[family], name)}
+        genes = one.genes | {"family": family}
+        assert space.sample(Replay(genes | dormant)) == space.sample(Replay(genes))
+
+
+def every_net(space: FreeSpace) -> Iterator[Genotype]:
+    """All that the genes can say, the dormant ones aside; many a net more than once."""
+    options = options_of(space)
+    for family in options.pop("family"):
+        dormant = re.compile(DORMANT[str(family)])
+        choices = [some[:1] if dormant.match(name) else some for name, some in options.items()]
+        for genes in itertools.product(*choices):
+            yield space.sample(Replay(dict(zip(options, genes, strict=True)) | {"family": family}))
+
+
+@pytest.mark.parametrize(
+    "scale",
+    [
+        *(pytest.param(scale, id=name) for name, scale in CUTS.items()),
+        *(pytest.param(scale, id=name, marks=pytest.mark.slow) for name, scale in WIDE_CUTS.items()),
+    ],
+)
+def test_size_counts_the_nets(scale: Scale) -> None:
+    space = FreeSpace(8, scale)
+    assert space.size() == len({net.key for net in every_net(space)})
+
+
+def test_a_stem_is_there_where_it_leaves_a_map() -> None:
+    stems = {size: options_of(get("free", size))["stem"] for size in (8, 13, 16, 28, 32, 96)}
+    assert stems == {
+        8: ("cifar", "patchify2"),
+        13: ("cifar",),
+        16: ("cifar", "patchify2", "patchify4"),
+        28: ("cifar", "patchify2", "patchify4", "imagenet"),
+        32: ("cifar", "patchify2", "patchify4", "imagenet"),
+        96: ("imagenet", "patchify4", "patchify8"),
+    }
+
+
+def test_vits_are_there_where_a_patch_divides_the_image() -> None:
+    for size, patches in ((8, (4, 2, 1)), (28, (4, 2)), (64, (8, 4)), (224, (32, 16, 8))):
+        options = options_of(get("free", size))
+        assert (options["family"], options["vit_patch"]) == (FAMILIES, patches)
+    assert options_of(get("free", 13))["family"] == FAMILIES[:-1], "169 tokens are more than the scale allows"
+    one_token = FreeSpace(8, CUTS["no patch for a ViT"])
+    assert options_of(one_token)["family"] == FAMILIES[:-1], "a patch as large as the image leaves one token"
+
+
+def test_only_square_images() -> None:
+    with pytest.raises(InputError, match=r"'free'.*square.*8x12"):
+        get("free", (8, 12))
+
+
+@pytest.mark.parametrize(("size", "toggles"), [(8, (2, 2, 1)), (32, (3, 3, 5, 3)), (224, (3, 3, 5, 3))])
+def test_toggles_are_of_the_last_blocks_that_do_not_stride(size: int, toggles: tuple[int, ...]) -> None:
+    named = [name for name in options_of(get("free", size)) if name.startswith("msa")]
+    assert named == [f"msa{i}_{last}" for i, count in enumerate(toggles, 1) for last in range(1, count + 1)]
+
+
+def renamed(genes: Genes) -> Genes:
+    """Genes of the other spaces in the words of `free`: places for counts, kinds by stage."""
+    found = dict(genes)
+    for i in [name[5:] for name in genes if name.startswith("depth")]:
+        count = min(int(found.pop(f"msa{i}", 0)), int(genes[f"depth{i}"]) // 2)
+        found |= {f"msa{i}_{2 * n + 1}": 1 for n in range(count)}
+        found |= {f"conv{i}": genes.get("conv", "residual"), f"attention{i}": genes.get("attention", "msa")}
+    return found
+
+
+@pytest.mark.parametrize("size", [8, 13, 32, 64, 224])
+@pytest.mark.parametrize(
+    ("name", "family"), [("resnet", "resnet"), ("alternet", "alternet"), ("modern", "alternet"), ("hybrid", "hybrid")]
+)
+def test_every_net_of_the_other_spaces_is_a_member(name: str, family: str, size: int) -> None:
+    free, other, chooser = get("free", size), get(name, size), RandomChooser(size)
+    for _ in range(30):
+        memo = Memo(chooser)
+        net = other.sample(memo)
+        assert free.sample(Replay(renamed(memo.genes) | {"family": family})).key == net.key
+
+
+def test_a_papers_vit_is_a_member() -> None:
+    genes = {"family": "vit", "embed_dim": 768, "encoder_depth": 12, "mlp_ratio": 4.0, "pool": "token", "vit_patch": 16}
+    assert get("free", 224).sample(Replay(genes)).key == zoo.get("vit_base_patch16").key
+
+
+GENES: Genes = {
+    "family": "alternet", "stem": "cifar", "block": "basic", "width": 24, "mlp_ratio": 2.0, "depth1": 1, "depth2": 3,
+    "depth3": 4, "depth4": 2, "msa2_1": 1, "msa3_1": 1, "heads2": 4, "heads3": 4, "window2": 8, "window3": 0,
+    "window1": 0, "window4": 0, "heads4": 8, "trunk": 2, "embed_dim": 96, "encoder_depth": 4,
+}  # fmt: skip
+
+
+def attending(depth: int, width: int, places: tuple[int, ...], heads: int = 4, window: int = 8) -> Stage:
+    return Stage("basic", depth, width, 2, places, heads, 64, window)
+
+
+NET = Genotype(
+    Stem("cifar", 24),
+    (Stage("basic", 1, 24), attending(3, 48, (2,)), attending(4, 96, (3,), window=0), Stage("basic", 2, 192, 2)),
+)
+
+
+def turned(number: int, **changes: object) -> Genotype:
+    """`NET` with something else in stage `number`."""
+    stages = list(NET.stages)
+    stages[number - 1] = replace(stages[number - 1], **changes)
+    return replace(NET, stages=tuple(stages))
+
+
+def scaled(times: float) -> Genotype:
+    stages = tuple(replace(stage, width=int(stage.width * times)) for stage in NET.stages)
+    return Genotype(Stem("cifar", int(24 * times)), stages)
+
+
+def moved(net: Genotype, source: int, places: tuple[int, ...], to: int, others: tuple[int, ...]) -> Genotype:
+    stages = list(net.stages)
+    stages[source - 1] = replace(stages[source - 1], msa=places)
+    stages[to - 1] = replace(stages[to - 1], msa=others, heads=[1, 4, 4, 8][to - 1], head_dim=64)
+    return replace(net, stages=tuple(stages))
+
+
+PATCHED = Genotype(
+    Stem("patchify", 24, 2),
+    (NET.stages[0], replace(NET.stages[1], window=0), replace(NET.stages[2], window=0), NET.stages[3]),
+)
+ONE_MOVE_AWAY: dict[str, Genotype] = {
+    "an MSA more at a stage's end": turned(4, msa=(1,), heads=8),
+    "an MSA less at a stage's end": turned(3, msa=()),
+    "an MSA shifted to the end of another stage": moved(NET, 3, (), 4, (1,)),
+    "an MSA shifted within its stage": turned(3, msa=(1,)),
+    "an MSA in a free place": turned(3, msa=(2, 3)),
+    "an MSA in the first block of all": turned(1, msa=(0,)),
+    "wider": scaled(32 / 24),
+    "narrower": scaled(16 / 24),
+    "deeper, the MSA still at the end": turned(3, depth=6, msa=(5,)),
+    "deeper by a conv block": turned(1, depth=2),
+    "shallower": turned(2, depth=2, msa=(1,)),
+    "more heads": turned(2, heads=6),
+    "fewer heads": turned(2, heads=2),
+    "a smaller window": turned(2, window=4),
+    "the whole map as window": turned(2, window=0),
+    "another stem": PATCHED,
+    "another block": replace(NET, stages=tuple(replace(stage, block="bottleneck") for stage in NET.stages)),
+    "family resnet": replace(NET, stages=tuple(replace(stage, msa=()) for stage in NET.stages)),
+    "family hybrid": Genotype(
+        NET.stem, (NET.stages[0], replace(NET.stages[1], msa=())), Encoder(96, 4, 3, 2.0, 2), Head("avg")
+    ),
+    "an encoder behind the MSAs": Genotype(NET.stem, NET.stages[:2], Encoder(96, 4, 3, 2.0, 2), Head("avg")),
+    "family vit": Genotype(Stem("none"), (), Encoder(96, 4, 3, 2.0, 8), Head("avg")),
+    "MBConvs in a stage": turned(4, block="mbconv"),
+    "ConvNeXts in a stage": turned(2, block="convnext"),
+    "a transformer block for an MSA block": turned(2, attention="transformer", mlp_ratio=2.0),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def neighbours() -> dict[str, Genes]:
+    """The nets one move away from `NET`, by key."""
+    space = get("free", 32)
+    options = options_of(space)
+    genes = {name: GENES.get(name, choices[0]) for name, choices in options.items()}
+    assert space.sample(Replay(genes)).key == NET.key
+    return {space.sample(Replay(child)).key: child for child in moves(genes, options)}
+
+
+@pytest.mark.parametrize("change", ONE_MOVE_AWAY)
+def test_one_move_makes_this(change: str, neighbours: dict[str, Genes]) -> None:
+    wanted = ONE_MOVE_AWAY[change]
+    assert wanted.key in neighbours
+    back = moves(neighbours[wanted.key], options_of(get("free", 32)))
+    assert NET.key in {get("free", 32).sample(Replay(genes)).key for genes in back}, "and one move takes it back"
