@@ -113,7 +113,11 @@ def _ground(space: Space, settings: Settings, price: _Price) -> Ground:
         cost = price(net)
         return all(getattr(cost, name) <= most for name, most in settings.limits.items())
 
-    return Ground(space, settings.seed, lambda net: getattr(price(net), settings.objective), fits)
+    def costs(net: Genotype) -> tuple[float, float]:
+        cost = price(net)
+        return getattr(cost, settings.objective), cost.params
+
+    return Ground(space, settings.seed, costs, fits)
 
 
 def _check_limits(space: Space, settings: Settings, price: _Price) -> None:

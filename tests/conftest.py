@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from alternas.archs import static_cost
+from alternas.archs import Genotype, static_cost
 from alternas.results.store import Store
 from alternas.search.settings import Settings
 from alternas.search.strategy.ground import Ground
@@ -46,6 +46,12 @@ def small_scale() -> Scale:
     )
 
 
+def costs(net: Genotype) -> tuple[float, float]:
+    """MACs and parameters at 8 px."""
+    cost = static_cost(net, 10, 8, 1)
+    return cost.macs, cost.params
+
+
 @pytest.fixture
 def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
     """Opens a ledger on tmp_path, again and again as a restarted driver would."""
@@ -63,7 +69,7 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
         settings = Settings(space.name, "digits", strategy, rungs, "macs", recipes.get("smoke"), seed, limits or {})
         common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
         terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
-        ground = Ground(space, seed, lambda net: static_cost(net, 10, 8, 1).macs)
+        ground = Ground(space, seed, costs)
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))

@@ -172,7 +172,7 @@ def _ledger(table: Table, contender: Contender, seed: int) -> Ledger:
     )  # fmt: skip
     common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     terms = Terms(settings, len(table.entries), STEPS, price, common, Path("/nowhere"))
-    ground = Ground(space, seed, lambda net: price(net).macs, lambda net: net.key in table.entries)
+    ground = Ground(space, seed, lambda net: (price(net).macs, price(net).params), lambda net: net.key in table.entries)
     memory = Memory(InMemoryStorage(), how.strategy, ground)
     alone: Any = _Alone(space)
     begin(memory, [], replace(ground, space=alone), "macs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from ...archs.cost import BACKWARD_FACTOR
 from ...results.record import Record
 from ...results.store import weights_file
 from ..training.start import Start
+from .ground import Traits, traits
 
 SHARE = 0.5  # of the full budget, for a net that inherits: docs/log.md says what that gains and loses
 ALIKE = 0.7  # of what describes two nets must be equal for one to inherit from the other
@@ -31,7 +31,7 @@ class Ancestor:
     trial: int
     start: Start
     flops: int
-    traits: frozenset[tuple[str, Any]]
+    traits: Traits
 
     @property
     def heritage(self) -> dict[str, Any]:
@@ -54,33 +54,20 @@ class Heirs:
         done, before = record.budget["done"], record.lineage
         flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch + before.get("flops", 0)
         start = Start(str(file), f"trial {record.trial}", done + before.get("steps", 0))
-        traits = _traits(Genotype.from_dict(record.genotype))
-        self._ancestors[record.trial] = Ancestor(record.trial, start, flops, traits)
+        net = Genotype.from_dict(record.genotype)
+        self._ancestors[record.trial] = Ancestor(record.trial, start, flops, traits(net))
 
     def nearest(self, net: Genotype) -> Ancestor | None:
         """The most alike of the trained nets; None if none is alike enough."""
-        traits = _traits(net)
-        found = max(self._ancestors.values(), key=lambda a: (_alike(traits, a.traits), -a.trial), default=None)
-        return found if found and _alike(traits, found.traits) >= ALIKE else None
+        own = traits(net)
+        found = max(self._ancestors.values(), key=lambda a: (_alike(own, a.traits), -a.trial), default=None)
+        return found if found and _alike(own, found.traits) >= ALIKE else None
 
     def of(self, trial: int) -> Ancestor | None:
         """The ancestor of this number."""
         return self._ancestors.get(trial)
 
 
-def _traits(net: Genotype) -> frozenset[tuple[str, Any]]:
-    return frozenset(_flat("", net.canonical().to_dict()))
-
-
-def _flat(place: str, part: Any) -> Iterator[tuple[str, Any]]:
-    """Every number and name of nested dicts and lists, with its place."""
-    if isinstance(part, dict | list):
-        for name, inner in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from _flat(f"{place}.{name}", inner)
-    else:
-        yield place, part
-
-
-def _alike(a: frozenset[tuple[str, Any]], b: frozenset[tuple[str, Any]]) -> float:
+def _alike(a: Traits, b: Traits) -> float:
     """Share of what describes two nets that is equal."""
     return len(a & b) / max(len(a), len(b))

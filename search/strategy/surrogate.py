@@ -1,0 +1,112 @@
+"""What an untrained net will reach, guessed from those that were trained: Gaussian process regression.
+
+The guess is nearer to trained nets that cost alike and are described alike (their traits), and comes with an
+error. Costs are known for nothing, so what a net would add to the front has a closed form. After BANANAS
+(White et al., AAAI 2021), whose predictor chooses among mutated nets. NumPy only: the driver imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .ground import Facts
+
+# Of accuracies with variance 1, chosen on the tabular bench: docs/log.md.
+NEAR = 0.3  # decades of cost over which nets tell of each other
+ALIKE = 10.0  # traits that may differ, likewise
+SLOPE = 4.0  # variance of the linear trend over decades of cost
+NOISE = 0.05  # variance of one training
+
+
+@dataclass(frozen=True)
+class Example:
+    """A trained net: what is known of it, its accuracy, and the variance of that beyond a full training's."""
+
+    facts: Facts
+    accuracy: float
+    doubt: float = 0.0
+
+
+class Surrogate:
+    """Guesses accuracies after `fit`."""
+
+    def __init__(self) -> None:
+        self._columns: dict[object, int] = {}
+
+    def fit(self, examples: Sequence[Example]) -> None:
+        """Learn from these and forget all others. Cubic in their number: 300 take milliseconds."""
+        y = np.array([example.accuracy for example in examples])
+        self._middle, self._scale = float(y.mean()), max(float(y.std()), 1e-3)
+        for example in examples:
+            for trait in example.facts.traits:
+                self._columns.setdefault(trait, len(self._columns))
+        self._nets = [example.facts for example in examples]
+        self._centre = np.mean([_costs(net) for net in self._nets], axis=0)
+        self._seen = self._described(self._nets)
+        noise = NOISE + np.array([example.doubt for example in examples]) / self._scale**2
+        self._inverse = np.linalg.inv(self._kernel(self._seen, self._seen) + np.diag(noise))
+        self._weights = self._inverse @ ((y - self._middle) / self._scale)
+
+    def guess(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each net's accuracy, the noise of its training left out."""
+        described = self._described(nets)
+        near = self._kernel(described, self._seen)
+        own = 1.0 + SLOPE * (described[0] ** 2).sum(1)
+        variance = np.maximum(own - np.einsum("nm,mk,nk->n", near, self._inverse, near), 1e-9)
+        return self._middle + self._scale * (near @ self._weights), self._scale * np.sqrt(variance)
+
+    def _described(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Log costs from their centre on, a column of 0 or 1 for each known trait, and the number of all traits."""
+        traits = np.zeros((len(nets), len(self._columns)))
+        for row, net in enumerate(nets):
+            traits[row, [self._columns[trait] for trait in net.traits if trait in self._columns]] = 1.0
+        counts = np.array([len(net.traits) for net in nets], dtype=float)
+        return np.array([_costs(net) for net in nets]) - self._centre, traits, counts
+
+    @staticmethod
+    def _kernel(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> np.ndarray:
+        (costs_a, traits_a, counts_a), (costs_b, traits_b, counts_b) = a, b
+        trend = costs_a @ costs_b.T
+        apart = (costs_a**2).sum(1)[:, None] + (costs_b**2).sum(1)[None, :] - 2 * trend
+        differing = counts_a[:, None] + counts_b[None, :] - 2 * traits_a @ traits_b.T
+        return np.exp(-apart / (2 * NEAR**2) - differing / ALIKE) + SLOPE * trend
+
+
+def _costs(net: Facts) -> tuple[float, float]:
+    return math.log10(net.cost), math.log10(net.params)
+
+
+@dataclass(frozen=True)
+class Front:
+    """Trained nets that others are measured against: (accuracy, cost) of each, the dearest cost, the least accuracy."""
+
+    points: Sequence[tuple[float, float]]
+    dearest: float
+    floor: float
+
+    def gains(self, mean: np.ndarray, sd: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """Expected area that each net adds to the front, in closed form, as its cost is known.
+
+        The area lies between the net's log10 cost and that of the dearest, above the front's accuracy there, or
+        above the floor where the front has nothing so cheap. Expected hypervolume improvement (Emmerich et al.,
+        2006) with one objective certain.
+        """
+        steps = sorted((math.log10(cost), accuracy) for accuracy, cost in self.points)
+        edges = np.array([-math.inf, *(x for x, _ in steps), math.log10(self.dearest)])
+        heights = np.maximum.accumulate(np.array([self.floor, *(accuracy for _, accuracy in steps)]))
+        left = np.maximum(edges[None, :-1], np.log10(costs)[:, None])
+        widths = np.maximum(0.0, edges[None, 1:] - left)
+        z = (mean[:, None] - heights[None, :]) / sd[:, None]
+        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        return (widths * sd[:, None] * (z * _cdf(z) + density)).sum(1)
+
+
+def _cdf(z: np.ndarray) -> np.ndarray:
+    """Of the standard normal distribution."""
+    from scipy.special import ndtr
+
+    return ndtr(z)
