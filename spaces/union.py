@@ -12,6 +12,7 @@ from .choosers import Chooser, Memo
 from .hybrid import HybridSpace
 from .resnet import ResNetSpace
 from .scale import Scale
+from .space import options_of
 
 
 class AllSpace:
@@ -23,13 +24,15 @@ class AllSpace:
         self.alternet = AlterNetSpace(image_size, scale)
         self.hybrid = HybridSpace(image_size, scale)
         self.spaces = {"resnet": ResNetSpace(image_size, scale), "alternet": self.alternet, "hybrid": self.hybrid}
+        self._options = {name: o for space in self.spaces.values() for name, o in options_of(space).items()}
 
     def sample(self, chooser: Chooser) -> Genotype:
         once = Memo(chooser)
         family = cast(str, once.choose("family", tuple(self.spaces)))
-        nets = {name: space.sample(once) for name, space in self.spaces.items()}
-        last_depths = self.alternet.scale.depths[-1]
-        return _first_step(nets[family], last_depths) if family == "alternet" else nets[family]
+        for name, options in self._options.items():
+            once.choose(name, options)
+        net = self.spaces[family].sample(once)
+        return _first_step(net, self.alternet.scale.depths[-1]) if family == "alternet" else net
 
     def size(self) -> int:
         return self.alternet.size() + self.hybrid.size()  # every plain ResNet is an AlterNet without MSAs

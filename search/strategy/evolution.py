@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ...results.ranking import pareto_ranks
 from ...spaces import Genes, options_of
 from ...spaces.moves import moves
-from .ground import Ground
+from .ground import Ground, Traits
 from .past import Past
 from .readings import Readings
 from .samplers import RandomSampler
@@ -30,20 +31,32 @@ FRESH = 0.1  # share of uniform draws from then on
 STRANGERS = 0.25  # share of a brood that is drawn uniformly
 AGAIN = 0.25  # chance of one more move
 RANKS = 3  # fronts that parents are taken from; each is half as likely as the one before
-BROOD = 16  # of which one is chosen
-TRIES = 40  # more, for children that are known already
-MOST = 256  # examples that the surrogate learns from: the nearest to the front
+BROOD = 8  # of which one is chosen
+TRIES = 24  # more, for children that are known already
+MOST = 128  # examples that the surrogate learns from: the nearest to the front
+KEPT = 300  # trained nets that are ranked, likewise
+
+
+@dataclass(frozen=True)
+class _Parent:
+    """A net that was trained whole."""
+
+    trial: int
+    genes: Genes
+    accuracy: float
+    cost: float
 
 
 class Evolution(RandomSampler):
-    """Children depend on (seed, trial number) and on the trials so far alone."""
+    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `KEPT`."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground.seed)
         self._ground, self._options = ground, options_of(ground.space)
         self._past, self._readings, self._surrogate = Past(), Readings(), Surrogate()
-        self._parents: list[tuple[Genes, float, float]] = []  # genes, accuracy, cost; those of the first fronts first
+        self._parents: list[_Parent] = []  # those of the first fronts first
         self._ranks: list[int] = []
+        self._known: set[Traits] = set()  # of nets that were proposed
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
@@ -60,30 +73,36 @@ class Evolution(RandomSampler):
 
     def _learn(self, ended: Sequence[FrozenTrial]) -> None:
         """Take in trials that have ended: those trained whole may be parents."""
+        for trial in [*ended, *self._running()]:
+            self._known.add(self._ground.facts(trial.params).traits)
         for trial in ended:
             self._readings.learn(trial)
-        whole = [trial for trial in ended if trial.state == TrialState.COMPLETE]
+        whole = [_Parent(t.number, t.params, *t.values) for t in ended if t.state == TrialState.COMPLETE]
         if whole:
-            parents = self._parents + [(t.params, t.values[0], t.values[1]) for t in whole]
-            ranks = pareto_ranks([(accuracy, cost) for _, accuracy, cost in parents])
-            order = sorted(range(len(parents)), key=lambda i: ranks[i])[:MOST]
+            parents = self._parents + whole
+            ranks = pareto_ranks([(parent.accuracy, parent.cost) for parent in parents])
+            order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:KEPT]
             self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
+
+    def _running(self) -> list[FrozenTrial]:
+        """Trials that train or wait, all their genes drawn."""
+        return [t for t in self._past.running if "key" in t.user_attrs and t.params.keys() == self._options.keys()]
 
     def _brood(self, draw: random.Random) -> list[Genes]:
         """Nets that keep the limits and were never proposed: children, and a few strangers."""
-        found: dict[str, Genes] = {}
+        found: dict[Traits, Genes] = {}
         near = [0.5 ** (rank - 1) / self._ranks.count(rank) if rank <= RANKS else 0.0 for rank in self._ranks]
         for _ in range(BROOD + TRIES):
             genes = self._stranger(draw) if draw.random() < STRANGERS else self._child(draw, near)
             facts = self._ground.facts(genes)
-            if facts.fits and facts.key not in self._past.known:
-                found.setdefault(facts.key, genes)
+            if facts.traits not in self._known and self._ground.fits(facts.net):
+                found.setdefault(facts.traits, genes)
             if len(found) == BROOD:
                 break
         return list(found.values())
 
     def _child(self, draw: random.Random, near: Sequence[float]) -> Genes:
-        genes = draw.choice(moves(draw.choices(self._parents, near)[0][0], self._options))
+        genes = draw.choice(moves(draw.choices(self._parents, near)[0].genes, self._options))
         while draw.random() < AGAIN:
             genes = draw.choice(moves(genes, self._options))
         return genes
@@ -93,14 +112,13 @@ class Evolution(RandomSampler):
 
     def _best(self, brood: list[Genes]) -> Genes:
         """The one that is expected to add most to the front; those in training count as what they are guessed at."""
-        facts = self._ground.facts
-        examples = [Example(facts(genes), accuracy) for genes, accuracy, _ in self._parents]
-        running = [t for t in self._past.running if t.params.keys() == self._options.keys() and "key" in t.user_attrs]
+        facts, parents, running = self._ground.facts, self._parents[:MOST], self._running()
+        examples = [Example(facts(parent.genes), parent.accuracy) for parent in parents]
         examples += self._readings.examples(facts, running, MOST - len(examples))
         self._surrogate.fit(examples)
         nets, waiting = [facts(genes) for genes in brood], [facts(trial.params) for trial in running]
         mean, sd = self._surrogate.guess([*nets, *waiting])
-        points = [(accuracy, cost) for _, accuracy, cost in self._parents]
+        points = [(parent.accuracy, parent.cost) for parent in parents]
         points += [(float(m), net.cost) for m, net in zip(mean[len(nets) :], waiting, strict=True)]
         dearest = max(net.cost for net in [*nets, *waiting, *(example.facts for example in examples)])
         front = Front(points, dearest, min(accuracy for accuracy, _ in points))

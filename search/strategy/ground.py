@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from typing import Any
 
 from ...archs import Genotype
 from ...spaces import Genes, Replay, Space
 
-Traits = frozenset[tuple[str, Any]]
+Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
 
 @dataclass(frozen=True)
@@ -17,17 +17,15 @@ class Facts:
     """What is known of an untrained net.
 
     Attributes:
-        key: of its genotype.
+        net: its genotype.
         cost: what accuracy is weighed against.
         params: its parameters.
-        fits: whether it keeps the limits.
         traits: every number and name of its genotype, by place.
     """
 
-    key: str
+    net: Genotype
     cost: float
     params: float
-    fits: bool
     traits: Traits
 
 
@@ -53,19 +51,22 @@ class Ground:
         name = tuple(genes.values())
         if name not in self._known:
             net = self.space.sample(Replay(genes))
-            self._known[name] = Facts(net.key, *self.price(net), self.fits(net), traits(net))
+            self._known[name] = Facts(net, *self.price(net), traits(net))
         return self._known[name]
 
 
 def traits(net: Genotype) -> Traits:
     """What describes a net, in its one spelling."""
-    return frozenset(_flat("", net.canonical().to_dict()))
+    return frozenset(_flat((), net.canonical()))
 
 
-def _flat(place: str, part: Any) -> Iterator[tuple[str, Any]]:
-    """Every number and name of nested dicts and lists, with its place."""
-    if isinstance(part, dict | list):
-        for name, inner in part.items() if isinstance(part, dict) else enumerate(part):
-            yield from _flat(f"{place}.{name}", inner)
+def _flat(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Every number and name of nested dataclasses and tuples, with its place."""
+    if isinstance(part, tuple):
+        for number, inner in enumerate(part):
+            yield from _flat((*place, number), inner)
+    elif is_dataclass(part):
+        for name in part.__dataclass_fields__:
+            yield from _flat((*place, name), getattr(part, name))
     else:
         yield place, part

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
-from .ground import Facts
+from .ground import Facts, Traits
 
 # Of accuracies with variance 1, chosen on the tabular bench: docs/log.md.
 NEAR = 0.3  # decades of cost over which nets tell of each other
@@ -32,38 +33,48 @@ class Example:
 
 
 class Surrogate:
-    """Guesses accuracies after `fit`."""
+    """Guesses accuracies after `fit`. On one thread: more of them wait for each other where all cores train nets."""
 
     def __init__(self) -> None:
         self._columns: dict[object, int] = {}
+        self._places: dict[Traits, list[int]] = {}  # columns of each net seen
+        self._threads = ThreadpoolController()
 
     def fit(self, examples: Sequence[Example]) -> None:
         """Learn from these and forget all others. Cubic in their number: 300 take milliseconds."""
         y = np.array([example.accuracy for example in examples])
         self._middle, self._scale = float(y.mean()), max(float(y.std()), 1e-3)
-        for example in examples:
-            for trait in example.facts.traits:
-                self._columns.setdefault(trait, len(self._columns))
-        self._nets = [example.facts for example in examples]
-        self._centre = np.mean([_costs(net) for net in self._nets], axis=0)
-        self._seen = self._described(self._nets)
+        nets = [example.facts for example in examples]
+        for net in nets:
+            self._columns_of(net.traits)
+        self._centre = np.mean([_costs(net) for net in nets], axis=0)
+        self._seen = self._described(nets)
         noise = NOISE + np.array([example.doubt for example in examples]) / self._scale**2
-        self._inverse = np.linalg.inv(self._kernel(self._seen, self._seen) + np.diag(noise))
-        self._weights = self._inverse @ ((y - self._middle) / self._scale)
+        with self._threads.limit(limits=1):
+            self._inverse = np.linalg.inv(self._kernel(self._seen, self._seen) + np.diag(noise))
+            self._weights = self._inverse @ ((y - self._middle) / self._scale)
 
     def guess(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each net's accuracy, the noise of its training left out."""
         described = self._described(nets)
-        near = self._kernel(described, self._seen)
-        own = 1.0 + SLOPE * (described[0] ** 2).sum(1)
-        variance = np.maximum(own - np.einsum("nm,mk,nk->n", near, self._inverse, near), 1e-9)
+        with self._threads.limit(limits=1):
+            near = self._kernel(described, self._seen)
+            own = 1.0 + SLOPE * (described[0] ** 2).sum(1)
+            variance = np.maximum(own - ((near @ self._inverse) * near).sum(1), 1e-9)
         return self._middle + self._scale * (near @ self._weights), self._scale * np.sqrt(variance)
 
+    def _columns_of(self, traits: Traits) -> list[int]:
+        """A column for each trait, a new one for one that is new."""
+        if traits not in self._places:
+            self._places[traits] = [self._columns.setdefault(trait, len(self._columns)) for trait in traits]
+        return self._places[traits]
+
     def _described(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log costs from their centre on, a column of 0 or 1 for each known trait, and the number of all traits."""
+        """Log costs from their centre on, a column of 0 or 1 for each trait, and the number of traits."""
+        places = [self._columns_of(net.traits) for net in nets]
         traits = np.zeros((len(nets), len(self._columns)))
-        for row, net in enumerate(nets):
-            traits[row, [self._columns[trait] for trait in net.traits if trait in self._columns]] = 1.0
+        for row, columns in enumerate(places):
+            traits[row, columns] = 1.0
         counts = np.array([len(net.traits) for net in nets], dtype=float)
         return np.array([_costs(net) for net in nets]) - self._centre, traits, counts
 
@@ -72,7 +83,8 @@ class Surrogate:
         (costs_a, traits_a, counts_a), (costs_b, traits_b, counts_b) = a, b
         trend = costs_a @ costs_b.T
         apart = (costs_a**2).sum(1)[:, None] + (costs_b**2).sum(1)[None, :] - 2 * trend
-        differing = counts_a[:, None] + counts_b[None, :] - 2 * traits_a @ traits_b.T
+        known = traits_b.shape[1]  # columns that came later are of traits that none of these has
+        differing = counts_a[:, None] + counts_b[None, :] - 2 * traits_a[:, :known] @ traits_b.T
         return np.exp(-apart / (2 * NEAR**2) - differing / ALIKE) + SLOPE * trend
 
 
