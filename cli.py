@@ -16,6 +16,7 @@ import typer
 
 from .archs.errors import InputError, OperationError
 from .results.say import print_front, print_json, print_listing, print_text
+from .search.bench.commands import commands as bench_commands
 from .search.commands import commands as search_commands
 from .search.options import Json
 from .search.studies.commands import commands as study_commands
@@ -137,7 +138,7 @@ def spaces(
     print_listing(rows, as_json)
 
 
-for part in (search_commands, commands, study_commands):
+for part in (search_commands, commands, study_commands, bench_commands):
     app.add_typer(part)
 
 

@@ -1,0 +1,70 @@
+"""Who is compared on the table: searches, and orders that no search could have or that need none."""
+
+from __future__ import annotations
+
+from ...archs.errors import InputError
+from ..settings import ETA, RUNGS
+from ..strategy.ladder import LADDERS, ladder
+from ..strategy.strategies import STRATEGIES, check_strategy
+from .simulate import Contender, Trace, simulate
+from .table import Table
+
+ORACLE, LARGEST = "oracle", "largest"
+STOCK = ("optuna.samplers:TPESampler", "optuna.samplers:NSGAIISampler", "optuna.samplers:NSGAIIISampler")
+COSTLY = ("enumerate",)  # not a way to search
+
+
+def contenders(
+    strategies: tuple[str, ...], ladders: tuple[str, ...], rungs: tuple[float, ...] = RUNGS, eta: float = ETA
+) -> list[Contender]:
+    """Every strategy on every ladder; without strategies all of ours, Optuna's as they come, and the two orders.
+
+    Raises:
+        InputError: if one is unknown.
+    """
+    for name in strategies:
+        if name not in (ORACLE, LARGEST):
+            check_strategy(name)
+    for name in ladders:
+        ladder(name, rungs, eta)
+    ours = tuple(name for name in STRATEGIES if name not in COSTLY)
+    chosen, on = strategies or (ORACLE, LARGEST, *ours, *STOCK), ladders or tuple(LADDERS)
+    found = [Contender(name, how, rungs, eta) for name in chosen for how in on if how == "off" or _climbs(name)]
+    if not found:
+        raise InputError(f"bench: {', '.join(strategies)} on ladder {', '.join(ladders)}: nothing to run")
+    return found
+
+
+def _climbs(strategy: str) -> bool:
+    """Whether a strategy is run on ladders: orders are not, and Optuna's samplers are shown as they come."""
+    return strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
+
+
+def run(table: Table, contender: Contender, seed: int, workers: int) -> Trace:
+    """One search, or one of the orders, which are always the same."""
+    if contender.strategy == ORACLE:
+        return _in_order(table, _oracle(table))
+    if contender.strategy == LARGEST:
+        keys = sorted(table.entries, key=lambda key: (-table.entries[key].costs["macs"], key))
+        return _in_order(table, keys)
+    return simulate(table, contender, seed, workers)
+
+
+def _oracle(table: Table) -> list[str]:
+    """The true front, always the net first that adds most."""
+    left, chosen = table.front(), list[str]()
+    while left:
+        best = max(left, key=lambda key: table.hypervolume([*chosen, key]))
+        chosen.append(best)
+        left.remove(best)
+    return chosen
+
+
+def _in_order(table: Table, keys: list[str]) -> Trace:
+    """What is found by training nets one after the other."""
+    trace = Trace()
+    for number in range(1, len(keys) + 1):
+        trace.spent.append(float(number))
+        trace.volume.append(table.hypervolume(keys[:number]))
+        trace.seconds.append(0.0)
+    return trace

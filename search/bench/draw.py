@@ -1,0 +1,71 @@
+"""The bench's table for a terminal, and its plot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from .judge import SHARES
+from .simulate import Contender, Trace
+
+POINTS = 200  # along the axis of training spent
+
+
+def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
+    """A row for each contender."""
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table.add_column("strategy")
+    table.add_column("ladder")
+    for share in SHARES:
+        table.add_column(f"to {share:.0%} (quartiles)", justify="right")
+    table.add_column(f"at {rows[0]['hypervolume_at']:.0f}", justify="right")
+    table.add_column("of random (95 %)", justify="right")
+    for row in rows:
+        spent = [_spent(row, f"spent_to_{share * 100:.0f}") for share in SHARES]
+        table.add_row(row["strategy"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row))
+    table.caption = "training spent, in full trainings, until so much of the table's hypervolume is found; medians"
+    return table
+
+
+def _spent(row: dict[str, Any], name: str) -> str:
+    if row[f"{name}_median"] is None:
+        return "-"
+    low, high = (row[f"{name}_{end}"] for end in ("low", "high"))
+    return f"{row[f'{name}_median']:.0f} ({_whole(low)}-{_whole(high)})"
+
+
+def _whole(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"
+
+
+def _times(row: dict[str, Any]) -> str:
+    if row["times_random"] is None:
+        return "-"
+    low, high = (row[f"times_random_{end}"] for end in ("low", "high"))
+    return f"{row['times_random']:.2f} ({low or 0:.2f}-{'' if high is None else f'{high:.2f}'})"
+
+
+def plot(traces: dict[Contender, list[Trace]], file: Path) -> None:
+    """Share of the table's hypervolume against training spent: medians, quartiles as bands."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
+    most = max(trace.spent[-1] for runs in traces.values() for trace in runs if trace.spent)
+    along = [most * i / POINTS for i in range(1, POINTS + 1)]
+    for contender, runs in traces.items():
+        heights = [sorted(trace.volume_at(spent) for trace in runs) for spent in along]
+        low, middle, high = ([h[round(share * (len(h) - 1))] for h in heights] for share in (0.25, 0.5, 0.75))
+        label = contender.strategy if contender.ladder == "off" else f"{contender.strategy}, {contender.ladder}"
+        (line,) = axes.plot(along, middle, label=label)
+        axes.fill_between(along, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(xlabel="full trainings spent", ylabel="share of the table's hypervolume", ylim=(0.5, 1.005))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=150)
+    plt.close(figure)
