@@ -9,10 +9,10 @@ from typing import Any
 
 from ..archs.errors import InputError
 
-STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
+STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate", "screened")
 KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
-FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
+FREE = ("infeasible", "duplicate", "screened")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 
 
@@ -28,7 +28,8 @@ class Record:
         genotype: as JSON.
         genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
         cost: params, macs and activation_bytes of one image.
-        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
+        status: ok, pruned, error, nan, oom, timeout, lost, infeasible, duplicate or screened; a screened net
+            was measured, and another of its group was trained.
         error: one line, where the status is a failure or says why a net was not trained.
         accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
         metrics: further measurements of the same weights.

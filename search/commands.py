@@ -55,6 +55,13 @@ def search(
     inherit: Annotated[
         bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
     ] = False,
+    prescreen: Annotated[
+        int, typer.Option(help="Nets drawn for each that is trained: that of the highest --signal.")
+    ] = 1,
+    signal: Annotated[str, typer.Option(help="macs, params, synflow, grad_norm, naswot, jacob_cov or dss.")] = "macs",
+    signals: Annotated[
+        str, typer.Option(help="Signals to record of every net that is trained, with commas between.")
+    ] = "",
     objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
@@ -81,14 +88,15 @@ def search(
     from ..results.store import plain_name
     from .run import Search
     from .run import search as run_search
-    from .settings import RUNGS, Settings, limits_of, shares
+    from .settings import RUNGS, Settings, limits_of, names, shares
 
     limits = limits_of(macs=max_macs, params=max_params)
-    kept = tuple(part.strip() for part in keep.split(",") if part.strip())
+    kept = names(keep)
     how = recipe_of(recipe, data, epochs, compile_nets)
     steps = shares("rungs", rungs) if rungs else RUNGS
     settings = Settings(
-        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit
+        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
+        names(signals), prescreen, signal,
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)

@@ -22,11 +22,12 @@ from .engine.drive import drive
 from .engine.live import ShownSearch, view
 from .engine.pool import Pool, Resources
 from .settings import Settings, differences
+from .strategy.buildup import BuildUp, steps_table
 from .strategy.ground import Ground
 from .strategy.ladder import ladder
 from .strategy.ledger import Ledger, Terms
-from .strategy.memory import open_memory
-from .strategy.strategies import check_strategy
+from .strategy.memory import Memory, open_memory
+from .strategy.strategies import PLANNED, check_strategy
 from .training.recipe import check_on
 
 
@@ -56,6 +57,8 @@ def search(plan: Search, console: Console) -> Path:
     settings, folder = plan.settings, run_folder(plan.name)
     ladder(settings.ladder, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
+    if settings.prescreen > 1 and settings.strategy in PLANNED:
+        raise InputError(f"prescreen: strategy {settings.strategy} follows a plan, all of which is to be trained")
     data = load_showing(plan.data, console)
     check_on(settings.recipe, data.peak, data.in_chans, data.image_size)
     space = spaces.get(settings.space, data.image_size)
@@ -73,6 +76,7 @@ def search(plan: Search, console: Console) -> Path:
         if not ledger.complete:
             _run(ledger, plan.resources, data, console)
         _check_any(store)
+        _show_steps(memory, console)
     return folder
 
 
@@ -93,7 +97,15 @@ def _run(ledger: Ledger, resources: Resources, data: DataSet, console: Console) 
     ):
         drive(ledger, pool, shown)
     if ledger.exhausted:
-        console.print(f"the space gave no new net: stopped at {ledger.started} of {ledger.terms.trials}")
+        why = "the strategy has come to its end" if ledger.memory.planned else "the space gave no new net"
+        console.print(f"{why}: {ledger.started} of {ledger.terms.trials} nets")
+
+
+def _show_steps(memory: Memory, console: Console) -> None:
+    """What a build-up has tried, and what it kept."""
+    strategy = memory.study.sampler
+    if isinstance(strategy, BuildUp):
+        console.print(steps_table(strategy.steps(memory.study), strategy.starts))
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..archs.errors import InputError, one_of
 from ..results.front import COSTS
+from .training.job import SIGNALS
 from .training.recipe import Recipe
 
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
@@ -36,6 +37,9 @@ class Settings:
         rungs: shares of the budget at which a ladder compares nets.
         eta: one of so many nets at a rung goes on.
         repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
+        signals: cheap signals to record of every net that is trained; see `training.signals`.
+        prescreen: nets drawn for each that is trained, the one with the highest signal.
+        signal: which: "macs", "params", or one of `signals`.
         inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
     """
 
@@ -52,12 +56,20 @@ class Settings:
     eta: float = ETA
     repeats: int = 1
     inherit: bool = False
+    signals: tuple[str, ...] = ()
+    prescreen: int = 1
+    signal: str = "macs"
 
     def __post_init__(self) -> None:
         for name in self.keep:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
+        if not 1 <= self.prescreen <= 1000:
+            raise InputError(f"prescreen: must be from 1 to 1000, got {self.prescreen}")
+        one_of("signal", self.signal, (*COSTS, *SIGNALS))
+        for name in self.signals:
+            one_of("signals", name, SIGNALS)
         one_of("objective", self.objective, COSTS)
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
@@ -96,6 +108,11 @@ def amount(what: str, text: str) -> int:
     if value < 1:
         raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {text!r}")
     return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The parts of a text with commas between, spaces and empty ones left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def shares(what: str, text: str) -> tuple[float, ...]:

@@ -33,7 +33,7 @@ def bench(
 
     from ...archs.errors import InputError
     from ...results.say import print_json, print_text
-    from ..settings import RUNGS, shares
+    from ..settings import RUNGS, names, shares
     from .contenders import contenders
     from .draw import bench_table
     from .draw import plot as draw
@@ -45,7 +45,7 @@ def bench(
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {plot!r}")
-    chosen = contenders(_names(strategy), _names(ladder), shares("rungs", rungs) if rungs else RUNGS, eta)
+    chosen = contenders(names(strategy), names(ladder), shares("rungs", rungs) if rungs else RUNGS, eta)
     console = Console(stderr=True)
     with console.status("searching") as status:
         match = Match(data, seeds, workers, processes)
@@ -57,7 +57,3 @@ def bench(
         print_text(bench_table(found, f"{data}, {seeds} seeds, {workers} workers"))
     if file:
         draw(traces, file)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -41,10 +41,24 @@ class Worker:
         from ..training.train import train
 
         try:
+            measured = self._signals(job)
+            if job.until == 0:
+                yield Outcome(job.trial, "ok", signals=measured)
+                return
             for event in train(job, self._seen(job.view)):
-                yield self._with_few_shots(job, event) if isinstance(event, Outcome) else event
+                yield (
+                    self._with_few_shots(job, replace(event, signals=measured)) if isinstance(event, Outcome) else event
+                )
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield _failure(job, error)
+
+    def _signals(self, job: Job) -> dict[str, float]:
+        """Those that the job asks for, of the untrained net."""
+        from ..training.signals import signals
+
+        if not job.signals:
+            return {}
+        return signals(job.genotype, self._seen(job.view), job.seed, names=job.signals)
 
     def _seen(self, view: View) -> Bench:
         """The data as a job sees them; the last part is kept, for the next job is likely to see the same."""

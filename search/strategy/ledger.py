@@ -25,6 +25,7 @@ from .candidate import Candidate
 from .heirs import SHARE, Ancestor, Heirs
 from .ladder import Rungs, Standing, ladder
 from .memory import Memory, Orphan, told_as
+from .screen import Screen
 
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
 STUCK = (
@@ -62,6 +63,7 @@ class Ledger:
         self.rungs = Rungs(ladder(settings.ladder, settings.rungs, settings.eta), terms.steps)
         self.heirs = Heirs(terms.folder, settings.recipe.batch) if settings.inherit else None
         self.live: dict[int, Candidate] = {}
+        self.screen = Screen(settings.prescreen, settings.signal, self.live) if settings.prescreen > 1 else None
         self.exhausted = False
         self._again: deque[int] = deque()  # to run before anything new: retries, orphans, baselines, further seeds
         self._known: dict[str, Record] = {}
@@ -75,7 +77,7 @@ class Ledger:
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self._trained + sum(c.kind == "search" for c in self.live.values())
+        return self._trained + sum(c.kind == "search" and not c.screening for c in self.live.values())
 
     @property
     def done(self) -> bool:
@@ -97,6 +99,10 @@ class Ledger:
     def report(self, outcome: Outcome) -> Record | None:
         """Take a job's outcome. Returns the record if that was the end of the net, None if it waits."""
         candidate = self.live[outcome.trial]
+        candidate.signals |= outcome.signals
+        if candidate.measuring:  # and if that failed, it has no signal
+            candidate.measuring = False
+            return None
         candidate.last = outcome
         if outcome.status != "ok":
             return self._end(candidate, outcome.status, outcome.error)
@@ -145,13 +151,22 @@ class Ledger:
             candidate.net,
             settings.recipe,
             settings.seed + repeat,
-            until=candidate.until,
+            until=0 if candidate.measuring else candidate.until,
             steps=candidate.steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             keep=settings.keep,
             start=candidate.start,
+            signals=self._wanted(candidate),
         )
+
+    def _wanted(self, candidate: Candidate) -> tuple[str, ...]:
+        """Signals to measure with the next job."""
+        settings = self.terms.settings
+        if candidate.measuring:
+            return (settings.signal,)
+        fresh = not candidate.reached and not candidate.trained
+        return tuple(name for name in settings.signals if fresh and name not in candidate.signals)
 
     def _promote(self) -> Candidate | None:
         """The first that the ladder sends on, from the highest rung down."""
@@ -169,12 +184,48 @@ class Ledger:
 
     @property
     def _all_proposed(self) -> bool:
-        return self.exhausted or self.started >= self.terms.trials
+        return self.exhausted or self.started + (self.screen.open if self.screen else 0) >= self.terms.trials
 
     def _propose(self) -> Candidate | None:
-        """Ask the strategy until it proposes a net that must be trained; None if none is wanted or left."""
-        if self._all_proposed:
-            return None
+        """A new net to train, or to measure; None if none is wanted or left."""
+        candidate = self._screened(self.screen) if self.screen else self._new()
+        if candidate and self.heirs and not candidate.measuring:
+            self._endow(candidate, self.heirs.nearest(candidate.net))
+        return candidate
+
+    def _screened(self, screen: Screen) -> Candidate | None:
+        """The best of a group that is measured; else another to measure."""
+        while True:
+            if (group := screen.finished()) is not None:
+                if group:
+                    return self._chosen(group)
+                continue
+            candidate = self._drawn() if screen.filling else self._new()
+            if candidate is None and not screen.filling:
+                return None
+            if candidate is None:
+                screen.close()
+                continue
+            screen.add(candidate)
+            self.memory.screening(candidate.trial, True)
+            if candidate.measuring:
+                return candidate
+
+    def _chosen(self, group: list[Candidate]) -> Candidate:
+        """The first of a group; the others end here."""
+        best, *others = group
+        for candidate in others:
+            self._end(candidate, "screened", f"trial {best.trial} has the higher {self.terms.settings.signal}")
+        best.screening = False
+        self.memory.screening(best.trial, False)
+        return best
+
+    def _new(self) -> Candidate | None:
+        """A net that must be trained; None if none is wanted or left."""
+        return None if self._all_proposed else self._drawn()
+
+    def _drawn(self) -> Candidate | None:
+        """Ask the strategy until it proposes a net that is not known; None if it has none left."""
         for attempt in range(MOST_FREE_DRAWS):
             if attempt >= STUCK:
                 self.memory.start_with([self._uniform(attempt)])
@@ -183,7 +234,6 @@ class Ledger:
                 return None
             candidate = self._draw()
             if self._admit(candidate):
-                self._endow(candidate, self.heirs and self.heirs.nearest(candidate.net))
                 return candidate
         self.exhausted = True
         return None
@@ -283,8 +333,8 @@ class Ledger:
             if orphan.trial in ended:
                 record = ended[orphan.trial]
                 self.memory.tell(record, told_as(record, self._known), self.terms.settings.objective)
-            elif not orphan.key:
-                self.memory.fail(orphan.trial)  # died while being drawn
+            elif not orphan.key or orphan.screening:
+                self.memory.fail(orphan.trial)  # died while being drawn or measured
             else:
                 self._adopt(orphan)
 

@@ -47,6 +47,7 @@ class Orphan:
     reached: list[float]
     aim: int
     parent: int | None
+    screening: bool
 
 
 class Memory:
@@ -119,6 +120,10 @@ class Memory:
         """`trial` starts from the weights of `parent`."""
         self._open[trial].set_user_attr("parent", parent)
 
+    def screening(self, trial: int, is_so: bool) -> None:
+        """`trial` is in a group of which one will be trained; or it was chosen."""
+        self._open[trial].set_user_attr("screening", is_so)
+
     def tell(self, record: Record, known: Record, objective: str) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
         number = record.trial
@@ -147,8 +152,8 @@ class Memory:
                 continue
             notes = frozen.user_attrs
             reached = [notes[f"rung{i}"] for i in range(len(notes)) if f"rung{i}" in notes]
-            aim, parent = notes.get("aim", 0), notes.get("parent")
-            found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, aim, parent))
+            rest = notes.get("aim", 0), notes.get("parent"), notes.get("screening", False)
+            found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
         return found
 
     def _trials(self) -> list[FrozenTrial]:

@@ -13,6 +13,7 @@ from .start import Start
 
 TICKS = 16  # over a full budget
 MOST_LOSSES = 2  # retries of a job whose worker died
+SIGNALS = ("synflow", "grad_norm", "naswot", "jacob_cov", "dss")  # what `signals` can measure of an untrained net
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
 
@@ -53,6 +54,7 @@ class Job:
         task: "classes", or "patches": masked patch prediction, which needs no labels.
         test: whether the final net is measured on the test split.
         few: few-shot tasks to measure the final net on.
+        signals: cheap signals to measure before the first step; with `until` 0 nothing else is done.
     """
 
     trial: int
@@ -69,6 +71,7 @@ class Job:
     task: str = "classes"
     test: bool = False
     few: FewShot | None = None
+    signals: tuple[str, ...] = ()
 
     @property
     def tick_steps(self) -> int:
@@ -132,4 +135,5 @@ class Outcome:
     device: str = ""
     how: dict[str, Any] = field(default_factory=dict)
     lineage: dict[str, Any] = field(default_factory=dict)
+    signals: dict[str, float] = field(default_factory=dict)
     error: str = ""

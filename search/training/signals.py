@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,10 +28,13 @@ NORM_EPS = 1e-5  # BatchNorm's
 Functions = dict[Callable[..., Any], Callable[..., Tensor]]  # what stands for which
 
 
-def signals(genotype: Genotype, bench: Bench, seed: int, batch: int = BATCH) -> dict[str, float]:
-    """All `SIGNALS` of a net as training with this seed would begin: its first weights, its first batch, unaugmented.
+def signals(
+    genotype: Genotype, bench: Bench, seed: int, batch: int = BATCH, names: Sequence[str] = ()
+) -> dict[str, float]:
+    """`SIGNALS` of a net as training with this seed would begin: its first weights, its first batch, unaugmented.
 
-    torch's random state stays as it was. What a net is too deep for in float64 comes out as inf or nan.
+    Those of these `names`, or all. torch's random state stays as it was. What a net is too deep for in float64
+    comes out as inf or nan.
 
     Raises:
         InputError: if the net cannot be built for these images.
@@ -42,7 +45,7 @@ def signals(genotype: Genotype, bench: Bench, seed: int, batch: int = BATCH) -> 
         net = build(genotype, len(data.classes), data.image_size, data.in_chans).to(bench.device)
         plain = Recipe("signals", 1, batch, "adamw", 1e-3, 0.0)
         first = next(iter(bench.batches(plain, seed, 0, 1)))
-        return {name: signal(net, first) for name, signal in SIGNALS.items()}
+        return {name: SIGNALS[name](net, first) for name in names or SIGNALS}
 
 
 def synflow(net: nn.Module, batch: Batch) -> float:
