@@ -230,7 +230,7 @@ class Ledger:
             if attempt >= STUCK:
                 self.memory.start_with([self._uniform(attempt)])
             if not self.memory.ready:
-                self.exhausted = not self.live
+                self.exhausted = self.done  # no news can come
                 return None
             candidate = self._draw()
             if self._admit(candidate):
