@@ -1,0 +1,457 @@
+"""The tabular bench: the table as it is stored, a small one made by hand, the simulator, the verdict, the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import sys
+from collections.abc import Sequence
+from itertools import combinations, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from alternas import cli
+from alternas.archs import InputError, static_cost
+from alternas.results.ranking import pareto_ranks
+from alternas.search.bench import simulate as simulation
+from alternas.search.bench.contenders import LARGEST, ORACLE, STOCK, contenders, run
+from alternas.search.bench.draw import bench_table
+from alternas.search.bench.judge import AT, REFERENCE, Match, play, rows
+from alternas.search.bench.simulate import STEPS, Contender, Simulator, Trace, simulate
+from alternas.search.bench.table import CHANCE, COLUMNS, FILE, READINGS, Entry, Table, Training, load_table
+from alternas.search.strategy.ladder import LADDERS
+from alternas.search.strategy.strategies import STRATEGIES
+from alternas.search.training.job import Job
+from alternas.spaces import get, members
+
+NETS = 60
+SEEDS = (0, 1, 2)
+NEVER = 2.0  # more hypervolume than there is
+ALL = 1 - 1e-12
+
+
+def training(key: str, macs: float, seed: int) -> Training:
+    """Better with cost, a little better or worse with the net and the seed, and better as it goes on."""
+    final = 0.25 + 0.2 * math.log10(macs / 1e4) + 0.1 * random.Random(key).random()
+    final += 0.01 * random.Random(f"{key} {seed}").random()
+    curve = tuple(final * (0.5 + 0.5 * math.sqrt((i + 1) / READINGS)) for i in range(READINGS))
+    return Training(curve, 5 + macs / 1e5)
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """The first members of the space, with accuracies made up."""
+    entries = {}
+    for _, net in islice(members(get("bench", 16)), NETS):
+        cost = static_cost(net, 10, 16, 1)
+        trainings = {seed: training(net.key, cost.macs, seed) for seed in SEEDS}
+        entries[net.key] = Entry({"macs": float(cost.macs), "params": float(cost.params)}, {}, trainings)
+    return Table("cue", entries)
+
+
+stored = pytest.mark.skipif(not FILE.is_file(), reason=f"{FILE.name} is not packed yet: benchmarks/table.py makes it")
+
+
+@pytest.fixture(scope="module")
+def packed() -> pd.DataFrame:
+    return pd.read_parquet(FILE)
+
+
+@stored
+def test_the_stored_table_is_small_and_whole(packed: pd.DataFrame) -> None:
+    assert FILE.stat().st_size < 5_000_000
+    assert {"data", "key", "seed", "seconds", "macs", "params", *COLUMNS} <= set(packed.columns)
+    assert not packed.duplicated(["data", "key", "seed"]).any()
+    readings = packed[COLUMNS].to_numpy()
+    assert ((readings >= 0) & (readings <= 1)).all()
+    assert (packed["seconds"] > 0).all()
+    assert set(packed["data"]) <= {"cue", "clutter"}
+    assert (packed["a16"] > packed["a1"]).mean() > 0.9, "nets learn"
+
+
+@stored
+def test_the_stored_nets_are_those_of_the_space(packed: pd.DataFrame) -> None:
+    nets = {net.key: net for _, net in members(get("bench", 16))}
+    assert set(packed["key"]) <= set(nets)
+    for row in packed.drop_duplicates(["data", "key"]).to_dict(orient="records"):
+        cost = static_cost(nets[row["key"]], 10, 16, 1)
+        assert (row["macs"], row["params"]) == (cost.macs, cost.params)
+    assert (packed.groupby("key")[["macs", "params"]].nunique() == 1).all(axis=None)
+
+
+@stored
+def test_the_stored_table_loads(packed: pd.DataFrame) -> None:
+    for data in set(packed["data"]):
+        table, of_data = load_table(data), packed[packed["data"] == data]
+        assert set(table.entries) == set(of_data["key"])
+        means = of_data.groupby("key")["a16"].mean()
+        assert all(entry.accuracy == pytest.approx(means[key], abs=1e-6) for key, entry in table.entries.items())
+        assert table.hypervolume(table.front()) == 1.0
+
+
+def by_grid(table: Table, keys: Sequence[str], cost: str) -> float:
+    """Area above chance under the best accuracy for the money, on a fine grid of log costs."""
+    every = np.log10([entry.costs[cost] for entry in table.entries.values()])
+    grid = np.linspace(every.min(), every.max(), 20_001)
+    grid = (grid[:-1] + grid[1:]) / 2
+    best = np.full(len(grid), CHANCE)
+    for key in keys:
+        entry = table.entries[key]
+        best = np.where(math.log10(entry.costs[cost]) <= grid, np.maximum(best, entry.accuracy), best)
+    return float((best - CHANCE).sum())
+
+
+@pytest.mark.parametrize("cost", ["macs", "params"])
+def test_hypervolume_is_the_area_under_the_front(table: Table, cost: str) -> None:
+    everything = by_grid(table, list(table.entries), cost)
+    draw = random.Random(0)
+    for count in (1, 2, 5, 20):
+        keys = draw.sample(list(table.entries), count)
+        assert table.hypervolume(keys, cost) == pytest.approx(by_grid(table, keys, cost) / everything, abs=1e-3)
+    assert table.hypervolume([], cost) == 0.0
+
+
+@pytest.mark.parametrize("cost", ["macs", "params"])
+def test_the_front_is_worth_the_whole_table(table: Table, cost: str) -> None:
+    front = table.front(cost)
+    assert table.hypervolume(front, cost) == table.hypervolume(list(table.entries), cost) == 1.0
+    at = {key: (entry.accuracy, -entry.costs[cost]) for key, entry in table.entries.items()}
+    for key, (accuracy, cheap) in at.items():
+        better = [a >= accuracy and c >= cheap and (a, c) != (accuracy, cheap) for a, c in at.values()]
+        assert (key in front) != any(better)
+    assert 3 < len(front) < NETS / 2
+
+
+def test_accuracy_is_the_mean_over_seeds() -> None:
+    entry = Entry({}, {}, {seed: Training((0.1, last), 1.0) for seed, last in enumerate((0.2, 0.4, 0.9))})
+    assert entry.accuracy == pytest.approx(0.5)
+
+
+def test_a_query_always_gets_the_same_training(table: Table) -> None:
+    drawn = {(key, seed): table.entries[key].drawn(key, seed) for key in table.entries for seed in range(30)}
+    again = {(key, seed): table.entries[key].drawn(key, seed) for key in reversed(table.entries) for seed in range(30)}
+    assert drawn == again
+    for key, entry in table.entries.items():
+        found = [entry.drawn(key, seed).curve for seed in range(30)]
+        assert {f[-1] for f in found} == {t.curve[-1] for t in entry.trainings.values()}, "every one is drawn at times"
+    first = [sorted(e.trainings).index(s) for k, e in table.entries.items() for s in SEEDS
+             if e.drawn(k, 0) is e.trainings[s]]  # fmt: skip
+    assert len(set(first)) == len(SEEDS), "one seed of the search does not mean one seed of all nets"
+
+
+@pytest.mark.parametrize(("share", "reading"), [
+    (1.0, 16), (0.5, 8), (0.25, 4), (1 / 8, 2), (1 / 16, 1), (0.0, 1), (0.001, 1), (0.49, 8), (0.46, 7), (0.98, 16),
+])  # fmt: skip
+def test_accuracy_at_a_share_is_the_nearest_reading(share: float, reading: int) -> None:
+    assert Training(tuple(float(i + 1) for i in range(READINGS)), 1.0).at(share) == reading
+
+
+class Watched(Simulator):
+    """Remembers its jobs and itself."""
+
+    last: Watched
+
+    def __init__(self, *what: Any) -> None:
+        super().__init__(*what)
+        self.jobs: list[Job] = []
+        Watched.last = self
+
+    def submit(self, job: Job) -> None:
+        self.jobs.append(job)
+        super().submit(job)
+        assert len(self._running) <= self.workers
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
+    monkeypatch.setattr(simulation, "Simulator", Watched)
+    return Watched
+
+
+def legs(jobs: Sequence[Job]) -> float:
+    """Full trainings that these jobs take together: each net as far as it came."""
+    reached: dict[tuple[str, int], int] = {}
+    for job in jobs:
+        name = job.genotype.key, job.seed
+        reached[name] = max(reached.get(name, 0), job.until)
+    return sum(reached.values()) / STEPS
+
+
+def test_without_a_ladder_spent_is_the_number_of_nets(table: Table, watched: type[Watched]) -> None:
+    trace = simulate(table, Contender("random"), 0, 1, NEVER)
+    jobs = watched.last.jobs
+    assert trace.spent == [float(i + 1) for i in range(len(jobs))]
+    assert watched.last.spent == len(jobs) == len({job.genotype.key for job in jobs})
+    assert len(jobs) > 0.9 * NETS
+    assert trace.volume == sorted(trace.volume)
+    assert trace.seconds == sorted(trace.seconds)
+    for i in (1, 5, 20):
+        assert trace.volume[i - 1] == table.hypervolume([job.genotype.key for job in jobs[:i]])
+    seconds = sum(table.entries[j.genotype.key].drawn(j.genotype.key, j.seed).seconds for j in jobs)
+    assert trace.seconds[-1] == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("ladder", ["pareto", "single"])
+@pytest.mark.parametrize("workers", [1, 4])
+def test_legs_count_by_their_share(table: Table, watched: type[Watched], ladder: str, workers: int) -> None:
+    trace = simulate(table, Contender("random", ladder), 0, workers, NEVER)
+    jobs = watched.last.jobs
+    started = {job.genotype.key for job in jobs}
+    assert watched.last.spent == pytest.approx(legs(jobs))
+    assert trace.spent[-1] < 0.75 * len(started)
+    assert len(trace.spent) == len({job.genotype.key for job in jobs if job.until == job.steps})
+    first = [job for job in jobs if job.until == STEPS // 8 + 1]
+    assert len(first) == len(started), "every net stops at the first rung"
+
+
+def test_rungs_read_the_curve_there(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+
+    class Heard(Simulator):
+        def poll(self, timeout: float) -> Any:
+            keys = {job.trial: job.genotype.key for *_, job in self._running}
+            found = super().poll(timeout)
+            heard.extend((keys[o.trial], o) for o in found)
+            return found
+
+    monkeypatch.setattr(simulation, "Simulator", Heard)
+    simulate(table, Contender("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
+    assert {outcome.step for _, outcome in heard} == {math.ceil(STEPS / 4), STEPS}
+    for key, outcome in heard:
+        curve = table.entries[key].drawn(key, 0).curve
+        assert outcome.accuracy == (curve[-1] if outcome.step == STEPS else curve[3])
+
+
+def test_repeats_are_paid_for(table: Table, watched: type[Watched]) -> None:
+    simulate(table, Contender("random", repeats=2), 0, 1, NEVER)
+    jobs = watched.last.jobs
+    assert watched.last.spent == len(jobs) == 2 * len({job.genotype.key for job in jobs})
+
+
+def test_more_workers_are_faster_but_spend_as_much(table: Table) -> None:
+    one, two, eight = (simulate(table, Contender("random"), 0, workers, NEVER) for workers in (1, 2, 8))
+    assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.55
+    assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.16
+    assert one.spent[-1] == pytest.approx(two.spent[-1]) == pytest.approx(eight.spent[-1])
+    assert 1 < two.spent[0] <= 2, "the other worker's part is counted"
+    assert two.spent == sorted(two.spent)
+
+
+@pytest.mark.parametrize("strategy", ["random", "evolution", "tpe"])
+def test_a_seed_gives_one_trace(table: Table, strategy: str) -> None:
+    traces = [simulate(table, Contender(strategy), seed, 2, 0.8) for seed in (0, 0, 1)]
+    assert traces[0] == traces[1] != traces[2]
+
+
+@pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"enumerate"}))
+def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Watched], strategy: str) -> None:
+    trace = simulate(table, Contender(strategy), 0, 3, 0.95)
+    trained = [job.genotype.key for job in watched.last.jobs]
+    assert set(trained) <= set(table.entries)
+    assert len(trained) == len(set(trained))
+    assert trace.volume
+    assert all(volume < 0.95 for volume in trace.volume[:-1]), "it ends when enough is found"
+
+
+def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
+    found = run(table, Contender(ORACLE), 0, 1)
+    assert found.volume[-1] == 1.0
+    assert found.volume == sorted(found.volume)
+    front = table.front()
+    assert found.spent[-1] == len(front)
+    assert found.volume[0] == max(table.hypervolume([key]) for key in table.entries)
+    need = int(found.spent_to(ALL) or 0)
+    assert all(table.hypervolume(list(few)) < ALL for few in combinations(front, need - 1))
+    for contender in (Contender("random"), Contender("evolution"), Contender(LARGEST)):
+        assert (run(table, contender, 0, 1).spent_to(0.9) or math.inf) > (found.spent_to(0.9) or 0)
+
+
+def test_the_largest_come_first(table: Table) -> None:
+    found = run(table, Contender(LARGEST), 3, 1)
+    dear = sorted(table.entries, key=lambda key: table.entries[key].costs["macs"], reverse=True)
+    assert found.spent == [float(i) for i in range(1, NETS + 1)]
+    for count in (1, 10, 30, NETS):
+        if count == NETS or table.entries[dear[count - 1]].costs["macs"] > table.entries[dear[count]].costs["macs"]:
+            assert found.volume[count - 1] == table.hypervolume(dear[:count])
+    assert found.volume[-1] == 1.0
+    assert found == run(table, Contender(LARGEST), 0, 8)
+
+
+def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
+    found = contenders((), ())
+    for name in (ORACLE, LARGEST, *STOCK):
+        assert [c.ladder for c in found if c.strategy == name] == ["off"]
+    for name in set(STRATEGIES) - {"enumerate"}:
+        assert [c.ladder for c in found if c.strategy == name] == list(LADDERS)
+    assert "enumerate" not in {c.strategy for c in found}
+    assert contenders((ORACLE, "random"), ("pareto",), (0.5,), 3) == [Contender("random", "pareto", (0.5,), 3)]
+
+
+@pytest.mark.parametrize(("strategies", "ladders", "about"), [
+    (("randm",), (), "did you mean 'random'"), (("random", "nowhere:Sampler"), (), "nowhere"),
+    (("random",), ("paretto",), "did you mean 'pareto'"), ((ORACLE, LARGEST), ("pareto",), "nothing to run"),
+])  # fmt: skip
+def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...], about: str) -> None:
+    with pytest.raises(InputError, match=about):
+        contenders(strategies, ladders)
+
+
+def test_rungs_of_contenders_are_checked() -> None:
+    for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
+        with pytest.raises(InputError):
+            contenders(("random",), ("pareto",), rungs, eta)
+
+
+def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: float = 0.1) -> Trace:
+    """A trace that reaches 0.9, 0.95 and 0.99 with so much training."""
+    steps = [(1.0, start)] + [(at, share) for at, share in ((to_90, 0.9), (to_95, 0.95), (to_99, 0.99)) if at]
+    return Trace([at for at, _ in steps], [share for _, share in steps], [0.0] * len(steps))
+
+
+def test_a_trace_is_read_both_ways() -> None:
+    trace = climb(10, 20, None)
+    assert [trace.spent_to(share) for share in (0.05, 0.5, 0.9, 0.91, 0.96)] == [1, 10, 10, 20, None]
+    assert [trace.volume_at(spent) for spent in (0.5, 1, 9.9, 10, 50)] == [0.0, 0.1, 0.1, 0.9, 0.95]
+
+
+@pytest.mark.parametrize("seeds", [1, 4, 5, 10])
+def test_rows_are_quartiles_over_seeds(seeds: int) -> None:
+    draw = random.Random(seeds)
+    numbers = np.cumsum([[draw.uniform(2, 30) for _ in range(3)] for _ in range(seeds)], axis=1)
+    (row,) = rows({Contender("mine", "pareto"): [climb(*at) for at in numbers]})
+    assert (row["strategy"], row["ladder"], row["seeds"]) == ("mine", "pareto", seeds)
+    for column, share in enumerate((90, 95, 99)):
+        expected = np.percentile(numbers[:, column], [25, 50, 75])
+        found = [row[f"spent_to_{share}_{name}"] for name in ("low", "median", "high")]
+        np.testing.assert_allclose(found, expected)
+    at = [0.99 if c <= AT else 0.95 if b <= AT else 0.9 if a <= AT else 0.1 for a, b, c in numbers]
+    found = [row[f"hypervolume_{name}"] for name in ("low", "median", "high")]
+    np.testing.assert_allclose(found, np.percentile(at, [25, 50, 75]))
+    assert row["times_random"] is row["times_random_low"] is row["times_random_high"] is None
+
+
+def test_what_too_few_seeds_reached_is_none() -> None:
+    reached = [climb(1, 2, 10), climb(1, 2, 20), climb(1, 2, 30), climb(1, 2, None), climb(1, None, None)]
+    (row,) = rows({Contender("mine"): reached})
+    assert (row["spent_to_99_low"], row["spent_to_99_median"], row["spent_to_99_high"]) == (20, 30, None)
+    assert row["spent_to_95_high"] == 2
+    (row,) = rows({Contender("mine"): [climb(1, 2, 10), climb(1, 2, None), climb(1, None, None)]})
+    assert (row["spent_to_95_median"], row["spent_to_99_low"], row["spent_to_99_median"]) == (2, None, None)
+    json.dumps(row, allow_nan=False)
+
+
+def test_random_is_once_random_and_the_best_come_first() -> None:
+    traces = {
+        REFERENCE: [climb(1, 2, at) for at in (80, 100, 120)],
+        Contender("half"): [climb(1, 2, at) for at in (49, 50, 51)],
+        Contender("never"): [climb(1, 3, None)] * 3,
+        Contender("slow"): [climb(1, 2, None)] * 3,
+    }
+    found = rows(traces)
+    assert [row["strategy"] for row in found] == ["half", "random", "slow", "never"]
+    half, same, never, _ = found
+    assert (half["times_random"], same["times_random"], never["times_random"]) == (0.5, 1.0, None)
+    assert 49 / 120 <= half["times_random_low"] < 0.5 < half["times_random_high"] <= 51 / 80
+    assert same["times_random_low"] < 1 < same["times_random_high"]
+    assert bench_table(found, "title").row_count == 4
+
+
+def parquet(table: Table, path: Path) -> Path:
+    """The table as a file."""
+    found = [
+        {"data": table.data, "key": key, "seed": seed, "seconds": t.seconds}
+        | dict(zip(COLUMNS, t.curve, strict=True))
+        | entry.costs
+        | {"signal_naswot": 7.0}
+        for key, entry in table.entries.items()
+        for seed, t in entry.trainings.items()
+    ]
+    pd.DataFrame(found).to_parquet(path)
+    return path
+
+
+def test_a_table_is_read_from_its_file(table: Table, tmp_path: Path) -> None:
+    found = load_table("cue", parquet(table, tmp_path / "table.parquet"))
+    assert found.entries == {key: Entry(e.costs, {"naswot": 7.0}, e.trainings) for key, e in table.entries.items()}
+
+
+def test_tables_that_are_not_there(table: Table, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not there"):
+        load_table("cue", tmp_path / "table.parquet")
+    with pytest.raises(InputError, match="data"):
+        load_table("clutter", parquet(table, tmp_path / "table.parquet"))
+
+
+def test_processes_play_what_one_would_run(table: Table, tmp_path: Path) -> None:
+    path = parquet(table, tmp_path / "table.parquet")
+    chosen, heard = [Contender("random"), Contender(LARGEST)], list[str]()
+    found = play(Match("cue", 2, 3, 1, path), chosen, heard.append)
+    same = load_table("cue", path)
+    assert found == {c: [run(same, c, seed, 3) for seed in (0, 1)] for c in chosen}
+    assert len(heard) == 2
+
+
+def test_errors_come_before_processes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not there"):
+        play(Match(path=tmp_path / "none.parquet"), [Contender("random")], print)
+
+
+@pytest.fixture
+def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
+    """Exit code, stdout and stderr of a command."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["alternas", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return call
+
+
+@stored
+def test_the_command(alternas: Any) -> None:
+    few = ("--strategy", "oracle,random", "--ladder", "off", "--seeds", "2", "--processes", "1", "--workers", "4")
+    code, out, _ = alternas("bench", *few, "--json", "--plot", "new/plot.svg")
+    found = json.loads(out)
+    assert code == 0
+    assert [row["strategy"] for row in found] == ["oracle", "random"]
+    fields = {"strategy", "ladder", "seeds", "spent_to_95_median", "spent_to_99_median", "hypervolume_median"}
+    assert all(fields <= set(row) and row["seeds"] == 2 for row in found)
+    table = load_table("cue")
+    assert found[0]["spent_to_95_median"] == run(table, Contender(ORACLE), 0, 1).spent_to(0.95)
+    random_one = [run(table, Contender("random"), seed, 4).spent_to(0.95) or math.nan for seed in (0, 1)]
+    assert found[1]["spent_to_95_median"] == pytest.approx(sum(random_one) / 2)
+    assert "<svg" in Path("new/plot.svg").read_text()
+
+
+@pytest.mark.parametrize(("words", "about"), [
+    (("--seeds", "0"), "seeds"), (("--workers", "-1"), "workers"), (("--plot", "plot.txt"), "plot"),
+    (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"), (("--rungs", "2"), "rungs"),
+    (("--rungs", "a,b"), "rungs"), (("--ladder", "steep"), "ladder"), (("--eta", "1"), "eta"),
+    (("--strategy", "oracle", "--ladder", "pareto"), "nothing to run"),
+])  # fmt: skip
+def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str) -> None:
+    code, out, errors = alternas("bench", *words)
+    assert (code, out) == (2, "")
+    assert about in errors
+    assert "Traceback" not in errors
+
+
+@stored
+def test_unknown_data_is_one_line(alternas: Any) -> None:
+    code, _, errors = alternas("bench", "--data", "digits", "--strategy", "oracle")
+    assert code == 2
+    assert "digits" in errors
+
+
+def test_the_fixture_is_worth_searching(table: Table) -> None:
+    points = [(entry.accuracy, entry.costs["macs"]) for entry in table.entries.values()]
+    assert max(pareto_ranks(points)) > 4
+    assert len({cost for _, cost in points}) > NETS / 2
