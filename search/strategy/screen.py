@@ -49,11 +49,11 @@ class Screen:
 
     def finished(self) -> list[Candidate] | None:
         """The candidates of a group that are all measured, the best first; it is a group no longer."""
+        self._groups = [left for group in self._groups if (left := [c for c in group if c.trial in self._live])]
         for group in self._groups:
-            left = [candidate for candidate in group if candidate.trial in self._live]
-            if not any(candidate.measuring for candidate in left):
+            if not any(candidate.measuring for candidate in group):
                 self._groups.remove(group)
-                return sorted(left, key=lambda c: (-self._value(c), c.trial))
+                return sorted(group, key=lambda c: (-self._value(c), c.trial))
         return None
 
     def _value(self, candidate: Candidate) -> float:

@@ -1,0 +1,117 @@
+"""`Books`: the nets of a search that are under way and those that have ended, and how one comes from here to there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...archs import Cost, Genotype
+from ...results.record import FREE, Record
+from ...results.store import Store
+from ..settings import Settings
+from .candidate import Candidate
+from .heirs import Heirs
+from .ladder import Rungs, Standing, ladder
+from .memory import Memory, told_as
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a ledger works under.
+
+    Attributes:
+        settings: of the search.
+        trials: distinct nets to start training, baselines not counted.
+        steps: the full budget of a net, in optimiser steps.
+        price: static cost of a net on the data at hand.
+        common: fields that every record of the run shares.
+        folder: of the run, for checkpoints and weights.
+    """
+
+    settings: Settings
+    trials: int
+    steps: int
+    price: Callable[[Genotype], Cost]
+    common: dict[str, Any]
+    folder: Path
+
+    def over_limit(self, cost: Cost) -> dict[str, float]:
+        """For each limit broken, by which share."""
+        limits = self.settings.limits
+        return {k: getattr(cost, k) / most - 1 for k, most in limits.items() if getattr(cost, k) > most}
+
+
+class Books:
+    """Attributes:
+    live: the candidates under way, by trial.
+    known: records of the nets that were trained, by key.
+    rungs: who stands where on the ladder.
+    heirs: the trained nets that new ones may inherit from; None if they may not.
+    trained: nets of the search that have ended, by training.
+    """
+
+    def __init__(self, terms: Terms, store: Store, memory: Memory) -> None:
+        self.terms, self.store, self.memory = terms, store, memory
+        settings = terms.settings
+        self.live: dict[int, Candidate] = {}
+        self.known: dict[str, Record] = {}
+        self.rungs = Rungs(ladder(settings.ladder, settings.rungs, settings.eta), terms.steps)
+        self.heirs = Heirs(terms.folder, settings.recipe.batch) if settings.inherit else None
+        self.trained = 0
+        for record in store.records:
+            self._learn(record)
+
+    @property
+    def started(self) -> int:
+        """Distinct nets of the search that have started training, finished ones included."""
+        return self.trained + sum(c.kind == "search" and not c.screening for c in self.live.values())
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing runs: all that is under way waits at a rung."""
+        return all(c.waits for c in self.live.values())
+
+    def twin(self, key: str) -> Record | Candidate | None:
+        """The finished or running trial of the same net."""
+        return self.known.get(key) or next((c for c in self.live.values() if c.net.key == key), None)
+
+    def stand(self, candidate: Candidate, rung: int, waits: bool) -> None:
+        """A candidate has come to a rung."""
+        cost = candidate.cost.totals()[self.terms.settings.objective]
+        self.rungs.reach(rung, Standing(candidate.trial, candidate.reached[rung], cost, waits))
+
+    def end(self, candidate: Candidate, status: str, error: str = "") -> Record:
+        """End a candidate: its record is on disk first, then the strategy learns of it."""
+        twin = self.known.get(candidate.net.key) if status == "duplicate" else None
+        accuracy = twin.accuracy if twin else candidate.accuracy if status in ("ok", "pruned") else None
+        record = candidate.record(status, self.terms.common, error, accuracy)
+        if status == "infeasible":
+            record.excess.update(self.terms.over_limit(candidate.cost))
+        self.store.append(record)
+        self.live.pop(candidate.trial, None)
+        self._learn(record)
+        if status not in FREE:
+            for file in (self.terms.folder / "checkpoints").glob(f"{record.key}*.pt"):
+                file.unlink()
+        self.tell(record)
+        return record
+
+    def tell(self, record: Record) -> None:
+        """Tell the strategy's memory what a trial came to."""
+        self.memory.tell(record, told_as(record, self.known), self.terms.settings.objective)
+
+    def _learn(self, record: Record) -> None:
+        """Take in what a record says for what comes after it."""
+        if record.status in FREE:
+            return
+        self.known[record.key] = record
+        if self.heirs:
+            self.heirs.learn(record)
+        if record.kind != "search":
+            return
+        self.trained += 1
+        for rung, passed in enumerate(record.rungs[: len(self.rungs.steps) - 1]):
+            cost = record.cost[self.terms.settings.objective]
+            self.rungs.reach(rung, Standing(record.trial, passed["accuracy"], cost, False))

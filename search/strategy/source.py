@@ -1,0 +1,120 @@
+"""`Source`: where a search's new nets come from. Draws of the strategy, let through the static gate, and screened."""
+
+from __future__ import annotations
+
+from ...archs import Genotype
+from ...spaces import Genes, Memo, RandomChooser, Space
+from .books import Books
+from .candidate import Candidate
+from .heirs import SHARE, Ancestor
+from .screen import Screen
+
+MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
+STUCK = 10  # such proposals in a row after which uniform draws follow: a converged sampler repeats itself
+
+
+class Source:
+    """Attributes:
+    exhausted: whether the strategy or the space has no new net to give.
+    """
+
+    def __init__(self, books: Books, space: Space) -> None:
+        self.books, self.space, self.memory = books, space, books.memory
+        self.settings = books.terms.settings
+        self.exhausted = False
+        groups = self.settings.prescreen
+        self._screen = Screen(groups, self.settings.signal, books.live) if groups > 1 else None
+
+    @property
+    def dry(self) -> bool:
+        """Whether all nets wanted were proposed, or there are no more."""
+        groups = self._screen.open if self._screen else 0
+        return self.exhausted or self.books.started + groups >= self.books.terms.trials
+
+    def next(self) -> Candidate | None:
+        """A new net to train, or to measure; None if none is wanted or left."""
+        candidate = self._screened(self._screen) if self._screen else self._new()
+        if candidate and self.books.heirs and not candidate.measuring:
+            self.endow(candidate, self.books.heirs.nearest(candidate.net))
+        return candidate
+
+    def candidate(self, trial: int, kind: str, net: Genotype, genes: Genes) -> Candidate:
+        """A net under way, priced."""
+        return Candidate(trial, kind, net, genes, self.books.terms.price(net), self.books.rungs.steps)
+
+    def admit(self, candidate: Candidate) -> bool:
+        """Let a net through the static gate, or end it at once as infeasible or duplicate."""
+        books = self.books
+        broken, twin = books.terms.over_limit(candidate.cost), books.twin(candidate.net.key)
+        if broken:
+            self.memory.violates(candidate.trial, broken)
+            costs = ", ".join(f"{name} {getattr(candidate.cost, name)}" for name in broken)
+            books.end(candidate, "infeasible", f"over the limit: {costs}")
+        elif twin is not None:
+            books.end(candidate, "duplicate", f"same net as trial {twin.trial}")
+        else:
+            books.live[candidate.trial] = candidate
+        return candidate.trial in books.live
+
+    def endow(self, candidate: Candidate, ancestor: Ancestor | None) -> None:
+        """Have a net start from the weights of `ancestor`, and train for less."""
+        if ancestor is not None:
+            self.memory.inherits(candidate.trial, ancestor.trial)
+            stops = self.books.rungs.ladder.rungs(max(1, round(SHARE * self.books.terms.steps)))
+            candidate.start, candidate.stops, candidate.heritage = ancestor.start, stops, ancestor.heritage
+
+    def _screened(self, screen: Screen) -> Candidate | None:
+        """The best of a group that is measured; else another to measure."""
+        while True:
+            if group := screen.finished():
+                return self._chosen(group)
+            candidate = self._drawn() if screen.filling else self._new()
+            if candidate is None and not screen.filling:
+                return None
+            if candidate is None:
+                screen.close()
+                continue
+            screen.add(candidate)
+            self.memory.screening(candidate.trial, True)
+            if candidate.measuring:
+                return candidate
+
+    def _chosen(self, group: list[Candidate]) -> Candidate:
+        """The first of a group; the others end here."""
+        best, *others = group
+        for candidate in others:
+            self.books.end(candidate, "screened", f"trial {best.trial} has the higher {self.settings.signal}")
+        best.screening = False
+        self.memory.screening(best.trial, False)
+        return best
+
+    def _new(self) -> Candidate | None:
+        """A net that must be trained; None if none is wanted or left."""
+        return None if self.dry else self._drawn()
+
+    def _drawn(self) -> Candidate | None:
+        """Ask the strategy until it proposes a net that is not known; None if it has none, now or at all."""
+        for attempt in range(MOST_FREE_DRAWS):
+            if attempt >= STUCK:
+                self.memory.start_with([self._uniform(attempt)])
+            if not self.memory.ready:
+                self.exhausted = self.books.still  # no news can come
+                return None
+            candidate = self._draw()
+            if self.admit(candidate):
+                return candidate
+        self.exhausted = True
+        return None
+
+    def _uniform(self, attempt: int) -> Genes:
+        """Genes drawn at random, from the seed and how many nets were started."""
+        memo = Memo(RandomChooser(f"{self.settings.seed}/{self.books.started}/{attempt}"))
+        self.space.sample(memo)
+        return memo.genes
+
+    def _draw(self) -> Candidate:
+        trial, chooser = self.memory.ask()
+        memo = Memo(chooser)
+        net = self.space.sample(memo)
+        self.memory.drawn(trial, net.key)
+        return self.candidate(trial, "search", net, memo.genes)
