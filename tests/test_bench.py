@@ -43,15 +43,27 @@ def training(key: str, macs: float, seed: int) -> Training:
     return Training(curve, 5 + macs / 1e5)
 
 
-@pytest.fixture(scope="module")
-def table() -> Table:
-    """The first members of the space, with accuracies made up."""
+def made_up(space: str) -> Table:
+    """The first members of a space, with accuracies made up."""
     entries = {}
-    for _, net in islice(members(get("bench", 16)), NETS):
+    for _, net in islice(members(get(space, 16)), NETS):
         cost = static_cost(net, 10, 16, 1)
         trainings = {seed: training(net.key, cost.macs, seed) for seed in SEEDS}
         entries[net.key] = Entry({"macs": float(cost.macs), "params": float(cost.params)}, {}, trainings)
     return Table("cue", entries)
+
+
+@pytest.fixture(scope="module")
+def table() -> Table:
+    """Of a few nets of the space."""
+    return made_up("bench")
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> Table:
+    """Of all nets of a small space, which is searched instead: so all of them are soon found."""
+    monkeypatch.setattr(simulation, "get", lambda name, image_size: get("placements", image_size))
+    return made_up("placements")
 
 
 stored = pytest.mark.skipif(not FILE.is_file(), reason=f"{FILE.name} is not packed yet: benchmarks/table.py makes it")
@@ -182,34 +194,39 @@ def legs(jobs: Sequence[Job]) -> float:
     return sum(reached.values()) / STEPS
 
 
-def test_without_a_ladder_spent_is_the_number_of_nets(table: Table, watched: type[Watched]) -> None:
-    trace = simulate(table, Contender("random"), 0, 1, NEVER)
+def test_without_a_ladder_spent_is_the_number_of_nets(whole: Table, watched: type[Watched]) -> None:
+    trace = simulate(whole, Contender("random"), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert trace.spent == [float(i + 1) for i in range(len(jobs))]
     assert watched.last.spent == len(jobs) == len({job.genotype.key for job in jobs})
-    assert len(jobs) > 0.9 * NETS
+    assert len(jobs) == len(whole.entries)
     assert trace.volume == sorted(trace.volume)
     assert trace.seconds == sorted(trace.seconds)
     for i in (1, 5, 20):
-        assert trace.volume[i - 1] == table.hypervolume([job.genotype.key for job in jobs[:i]])
-    seconds = sum(table.entries[j.genotype.key].drawn(j.genotype.key, j.seed).seconds for j in jobs)
+        assert trace.volume[i - 1] == whole.hypervolume([job.genotype.key for job in jobs[:i]])
+    seconds = sum(whole.entries[j.genotype.key].drawn(j.genotype.key, j.seed).seconds for j in jobs)
     assert trace.seconds[-1] == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("ladder", ["pareto", "single"])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_legs_count_by_their_share(table: Table, watched: type[Watched], ladder: str, workers: int) -> None:
-    trace = simulate(table, Contender("random", ladder), 0, workers, NEVER)
+def test_legs_count_by_their_share(whole: Table, watched: type[Watched], ladder: str, workers: int) -> None:
+    trace = simulate(whole, Contender("random", ladder), 0, workers, NEVER)
     jobs = watched.last.jobs
     started = {job.genotype.key for job in jobs}
     assert watched.last.spent == pytest.approx(legs(jobs))
     assert trace.spent[-1] < 0.75 * len(started)
+    seconds = 0.0
+    for key in started:
+        until = max(job.until for job in jobs if job.genotype.key == key)
+        seconds += whole.entries[key].drawn(key, 0).seconds * until / STEPS
+    assert seconds / workers <= watched.last.clock + 1e-6 < 1.4 * seconds / workers
     assert len(trace.spent) == len({job.genotype.key for job in jobs if job.until == job.steps})
     first = [job for job in jobs if job.until == STEPS // 8 + 1]
     assert len(first) == len(started), "every net stops at the first rung"
 
 
-def test_rungs_read_the_curve_there(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = []
 
     class Heard(Simulator):
@@ -220,42 +237,42 @@ def test_rungs_read_the_curve_there(table: Table, monkeypatch: pytest.MonkeyPatc
             return found
 
     monkeypatch.setattr(simulation, "Simulator", Heard)
-    simulate(table, Contender("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
+    simulate(whole, Contender("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
     assert {outcome.step for _, outcome in heard} == {math.ceil(STEPS / 4), STEPS}
     for key, outcome in heard:
-        curve = table.entries[key].drawn(key, 0).curve
+        curve = whole.entries[key].drawn(key, 0).curve
         assert outcome.accuracy == (curve[-1] if outcome.step == STEPS else curve[3])
 
 
-def test_repeats_are_paid_for(table: Table, watched: type[Watched]) -> None:
-    simulate(table, Contender("random", repeats=2), 0, 1, NEVER)
+def test_repeats_are_paid_for(whole: Table, watched: type[Watched]) -> None:
+    simulate(whole, Contender("random", repeats=2), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert watched.last.spent == len(jobs) == 2 * len({job.genotype.key for job in jobs})
 
 
-def test_more_workers_are_faster_but_spend_as_much(table: Table) -> None:
-    one, two, eight = (simulate(table, Contender("random"), 0, workers, NEVER) for workers in (1, 2, 8))
-    assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.55
-    assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.16
+def test_more_workers_are_faster_but_spend_as_much(whole: Table) -> None:
+    one, two, eight = (simulate(whole, Contender("random"), 0, workers, NEVER) for workers in (1, 2, 8))
+    assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.6
+    assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.2
     assert one.spent[-1] == pytest.approx(two.spent[-1]) == pytest.approx(eight.spent[-1])
     assert 1 < two.spent[0] <= 2, "the other worker's part is counted"
     assert two.spent == sorted(two.spent)
 
 
-@pytest.mark.parametrize("strategy", ["random", "evolution", "tpe"])
+@pytest.mark.parametrize("strategy", ["random", "evolution"])
 def test_a_seed_gives_one_trace(table: Table, strategy: str) -> None:
-    traces = [simulate(table, Contender(strategy), seed, 2, 0.8) for seed in (0, 0, 1)]
+    traces = [simulate(table, Contender(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
     assert traces[0] == traces[1] != traces[2]
 
 
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"enumerate"}))
 def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Watched], strategy: str) -> None:
-    trace = simulate(table, Contender(strategy), 0, 3, 0.95)
+    trace = simulate(table, Contender(strategy), 0, 3, 0.9)
     trained = [job.genotype.key for job in watched.last.jobs]
     assert set(trained) <= set(table.entries)
     assert len(trained) == len(set(trained))
     assert trace.volume
-    assert all(volume < 0.95 for volume in trace.volume[:-1]), "it ends when enough is found"
+    assert all(volume < 0.9 for volume in trace.volume[:-1]), "it ends when enough is found"
 
 
 def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
@@ -305,6 +322,11 @@ def test_rungs_of_contenders_are_checked() -> None:
     for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
         with pytest.raises(InputError):
             contenders(("random",), ("pareto",), rungs, eta)
+
+
+def test_rungs_are_checked_where_no_ladder_is_named() -> None:
+    with pytest.raises(InputError):
+        contenders((), (), (0.5, 0.25))
 
 
 def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: float = 0.1) -> Trace:
@@ -433,8 +455,9 @@ def test_the_command(alternas: Any) -> None:
 
 @pytest.mark.parametrize(("words", "about"), [
     (("--seeds", "0"), "seeds"), (("--workers", "-1"), "workers"), (("--plot", "plot.txt"), "plot"),
-    (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"), (("--rungs", "2"), "rungs"),
-    (("--rungs", "a,b"), "rungs"), (("--ladder", "steep"), "ladder"), (("--eta", "1"), "eta"),
+    (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"),
+    (("--rungs", "2", "--ladder", "pareto"), "rungs"),
+    (("--rungs", "a,b"), "rungs"), (("--ladder", "steep"), "ladder"), (("--eta", "1", "--ladder", "single"), "eta"),
     (("--strategy", "oracle", "--ladder", "pareto"), "nothing to run"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str) -> None:
@@ -442,6 +465,11 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str
     assert (code, out) == (2, "")
     assert about in errors
     assert "Traceback" not in errors
+
+
+@stored
+def test_processes_are_checked(alternas: Any) -> None:
+    assert alternas("bench", "--strategy", "oracle", "--processes", "-1")[0] == 2
 
 
 @stored

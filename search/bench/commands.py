@@ -39,9 +39,9 @@ def bench(
     from .draw import plot as draw
     from .judge import Match, play, rows
 
-    for name, value in {"seeds": seeds, "workers": workers}.items():
-        if value < 1:
-            raise InputError(f"{name}: must be 1 or more, got {value}")
+    for name, value, least in (("seeds", seeds, 1), ("workers", workers, 1), ("processes", processes, 0)):
+        if value < least:
+            raise InputError(f"{name}: must be {least} or more, got {value}")
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {plot!r}")

@@ -25,7 +25,7 @@ def contenders(
     for name in strategies:
         if name not in (ORACLE, LARGEST):
             check_strategy(name)
-    for name in ladders:
+    for name in ladders or LADDERS:
         ladder(name, rungs, eta)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
     chosen, on = strategies or (ORACLE, LARGEST, *ours, *STOCK), ladders or tuple(LADDERS)

@@ -112,6 +112,7 @@ class Books:
         if record.kind != "search":
             return
         self.trained += 1
-        for rung, passed in enumerate(record.rungs[: len(self.rungs.steps) - 1]):
+        compared = [passed for passed in record.rungs if passed["step"] < record.budget["full"]]  # not at the end
+        for rung, passed in enumerate(compared):
             cost = record.cost[self.terms.settings.objective]
             self.rungs.reach(rung, Standing(record.trial, passed["accuracy"], cost, False))

@@ -82,7 +82,7 @@ class Candidate:
         fields = of_net(self.net) | of_outcome(last) | common
         fields["budget"] = {"full": self.steps, "done": last.step}
         fields["lineage"] = fields["lineage"] | self.heritage
-        stops = zip(self.stops, self.reached, strict=False)
+        stops = zip(self.stops if self.kind == "search" else self.stops[-1:], self.reached, strict=False)
         return Record(
             trial=self.trial,
             kind=self.kind,

@@ -18,7 +18,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from ...archs import Genotype
+from ...archs import Genotype, InputError
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
@@ -55,7 +55,7 @@ class Memory:
 
     def __init__(self, storage: BaseStorage, strategy: str, ground: Ground) -> None:
         _quiet()
-        self.planned = strategy in PLANNED
+        self.strategy, self.planned = strategy, strategy in PLANNED
         self.study = optuna.create_study(
             storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
         )
@@ -95,8 +95,17 @@ class Memory:
             self.study.enqueue_trial(fixed)
 
     def ask(self) -> tuple[int, TrialChooser]:
-        """A new trial: its number and whoever answers its genes."""
-        trial = self.study.ask()
+        """A new trial: its number and whoever answers its genes.
+
+        Raises:
+            InputError: if the user's own sampler is not for searches of this kind.
+        """
+        try:
+            trial = self.study.ask()
+        except ValueError as error:
+            if ":" not in self.strategy:
+                raise
+            raise InputError(f"strategy {self.strategy!r}: cannot search for two objectives ({error})") from None
         self._open[trial.number] = trial
         return trial.number, TrialChooser(trial)
 

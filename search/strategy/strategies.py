@@ -66,20 +66,22 @@ def sampler(name: str, ground: Ground, offset: int = 0) -> BaseSampler:
         return STRATEGIES[name](replace(ground, seed=ground.seed + offset))
     kind = _imported(name)
     takes_seed = "seed" in inspect.signature(kind).parameters
-    return kind(seed=ground.seed + offset) if takes_seed else kind()
+    try:
+        return kind(seed=ground.seed + offset) if takes_seed else kind()
+    except TypeError as error:
+        raise InputError(f"strategy {name!r}: cannot be made without arguments ({error})") from None
 
 
 def _imported(name: str) -> Callable[..., BaseSampler]:
     """The class at "package.module:Class", from an installed package or a module of the current folder."""
     module, _, attribute = name.partition(":")
-    here = str(Path.cwd())
-    sys.path.append(here)  # behind all else, so that no file there hides a package
+    sys.path.append(str(Path.cwd()))  # behind all else, so that no file there hides a package
     try:
         found = getattr(importlib.import_module(module), attribute, None)
-    except (ImportError, ValueError) as error:
+    except (ImportError, ValueError, TypeError) as error:
         raise InputError(f"strategy {name!r}: cannot be imported ({error})") from None
     finally:
-        sys.path.remove(here)
+        del sys.path[-1]
     if not (isinstance(found, type) and issubclass(found, BaseSampler)):
         raise InputError(f"strategy {name!r}: module {module} has no Optuna sampler {attribute!r}")
     return found

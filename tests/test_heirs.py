@@ -1,0 +1,534 @@
+"""Searches whose nets inherit weights, train several times over, stop at rungs, run out of memory; samplers by path."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import costs
+from optuna.trial import FrozenTrial, TrialState
+
+from alternas.archs import Genotype, InputError, static_cost
+from alternas.archs.cost import BACKWARD_FACTOR
+from alternas.results.front import front, leaderboard
+from alternas.results.record import Record
+from alternas.results.store import Store
+from alternas.search.engine.drive import drive
+from alternas.search.settings import Settings
+from alternas.search.strategy.ground import Ground, traits
+from alternas.search.strategy.heirs import ALIKE
+from alternas.search.strategy.ledger import Ledger, Terms
+from alternas.search.strategy.memory import open_memory
+from alternas.search.strategy.source import STUCK
+from alternas.search.strategy.strategies import check_strategy
+from alternas.search.training import recipes
+from alternas.search.training.job import Job, Outcome, Point
+from alternas.spaces import get
+from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+
+Open = Callable[..., Ledger]
+Fate = Callable[[Job], Any]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Open]:
+    """Opens a ledger on tmp_path, again and again; further words are settings."""
+    stores = []
+
+    def open_it(trials: int = 12, strategy: str = "random", ladder: str = "off", **more: Any) -> Ledger:
+        space, seed = get("bench", 8), more.pop("seed", 0)
+        settings = Settings("bench", "digits", strategy, ladder, "macs", recipes.get("smoke"), seed, **more)
+        common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+        terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
+        while stores:
+            stores.pop().close()
+        stores.append(Store(tmp_path))
+        memory = open_memory(tmp_path, stores[-1].records, strategy, Ground(space, seed, costs), "macs")
+        return Ledger(terms, space, stores[-1], memory)
+
+    yield open_it
+    for store in stores:
+        store.close()
+
+
+def trained(job: Job) -> Outcome:
+    """A leg that went well. Weights are written at the end, and what they came from is said, as the trainer does."""
+    if job.until == job.steps:
+        Path(job.weights).parent.mkdir(exist_ok=True)
+        Path(job.weights).touch()
+    accuracy = fake_accuracy(job.genotype, job.until * STEPS // job.steps) - 0.001 * (job.seed % 10)
+    lineage = {"weights": job.start.weights, "label": job.start.label, "steps": job.start.steps} if job.start else {}
+    curve = (Point(job.until, 1.0, accuracy),)
+    return Outcome(job.trial, "ok", job.until, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
+
+
+class Hearer(SilentView):
+    """Tells of each job that is started."""
+
+    def __init__(self, hear: Callable[[Job], Any]) -> None:
+        self.started = hear  # type: ignore[method-assign]
+
+
+def finish(
+    ledger: Ledger, fate: Fate = trained, slots: int = 1, hear: Callable[[Job], Any] = lambda job: None
+) -> FakeExecutor:
+    """Drive to the end; an outcome for each job."""
+    executor = FakeExecutor(slots, fate)
+    drive(ledger, executor, Hearer(hear))
+    return executor
+
+
+def searched(ledger: Ledger) -> list[Record]:
+    return [r for r in ledger.store.records if r.kind == "search" and r.status not in ("duplicate", "infeasible")]
+
+
+def alike(a: Genotype, b: Genotype) -> float:
+    """Share of the numbers and names of two nets that are equal."""
+    return len(traits(a) & traits(b)) / max(len(traits(a)), len(traits(b)))
+
+
+def net_of(record: Record) -> Genotype:
+    return Genotype.from_dict(record.genotype)
+
+
+def test_a_net_inherits_from_the_most_alike_that_is_trained(opened: Open) -> None:
+    ledger = opened(25, inherit=True)
+    executor = finish(ledger)
+    by_trial = {r.trial: r for r in ledger.store.records}
+    heirs, others = list[Job](), list[Job]()
+    for number, job in enumerate(executor.ran):
+        before = [by_trial[other.trial] for other in executor.ran[:number]]
+        found = [(alike(net_of(r), job.genotype), -r.trial, r.key) for r in before]
+        best = max(found, default=(0.0, 0, ""))
+        if by_trial[job.trial].kind == "search" and best[0] >= ALIKE:
+            assert job.start is not None
+            assert Path(job.start.weights) == ledger.terms.folder / "weights" / f"{best[2]}.safetensors"
+            assert Path(job.start.weights).exists()
+            assert (job.steps, job.until) == (STEPS // 2, STEPS // 2)
+            heirs.append(job)
+        else:
+            assert job.start is None
+            assert job.steps == STEPS
+            others.append(job)
+    assert len(heirs) > 5
+    assert len(others) > len(ledger.baselines), "some are too different from all"
+
+
+def test_baselines_never_inherit(opened: Open) -> None:
+    ledger = opened(5, inherit=True)
+    executor = finish(ledger)
+    first = [job for job in executor.ran if job.trial < len(ledger.baselines)]
+    assert len(first) == 4
+    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a is not b) >= ALIKE, "though alike"
+    assert all(job.start is None and job.steps == STEPS for job in first)
+    assert all(not r.lineage for r in ledger.store.records if r.kind == "baseline")
+
+
+def test_nothing_is_inherited_unasked(opened: Open) -> None:
+    ledger = opened(20)
+    executor = finish(ledger)
+    assert all(job.start is None and job.steps == STEPS for job in executor.ran)
+    assert not any(row["inherited"] for row in leaderboard(ledger.store.records))
+
+
+def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
+    ledger = opened(25, inherit=True)
+    finish(ledger)
+    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.terms.settings.recipe.batch
+    assert BACKWARD_FACTOR == 6
+    depths = Counter[int]()
+    for record in searched(ledger):
+        assert record.budget["full"] == record.budget["done"] == (STEPS // 2 if record.lineage else STEPS)
+        flops, steps, at, depth = 0, 0, record, 0
+        while at.lineage:
+            at, depth = by_trial[at.lineage["trial"]], depth + 1
+            assert at.status == "ok"
+            flops += 6 * at.cost["macs"] * batch * at.budget["done"]
+            steps += at.budget["done"]
+        assert record.lineage.get("flops", 0) == flops
+        assert record.lineage.get("steps", 0) == steps
+        depths[depth] += 1
+    assert depths[0]
+    assert depths[1]
+    assert depths[2], "heirs of heirs"
+
+
+def test_fronts_say_what_is_inherited(opened: Open) -> None:
+    ledger = opened(25, inherit=True)
+    finish(ledger)
+    heirs = {r.trial for r in ledger.store.records if r.lineage}
+    for rows in (leaderboard(ledger.store.records), front(ledger.store.records)):
+        assert {row["trial"] for row in rows if row["inherited"]} == heirs & {row["trial"] for row in rows}
+    assert heirs & {row["trial"] for row in front(ledger.store.records)}
+
+
+def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
+    def thrown_away(job: Job) -> Outcome:
+        outcome = trained(job)
+        if job.trial % 2:
+            Path(job.weights).unlink()
+        return outcome
+
+    ledger = opened(30, inherit=True)
+    executor = finish(ledger, thrown_away)
+    parents = {r.lineage["trial"] for r in searched(ledger) if r.lineage}
+    assert parents
+    assert not any(trial % 2 for trial in parents)
+    assert all(Path(job.start.weights).exists() for job in executor.ran if job.start)
+
+
+@pytest.mark.parametrize("status", ["nan", "oom", "error"])
+def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
+    def fate(job: Job) -> Outcome:
+        done = trained(job)
+        return done if job.trial % 2 else Outcome(job.trial, status, job.until, error="because")
+
+    ledger = opened(30, inherit=True)
+    finish(ledger, fate)
+    parents = {r.lineage["trial"] for r in ledger.store.records if r.status == "ok" and r.lineage}
+    assert parents
+    assert all(trial % 2 for trial in parents)
+
+
+def test_heirs_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
+    ledger = opened(40, ladder="pareto", rungs=(0.25, 0.5), inherit=True)
+    executor = finish(ledger)
+    stops = defaultdict(set)
+    for job in executor.ran:
+        if job.trial >= len(ledger.baselines):
+            stops[job.start is not None].add((job.until, job.steps))
+    assert stops[False] == {(STEPS // 4, STEPS), (STEPS // 2, STEPS), (STEPS, STEPS)}
+    assert stops[True] == {(STEPS // 8, STEPS // 2), (STEPS // 4, STEPS // 2), (STEPS // 2, STEPS // 2)}
+    parents = {r.lineage["trial"] for r in searched(ledger) if r.status == "ok" and r.lineage}
+    assert {r.status for r in ledger.store.records if r.trial in parents} == {"ok"}, "pruned nets leave nothing"
+
+
+class KilledError(Exception):
+    """Stands for a driver that dies."""
+
+
+def killed_after(jobs: int, fate: Fate = trained) -> Fate:
+    """A fate that kills the driver when so many jobs have ended."""
+    left = jobs
+
+    def die(job: Job) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise KilledError
+        return fate(job)
+
+    return die
+
+
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+def test_an_orphan_keeps_its_parent(opened: Open, ladder: str) -> None:
+    seen: dict[int, set[Any]] = defaultdict(set)
+
+    draw, tempted, kills = random.Random(0), 0, 0
+    while True:
+        ledger = opened(30, ladder=ladder, inherit=True)
+        heirs = ledger.books.heirs
+        assert heirs
+        for trial, candidate in ledger.live.items():
+            nearest = heirs.nearest(candidate.net)
+            tempted += bool(seen[trial]) and nearest is not None and (nearest.start, STEPS // 2) not in seen[trial]
+        try:
+            finish(
+                ledger, killed_after(draw.randint(3, 12)), 6, lambda job: seen[job.trial].add((job.start, job.steps))
+            )
+            break
+        except KilledError:
+            kills += 1
+    assert kills > 3
+    assert tempted, "meanwhile another has been trained that is more alike"
+    assert all(len(starts) == 1 for starts in seen.values())
+    for record in searched(ledger):
+        ((start, steps),) = seen[record.trial]
+        assert record.budget["full"] == steps
+        assert (start is not None) == bool(record.lineage)
+        assert start is None or start.label == f"trial {record.lineage['trial']}"
+
+
+def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
+    ledger = opened(6, repeats=3, seed=7)
+    executor = finish(ledger, slots=2)
+    jobs = defaultdict(list)
+    for job in executor.ran:
+        jobs[job.trial].append(job)
+    for record in ledger.store.records:
+        own = jobs[record.trial]
+        assert [job.seed for job in own] == [7, 8, 9]
+        assert all((job.until, job.steps) == (STEPS, STEPS) for job in own)
+        assert len({job.checkpoint for job in own}) == len({job.weights for job in own}) == 3
+        assert Path(own[0].weights).name == f"{record.key}.safetensors"
+        expected = {str(job.seed): trained(job).accuracy for job in own}
+        assert record.accuracies == expected
+        assert record.accuracy == pytest.approx(statistics.mean(a for a in expected.values() if a is not None))
+        assert record.seconds == 3.0
+    files = [job.weights for job in executor.ran] + [job.checkpoint for job in executor.ran]
+    assert len(files) == len(set(files))
+    assert all(row["seeds"] == 3 for row in leaderboard(ledger.store.records))
+
+
+def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
+    for _ in range(2):
+        ledger = opened(6, repeats=2)
+        finish(ledger)
+        for record in ledger.store.records:
+            trial = ledger.memory.study.trials[record.trial]
+            assert trial.values == [record.accuracy, record.cost["macs"]]
+            if record.kind == "search":
+                assert trial.user_attrs["accuracies"] == record.accuracies
+                assert set(record.accuracies) == {"0", "1"}
+        (tmp_path / "study.journal").unlink()  # and the same of one that is rebuilt
+
+
+def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
+    ledger = opened(4)
+    finish(ledger)
+    assert all(not r.accuracies for r in ledger.store.records)
+    assert not any("accuracies" in t.user_attrs for t in ledger.memory.study.trials)
+
+
+def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
+    ledger = opened(30, ladder="pareto", repeats=3)
+    executor = finish(ledger, slots=3)
+    whole = {r.trial for r in ledger.store.records if r.status == "ok"}
+    for job in executor.ran:
+        assert job.seed == 0 or (job.until == STEPS and job.trial in whole)
+    by_seed = Counter(job.seed for job in executor.ran)
+    assert by_seed[1] == by_seed[2] == len(whole)
+    for record in ledger.store.records:
+        assert set(record.accuracies) == ({"0", "1", "2"} if record.status == "ok" else set())
+        assert record.rung == len(record.rungs) <= 4, "a rung for each stop of the first seed"
+    assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
+
+
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+@pytest.mark.parametrize("inherit", [False, True])
+def test_killed_between_seeds(opened: Open, ladder: str, inherit: bool) -> None:
+    draw, kills = random.Random(1), 0
+    while True:
+        ledger = opened(10, ladder=ladder, repeats=3, inherit=inherit)
+        try:
+            finish(ledger, killed_after(draw.randint(2, 9)), slots=2)
+            break
+        except KilledError:
+            kills += 1
+    assert kills > 3
+    for record in ledger.store.records:
+        if record.status == "ok":
+            accuracies = list(record.accuracies.values())
+            assert list(record.accuracies) == ["0", "1", "2"]
+            assert record.accuracy == pytest.approx(statistics.mean(accuracies))
+            if record.kind == "baseline":
+                continue
+            steps = [rung["step"] for rung in record.rungs]
+            assert steps == sorted(set(steps))
+            assert (record.rungs[-1]["accuracy"], steps[-1]) == (accuracies[0], record.budget["full"])
+
+
+def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
+    def fate(job: Job) -> Outcome:
+        diverged = job.trial % 3 == 0 and job.seed == 1
+        return Outcome(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
+
+    ledger = opened(9, repeats=3)
+    executor = finish(ledger, fate)
+    ran = Counter(job.trial for job in executor.ran)
+    for record in ledger.store.records:
+        ill = record.trial % 3 == 0
+        assert record.status == ("nan" if ill else "ok")
+        assert ran[record.trial] == (2 if ill else 3)
+        assert (record.accuracy is None) == ill
+        assert ledger.memory.study.trials[record.trial].state == (TrialState.FAIL if ill else TrialState.COMPLETE)
+    assert any(r.status == "nan" for r in ledger.store.records)
+
+
+def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+
+    def saved(job: Job) -> Outcome:
+        Path(job.checkpoint).touch()
+        return trained(job)
+
+    finish(opened(4, repeats=2), saved)
+    assert not list((tmp_path / "checkpoints").iterdir())
+    assert len(list((tmp_path / "weights").iterdir())) == 2 * 8
+
+
+def test_records_tell_how_far_a_net_came(opened: Open) -> None:
+    ledger = opened(40, ladder="pareto")
+    executor = finish(ledger, slots=3)
+    reached = defaultdict(list)
+    for job in executor.ran:
+        reached[job.trial].append((job.until, trained(job).accuracy))
+    assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
+    for record in searched(ledger):
+        assert [(rung["step"], rung["accuracy"]) for rung in record.rungs] == reached[record.trial]
+        assert [rung["step"] for rung in record.rungs] == [2, 4, 8, 16][: len(record.rungs)]
+        promoted = [rung["promoted"] for rung in record.rungs]
+        assert promoted == [True] * (len(promoted) - 1) + [False]
+        assert record.rung == len(record.rungs)
+        assert (record.status == "ok") == (len(record.rungs) == 4)
+        assert record.accuracy == record.rungs[-1]["accuracy"]
+    assert len({len(r.rungs) for r in searched(ledger)}) > 2
+
+
+def test_baselines_pass_no_rung_before_their_end(opened: Open) -> None:
+    ledger = opened(1, ladder="pareto")
+    finish(ledger)
+    for record in ledger.store.records:
+        if record.kind == "baseline":
+            assert record.budget["done"] == STEPS
+            assert [rung["step"] for rung in record.rungs][-1:] in ([], [STEPS])
+
+
+def excess(trial: FrozenTrial) -> dict[str, float]:
+    return dict(trial.constraints or {})
+
+
+def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
+    def fate(job: Job) -> Outcome:
+        large = job.trial % 3 == 0
+        return Outcome(job.trial, "oom", 2, error="out of memory") if large else trained(job)
+
+    limits = {"macs": 1_000_000, "params": 45_000}
+    ledger = opened(20, limits=limits)
+    finish(ledger, fate)
+    before = ledger.memory.study.get_trials()
+    records = {r.trial: r for r in ledger.store.records}
+    assert {"oom", "infeasible", "ok"} <= {r.status for r in records.values() if r.kind == "search"}
+    for trial in before:
+        record = records.get(trial.number)
+        if record and record.status == "oom" and record.kind == "search":
+            assert (trial.state, excess(trial)) == (TrialState.PRUNED, {"memory": 1.0})
+        elif record and record.status == "infeasible":
+            over = {name: record.cost[name] / most - 1 for name, most in limits.items() if record.cost[name] > most}
+            assert (trial.state, excess(trial)) == (TrialState.PRUNED, pytest.approx(over))
+            assert record.excess == over
+        elif record and record.status == "ok":
+            assert not any(value > 0 for value in excess(trial).values())
+    (tmp_path / "study.journal").unlink()
+    after = opened(20, limits=limits).memory.study.get_trials()
+    assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
+    assert [excess(t) for t in after] == [excess(t) for t in before]
+
+
+SAMPLERS = '''
+from optuna.samplers import BaseSampler, RandomSampler
+
+class Stubborn(BaseSampler):
+    """Always the same net."""
+    def infer_relative_search_space(self, study, trial):
+        return {}
+    def sample_relative(self, study, trial, search_space):
+        return {}
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        return param_distribution.choices[-1]
+
+class Seeded(Stubborn):
+    """Goes by a seed."""
+    def __init__(self, seed):
+        self.seed = seed
+    def sample_independent(self, study, trial, param_name, param_distribution):
+        choices = param_distribution.choices
+        return choices[hash((self.seed, trial.number, len(param_name), len(choices))) % len(choices)]
+
+NUMBER = 3
+def function():
+    return RandomSampler()
+class NoSampler:
+    pass
+'''
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a module of samplers in the current folder."""
+    name = f"samplers_{tmp_path.name}_{random.getrandbits(64):x}"
+    (tmp_path / f"{name}.py").write_text(SAMPLERS)
+    monkeypatch.chdir(tmp_path)
+    return name
+
+
+def test_a_sampler_of_a_module_in_the_current_folder(opened: Open, module: str) -> None:
+    nets = []
+    for seed in (1, 1, 2):
+        ledger = opened(10, f"{module}:Seeded", seed=seed)
+        assert type(ledger.memory.study.sampler).__name__ == "Seeded"
+        assert getattr(ledger.memory.study.sampler, "seed", None) == seed
+        finish(ledger)
+        assert len(searched(ledger)) == 10
+        nets.append([r.key for r in searched(ledger)])
+        for file in ("records.jsonl", "study.journal"):
+            (ledger.terms.folder / file).unlink()
+    assert nets[0] == nets[1] != nets[2]
+
+
+def test_a_sampler_that_starts_anew_gets_another_seed(opened: Open, module: str) -> None:
+    finish(opened(5, f"{module}:Seeded"))
+    ledger = opened(10, f"{module}:Seeded")
+    assert getattr(ledger.memory.study.sampler, "seed", 0) == len(ledger.memory.study.trials) > 5
+
+
+@pytest.mark.parametrize(("name", "about"), [
+    ("nowhere_at_all:Sampler", "nowhere_at_all"), ("MODULE:Missing", "Missing"), ("MODULE:NoSampler", "NoSampler"),
+    ("MODULE:NUMBER", "NUMBER"), ("MODULE:function", "function"), ("MODULE:", "sampler"), (":Seeded", "Seeded"),
+    ("json:dumps", "dumps"), ("randm", "did you mean 'random'"),
+])  # fmt: skip
+def test_samplers_that_are_none(module: str, name: str, about: str) -> None:
+    with pytest.raises(InputError, match=about) as error:
+        check_strategy(name.replace("MODULE", module))
+    assert "\n" not in str(error.value)
+
+
+def test_a_relative_module_is_bad_input() -> None:
+    with pytest.raises(InputError):
+        check_strategy(".samplers:Sampler")
+
+
+def test_a_sampler_that_needs_more_is_bad_input(opened: Open) -> None:
+    with pytest.raises(InputError):
+        opened(4, "optuna.samplers:GridSampler")
+
+
+def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: str) -> None:
+    ledger = opened(8, f"{module}:Stubborn")
+    finish(ledger)
+    nets = searched(ledger)
+    assert len(nets) == 8
+    assert not ledger.exhausted
+    known, runs = 0, list[int]()
+    for record in ledger.store.records:
+        known = known + 1 if record.status == "duplicate" else 0
+        runs.append(known)
+    assert max(runs) >= STUCK, "so many known proposals come first"
+    assert max(runs) < 3 * STUCK
+    families = {r.family for r in nets}
+    assert len(families) > 1, "drawn from all of the space"
+
+
+def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:
+    nets = []
+    for seed in (1, 1, 2):
+        ledger = opened(5, f"{module}:Stubborn", seed=seed)
+        finish(ledger)
+        nets.append([r.key for r in searched(ledger)])
+        for file in ("records.jsonl", "study.journal"):
+            (ledger.terms.folder / file).unlink()
+    assert nets[0] == nets[1] != nets[2]
+
+
+def test_settings_of_repeats_are_checked() -> None:
+    fine = Settings("bench", "digits", "random", "off", "macs", recipes.get("smoke"))
+    for wrong in (0, -1, 1001):
+        with pytest.raises(InputError, match="repeats"):
+            dataclasses.replace(fine, repeats=wrong)
