@@ -64,9 +64,12 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
         rungs: str = "off",
         limits: dict[str, int] | None = None,
         seed: int = 0,
+        prescreen: int = 1,
+        signal: str = "macs",
     ) -> Ledger:
         space = space or get("all", 8)
         settings = Settings(space.name, "digits", strategy, rungs, "macs", recipes.get("smoke"), seed, limits or {})
+        settings = dataclasses.replace(settings, prescreen=prescreen, signal=signal)
         common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
         terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
         ground = Ground(space, seed, costs)
