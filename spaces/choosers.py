@@ -25,7 +25,7 @@ class Chooser(Protocol):
 class RandomChooser:
     """Uniform and independent draws from a seed."""
 
-    def __init__(self, seed: int | str) -> None:
+    def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
     def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:

@@ -17,8 +17,8 @@ from sklearn.gaussian_process.kernels import Kernel
 from alternas.archs import static_cost
 from alternas.results.ranking import hypervolume
 from alternas.search.strategy.ground import Facts, traits
-from alternas.search.strategy.past import Past, parked
-from alternas.search.strategy.readings import FEWEST, Readings, readings
+from alternas.search.strategy.past import Past, parked, readings
+from alternas.search.strategy.readings import FEWEST, Readings
 from alternas.search.strategy.surrogate import ALIKE, NEAR, NOISE, SLOPE, Example, Front, Surrogate
 from alternas.spaces import Genes, Memo, RandomChooser, get
 

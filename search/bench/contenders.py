@@ -29,7 +29,12 @@ def contenders(
         ladder(name, rungs, eta)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
     chosen, on = strategies or (ORACLE, LARGEST, *ours, *STOCK), ladders or tuple(LADDERS)
-    found = [Contender(name, how, rungs, eta) for name in chosen for how in on if how == "off" or _climbs(name)]
+    found = [
+        Contender(name) if how == "off" else Contender(name, how, rungs, eta)
+        for name in chosen
+        for how in on
+        if how == "off" or _climbs(name)
+    ]
     if not found:
         raise InputError(f"bench: {', '.join(strategies)} on ladder {', '.join(ladders)}: nothing to run")
     return found

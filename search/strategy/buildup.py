@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
@@ -19,11 +19,11 @@ from ...results.noise import Spread
 from ...spaces import Genes, options_of
 from .ground import Ground
 from .past import Past, parked
-from .samplers import RandomSampler
+from .samplers import WholeSampler
 from .walk import Built, Growth, Known, Step, Walk, walk
 
 
-class BuildUp(RandomSampler):
+class BuildUp(WholeSampler):
     """Proposes what the walks wait for, all walks side by side; depends on the study's trials alone.
 
     Baselines that are no trials of the study are proposed first. Draws at random if asked when not `ready`.
@@ -37,14 +37,11 @@ class BuildUp(RandomSampler):
 
     def __init__(self, ground: Ground, starts: Sequence[Genes] | None = None, ahead: bool = True) -> None:
         """`starts`: genes, default the space's baselines. `ahead`: propose both outcomes' next while a net trains."""
-        super().__init__(ground.seed)
-        self._options, self._growth, self._ahead = options_of(ground.space), Growth(ground, starts), ahead
+        super().__init__(ground.seed, options_of(ground.space))
+        self._growth, self._ahead = Growth(ground, starts), ahead
         self.starts = tuple(start.net for start in self._growth.starts)
         self._reader: _Reader | None = None
         self._found: list[Walk] = []  # as the reader's last news has them
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -5,28 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
 from ...spaces import members, options_of
 from .ground import Ground
 from .past import Past
-from .samplers import RandomSampler
+from .samplers import WholeSampler
 
 
-class Enumerate(RandomSampler):
+class Enumerate(WholeSampler):
     """Proposes the members of a space in `members`' order, whatever the seed, but for those that are known.
 
     Once all are known it draws at random, which only gives known ones: so the search ends.
     """
 
     def __init__(self, ground: Ground) -> None:
-        super().__init__(ground.seed)
-        self._options, self._members = options_of(ground.space), members(ground.space)
-        self._past = Past()
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
+        super().__init__(ground.seed, options_of(ground.space))
+        self._members, self._past = members(ground.space), Past()
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking import pareto_ranks
@@ -23,7 +23,7 @@ from ...spaces.moves import moves
 from .ground import Ground, Traits
 from .past import Past
 from .readings import Readings
-from .samplers import RandomSampler
+from .samplers import WholeSampler, uniform
 from .surrogate import Example, Front, Surrogate
 
 FIRST = 8  # nets drawn uniformly before there are children
@@ -47,19 +47,16 @@ class _Parent:
     cost: float
 
 
-class Evolution(RandomSampler):
+class Evolution(WholeSampler):
     """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `KEPT`."""
 
     def __init__(self, ground: Ground) -> None:
-        super().__init__(ground.seed)
-        self._ground, self._options = ground, options_of(ground.space)
+        super().__init__(ground.seed, options_of(ground.space))
+        self._ground = ground
         self._past, self._readings, self._surrogate = Past(), Readings(), Surrogate()
         self._parents: list[_Parent] = []  # those of the first fronts first
         self._ranks: list[int] = []
         self._known: set[Traits] = set()  # of nets that were proposed
-
-    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return {name: CategoricalDistribution(choices) for name, choices in self._options.items()}
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -93,7 +90,7 @@ class Evolution(RandomSampler):
         found: dict[Traits, Genes] = {}
         near = [0.5 ** (rank - 1) / self._ranks.count(rank) if rank <= RANKS else 0.0 for rank in self._ranks]
         for _ in range(BROOD + TRIES):
-            genes = self._stranger(draw) if draw.random() < STRANGERS else self._child(draw, near)
+            genes = uniform(draw, self._options) if draw.random() < STRANGERS else self._child(draw, near)
             facts = self._ground.facts(genes)
             if facts.traits not in self._known and self._ground.fits(facts.net):
                 found.setdefault(facts.traits, genes)
@@ -106,9 +103,6 @@ class Evolution(RandomSampler):
         while draw.random() < AGAIN:
             genes = draw.choice(moves(genes, self._options))
         return genes
-
-    def _stranger(self, draw: random.Random) -> Genes:
-        return {name: draw.choice(choices) for name, choices in self._options.items()}
 
     def _best(self, brood: list[Genes]) -> Genes:
         """The one that is expected to add most to the front; those in training count as what they are guessed at."""

@@ -48,7 +48,7 @@ class Ground:
 
     def facts(self, genes: Genes) -> Facts:
         """Of the net that these genes give; worked out once."""
-        name = tuple(genes.values())
+        name = tuple(sorted(genes.items()))
         if name not in self._known:
             net = self.space.sample(Replay(genes))
             self._known[name] = Facts(net, *self.price(net), traits(net))

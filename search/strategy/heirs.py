@@ -13,7 +13,7 @@ from ...results.store import weights_file
 from ..training.start import Start
 from .ground import Traits, traits
 
-SHARE = 0.5  # of the full budget, for a net that inherits: docs/log.md says what that gains and loses
+SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 ALIKE = 0.7  # of what describes two nets must be equal for one to inherit from the other
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.distributions import CategoricalDistribution
 from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
@@ -23,7 +22,8 @@ from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from .ground import Ground
-from .samplers import TrialChooser
+from .past import readings
+from .samplers import TrialChooser, distributions
 from .strategies import PLANNED, STATELESS, sampler
 
 log = logging.getLogger("alternas")
@@ -84,7 +84,7 @@ class Memory:
             return
         notes = {"key": net.key, "baseline": True}
         trial = create_trial(
-            state=TrialState.RUNNING, params=genes, distributions=_distributions(options), user_attrs=notes
+            state=TrialState.RUNNING, params=genes, distributions=dict(distributions(options)), user_attrs=notes
         )
         self._seats.add(len(self._trials()))
         self.study.add_trial(trial)
@@ -160,7 +160,7 @@ class Memory:
             if _is_seat(frozen):
                 continue
             notes = frozen.user_attrs
-            reached = [notes[f"rung{i}"] for i in range(len(notes)) if f"rung{i}" in notes]
+            reached = [accuracy for _, accuracy in readings(frozen)]
             rest = notes.get("aim", 0), notes.get("parent"), notes.get("screening", False)
             found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
         return found
@@ -218,7 +218,7 @@ def _past(
         state=state,
         values=_values(known, objective) if state == TrialState.COMPLETE else None,
         params=record.genes,
-        distributions=_distributions(options),
+        distributions=dict(distributions(options)),
         user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
         constraints=MEMORY if known.status == "oom" else record.excess or None,
     )
@@ -231,10 +231,6 @@ def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
 
 def _is_seat(trial: FrozenTrial) -> bool:
     return trial.user_attrs.get("baseline", False)
-
-
-def _distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, Any]:
-    return {name: CategoricalDistribution(choices) for name, choices in options.items()}
 
 
 def _state(record: Record) -> TrialState:

@@ -31,5 +31,10 @@ class Past:
 
 def parked(trial: FrozenTrial) -> bool:
     """Whether a running trial waits at a rung, where the ladder has sent on others."""
-    reached = sum(f"rung{i}" in trial.user_attrs for i in range(len(trial.user_attrs)))
-    return reached > trial.user_attrs.get("aim", 0)
+    return len(readings(trial)) > trial.user_attrs.get("aim", 0)
+
+
+def readings(trial: FrozenTrial) -> list[tuple[int, float]]:
+    """Rung and accuracy there, for each that a trial passed."""
+    notes = trial.user_attrs
+    return [(i, notes[f"rung{i}"]) for i in range(len(notes)) if f"rung{i}" in notes]

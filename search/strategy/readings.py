@@ -9,6 +9,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ...spaces import Genes
 from .ground import Facts
+from .past import readings
 from .surrogate import Example
 
 FEWEST = 5  # nets that went from a rung to the end, before one that stopped there says something
@@ -39,12 +40,6 @@ class Readings:
                 slope, height, doubt = lines[rung]
                 found.append(Example(facts(trial.params), slope * accuracy + height, doubt))
         return found[-most:] if most > 0 else []
-
-
-def readings(trial: FrozenTrial) -> list[tuple[int, float]]:
-    """Rung and accuracy there, for each that a trial passed."""
-    notes = trial.user_attrs
-    return [(i, notes[f"rung{i}"]) for i in range(len(notes)) if f"rung{i}" in notes]
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import optuna
@@ -10,7 +11,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
-from ...spaces import Gene
+from ...spaces import Gene, Genes
 
 
 class RandomSampler(BaseSampler):
@@ -32,6 +33,27 @@ class RandomSampler(BaseSampler):
     ) -> Any:
         assert isinstance(param_distribution, CategoricalDistribution)
         return random.Random(f"{self._seed}/{trial.number}/{param_name}").choice(param_distribution.choices)
+
+
+class WholeSampler(RandomSampler):
+    """Proposes all genes of a net at once; where it proposes none, they are drawn uniformly."""
+
+    def __init__(self, seed: int, options: Mapping[str, tuple[Gene, ...]]) -> None:
+        super().__init__(seed)
+        self._options = options
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return dict(distributions(self._options))
+
+
+def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, CategoricalDistribution]:
+    """Every gene's, as a study has them."""
+    return {name: CategoricalDistribution(choices) for name, choices in options.items()}
+
+
+def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Genes:
+    """Genes drawn uniformly."""
+    return {name: draw.choice(choices) for name, choices in options.items()}
 
 
 class TrialChooser:

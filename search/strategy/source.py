@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 from ...archs import Genotype
-from ...spaces import Genes, Memo, RandomChooser, Space
+from ...spaces import Genes, Memo, Space, options_of
 from .books import Books
 from .candidate import Candidate
 from .heirs import SHARE, Ancestor
+from .samplers import uniform
 from .screen import Screen
 
 MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
@@ -96,7 +99,8 @@ class Source:
         """Ask the strategy until it proposes a net that is not known; None if it has none, now or at all."""
         for attempt in range(MOST_FREE_DRAWS):
             if attempt >= STUCK:
-                self.memory.start_with([self._uniform(attempt)])
+                draw = random.Random(f"{self.settings.seed}/{self.books.started}/{attempt}")
+                self.memory.start_with([uniform(draw, options_of(self.space))])
             if not self.memory.ready:
                 self.exhausted = self.books.still  # no news can come
                 return None
@@ -105,12 +109,6 @@ class Source:
                 return candidate
         self.exhausted = True
         return None
-
-    def _uniform(self, attempt: int) -> Genes:
-        """Genes drawn at random, from the seed and how many nets were started."""
-        memo = Memo(RandomChooser(f"{self.settings.seed}/{self.books.started}/{attempt}"))
-        self.space.sample(memo)
-        return memo.genes
 
     def _draw(self) -> Candidate:
         trial, chooser = self.memory.ask()

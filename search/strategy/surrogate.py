@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
 from .ground import Facts, Traits
 
-# Of accuracies with variance 1, chosen on the tabular bench: docs/log.md.
+# Of accuracies with variance 1, chosen on a part of the tabular bench: docs/log.md.
 NEAR = 0.3  # decades of cost over which nets tell of each other
 ALIKE = 10.0  # traits that may differ, likewise
 SLOPE = 4.0  # variance of the linear trend over decades of cost
@@ -114,11 +115,4 @@ class Front:
         widths = np.maximum(0.0, edges[None, 1:] - left)
         z = (mean[:, None] - heights[None, :]) / sd[:, None]
         density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-        return (widths * sd[:, None] * (z * _cdf(z) + density)).sum(1)
-
-
-def _cdf(z: np.ndarray) -> np.ndarray:
-    """Of the standard normal distribution."""
-    from scipy.special import ndtr
-
-    return ndtr(z)
+        return (widths * sd[:, None] * (z * ndtr(z) + density)).sum(1)
