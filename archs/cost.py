@@ -7,7 +7,7 @@ checked against measurements on CPU (tests/test_memory.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .cost_blocks import COSTS, size
@@ -38,7 +38,7 @@ class Cost:
     activation_bytes: int
     peak_activation_bytes: int
     training_activation_bytes: int
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...] = field(default=(), repr=False)
 
     def by(self, field: str) -> dict[str, Part]:
         """Totals grouped by "place" or by "kind", in the order of the net."""

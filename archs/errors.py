@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_SEEDS = 1000
+
 
 class InputError(ValueError):
     """Bad input from the user. The message names the rule, the place and the value."""
@@ -24,6 +26,24 @@ def shown(value: object) -> str:
         return f"a whole number of {value.bit_length()} bits"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def is_whole(text: str) -> bool:
+    """Whether `text` is a whole number from 0, in the digits 0 to 9, that is not absurdly large."""
+    return text.isascii() and text.isdigit() and len(text) < 19
+
+
+def count_of(what: str, value: int, least: int = 1, most: int = 10**15) -> int:
+    """Return `value` if so many can be asked for.
+
+    Raises:
+        InputError: if it is below `least` or above `most`.
+    """
+    if value < least:
+        raise InputError(f"{what}: must be {least} or more, got {shown(value)}")
+    if value > most:
+        raise InputError(f"{what}: must be at most {most:,}, got {shown(value)}")
+    return value
 
 
 def one_of(what: str, value: object, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from .errors import InputError, shown
-from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style
+from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style, brief
 from .plan import ImageSize, Plan, lay_out
 from .stage import MODERN, Stage
 
@@ -69,6 +69,9 @@ class Genotype:
         for number, stage in enumerate(self.stages, start=1):
             stage.check_channels(f"stage {number}", c_in, self.style)
             c_in = stage.channels
+
+    def __repr__(self) -> str:
+        return brief(self, 2)
 
     def plan(self, image_size: ImageSize, in_chans: int = 3) -> Plan:
         """Lay the net out at `image_size` (one side, or height and width, in pixels).

@@ -10,7 +10,7 @@ keys of recorded networks leave default values out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
 from .errors import InputError, one_of, shown
@@ -51,6 +51,16 @@ def ratio_of(place: str, value: Any, width: int) -> float:
     return float(value)
 
 
+def brief(value: Any, always: int) -> str:
+    """The expression that makes this record: its first `always` fields, then those not at their default."""
+    given = [repr(getattr(value, f.name)) for f in fields(value)[:always]]
+    for f in fields(value)[always:]:
+        usual = f.default if f.default_factory is MISSING else f.default_factory()
+        if getattr(value, f.name) != usual:
+            given.append(f"{f.name}={getattr(value, f.name)!r}")
+    return f"{type(value).__name__}({', '.join(given)})"
+
+
 @dataclass(frozen=True)
 class Stem:
     """What stands in front of the stages.
@@ -72,6 +82,9 @@ class Stem:
         whole("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
         if self.kind == "bit" and self.width % GROUPS:
             raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
+
+    def __repr__(self) -> str:
+        return brief(self, 2)
 
     def canonical(self) -> Stem:
         if self.kind == "none":
@@ -102,6 +115,9 @@ class Style:
     def __post_init__(self) -> None:
         one_of("style: order", self.order, ORDERS)
         one_of("style: norm", self.norm, NORMS)
+
+    def __repr__(self) -> str:
+        return brief(self, 2)
 
 
 PREACTIVATION = Style()
@@ -145,11 +161,14 @@ class Encoder:
             raise InputError(f"encoder: {rule}, got embed_dim {self.embed_dim}, heads {self.heads}")
         object.__setattr__(self, "mlp_ratio", ratio_of("encoder", self.mlp_ratio, self.embed_dim))
         if not isinstance(self.qkv_bias, bool):
-            raise InputError(f"encoder: qkv_bias must be true or false, got {self.qkv_bias!r}")
+            raise InputError(f"encoder: qkv_bias must be true or false, got {shown(self.qkv_bias)}")
         whole("encoder", "local", self.local, 0, 1023)
         if self.local and (self.local < 3 or self.local % 2 == 0):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
         self._check_position()
+
+    def __repr__(self) -> str:
+        return brief(self, 3)
 
     def _check_position(self) -> None:
         one_of("encoder: position", self.position, POSITIONS)
@@ -190,3 +209,6 @@ class Head:
     def __post_init__(self) -> None:
         one_of("head: pool", self.pool, POOLS)
         whole("head", "hidden", self.hidden, 0)
+
+    def __repr__(self) -> str:
+        return brief(self, 1)

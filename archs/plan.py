@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import InputError
+from .errors import InputError, shown
 from .parts import GROUPS, Encoder, Stem, Style, whole
 from .stage import MODERN, Stage
 
@@ -84,7 +84,7 @@ def as_map(image_size: ImageSize) -> Map:
     """
     pair = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
     if len(pair) != 2:
-        raise InputError(f"image size: one side or (height, width), got {image_size!r}")
+        raise InputError(f"image size: one side or (height, width), got {shown(image_size)}")
     height, width = (whole("image size", "side", side, 1, 16384) for side in pair)
     return height, width
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .errors import InputError, one_of
-from .parts import GROUPS, Style, ratio_of, whole
+from .errors import InputError, one_of, shown
+from .parts import GROUPS, Style, brief, ratio_of, whole
 
 EXPANSION = {"basic": 1, "bottleneck": 4, "mbconv": 1, "convnext": 1}
 ATTENTION = ("msa", "msa_a", "transformer")
@@ -61,6 +61,9 @@ class Stage:
     per_head: bool = False
     mlp_ratio: float = 4.0
 
+    def __repr__(self) -> str:
+        return brief(self, 3)
+
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
         one_of(f"{place}: block", self.block, EXPANSION)
@@ -72,7 +75,7 @@ class Stage:
         whole(place, "head_dim", self.head_dim, 1, 4096)
         whole(place, "window", self.window, 0, 4096)
         if not isinstance(self.per_head, bool):
-            raise InputError(f"{place}: per_head must be true or false, got {self.per_head!r}")
+            raise InputError(f"{place}: per_head must be true or false, got {shown(self.per_head)}")
         object.__setattr__(self, "mlp_ratio", ratio_of(place, self.mlp_ratio, self.channels))
         if isinstance(self.msa, tuple):
             self._check_free(place, self.msa)
@@ -140,3 +143,9 @@ class Stage:
                 block = "basic"
         per_head = self.per_head and self.heads > 1
         return replace(self, block=block, width=width, msa=self.places, per_head=per_head, mlp_ratio=mlp_ratio)
+
+
+def attention_beside(width: int) -> tuple[int, int]:
+    """Heads and channels of a head beside conv blocks of this width: 3 x width channels in all, as AlterNet has."""
+    channels = 3 * width
+    return max(1, channels // 64), min(64, channels)

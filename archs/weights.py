@@ -13,10 +13,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from .errors import InputError, shown
+from .files import write_whole
 from .genotype import Genotype
 from .network import Network, build
 from .parts import MOST_CLASSES, whole
@@ -33,14 +34,8 @@ def save(network: Network, path: Path) -> None:
     """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes."""
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     facts = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    part.unlink(missing_ok=True)
-    part.touch()
-    mode = part.stat().st_mode  # what the user's umask leaves; safetensors makes files for their owner alone
-    save_file(state, part, {NAME: json.dumps(facts, sort_keys=True)})
-    part.chmod(mode)
-    part.replace(path)
+    told = to_bytes(state, {NAME: json.dumps(facts, sort_keys=True)})
+    write_whole(path, lambda file: file.write(told))
 
 
 def describe(path: Path) -> dict[str, Any] | None:

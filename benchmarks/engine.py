@@ -48,7 +48,7 @@ def train_one(net: Any, bench: Any) -> float:
     from alternas.search.training.train import train
 
     recipe = recipes.get("smoke").with_epochs(EPOCHS)
-    steps = recipe.steps(len(bench.train_y))
+    steps = recipe.steps(len(bench.data.train))
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
         return list(train(job, bench))[-1].accuracy
@@ -57,11 +57,12 @@ def train_one(net: Any, bench: Any) -> float:
 def make_bench() -> Any:
     import torch
 
-    from alternas.search.training import data
-    from alternas.search.training.train import Bench
+    from alternas.search.data.dataset import Request
+    from alternas.search.data.load import load
+    from alternas.search.training.memory import open_bench
 
     torch.set_num_threads(1)
-    return Bench(data.load("digits").without_test(), torch.device("cpu"))
+    return open_bench(load(Request("digits")).without_test(), torch.device("cpu"), workers=1)
 
 
 # ---- jobs that do nothing
@@ -216,8 +217,9 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     from alternas import spaces
     from alternas.results import store
-    from alternas.search.engine.pool import Resources
-    from alternas.search.run import Search, search
+    from alternas.search.engine.slots import Resources
+    from alternas.search.plan import Search
+    from alternas.search.run import search
     from alternas.search.settings import Settings
     from alternas.search.training import recipes
 

@@ -11,15 +11,15 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from alternas.results.latency.machine import cpu_name
+
 RESULTS = Path(__file__).parent / "results"
 
 
 def machine() -> dict[str, Any]:
     """CPU, cores and versions."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     versions = {name: version(name) for name in ("alternas", "torch", "timm", "ray", "optuna")}
-    return {"cpu": cpu, "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
+    return {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version(), "versions": versions}
 
 
 def summary(seconds: list[float]) -> dict[str, float]:

@@ -5,12 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..archs.errors import InputError
+from ..archs.errors import InputError, is_whole
+from .board import board_of
 from .front import pick
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
-from .show import find_trial, front_rows, objective_of
-from .store import read_data_facts, weights_file
+from .show import find_trial
+from .store import find_run, read_data_facts, weights_file
+
+
+def named_net(text: str) -> tuple[Path, int | None]:
+    """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
+
+    Raises:
+        InputError: if there is no such run.
+    """
+    name, _, number = text.rpartition(":")
+    numbered = bool(name) and is_whole(number)
+    return find_run(name if numbered else text), int(number) if numbered else None
 
 
 def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:
@@ -27,9 +39,15 @@ def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
     groups = by_net(retrained(run))
     if trial is None and how == "accuracy" and groups:
         return run / FOLDER, best_of(max(groups, key=mean_of))
-    record = find_trial(run, pick(front_rows(run), how, objective_of(run))["trial"] if trial is None else trial)
+    record = find_trial(run, _picked(run, how) if trial is None else trial)
     same = [group for group in groups if group[0].key == record.key]
     return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+
+
+def _picked(run: Path, how: str) -> int:
+    """The trial of the front that is picked, by the run's own objectives."""
+    board = board_of(run).board
+    return pick(board.front, how, board.asked.costs[0])["trial"]
 
 
 def trained_weights(home: Path, record: Record) -> Path:

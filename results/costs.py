@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -9,9 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ..archs import Cost, InputError
+from ..archs.errors import count_of, shown
 from ..archs.zoo import timm_name
 from .draw import short
 from .show import find_arch, parse_size
+from .svg import write_svg
 
 TIMM = "timm:"
 
@@ -36,8 +39,8 @@ def cost_facts(
         InputError: if there is no such net or a number is wrong.
     """
     for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
-        if value is not None and value < 1:
-            raise InputError(f"{name}: must be 1 or more, got {value}")
+        if value is not None:
+            count_of(name, value)
     if arch.startswith(TIMM):
         return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
     net, scene = find_arch(arch, image_size, classes, channels)
@@ -56,6 +59,20 @@ def cost_facts(
     if facts["timm"]:
         lines.append(f"in timm: {facts['timm']}")
     return facts, Group(scene.drawing(net), Text("\n".join(lines)))
+
+
+def cost_svg(
+    arch: str, path: Path, image_size: str = "", classes: int | None = None, channels: int | None = None
+) -> None:
+    """Write the picture of one net; arguments as of `cost_facts`.
+
+    Raises:
+        InputError: if there is no such net, it is timm's, or the file cannot be written.
+    """
+    if arch.startswith(TIMM):
+        raise InputError(f"svg: only nets that have a genotype can be drawn, got {shown(arch)}")
+    net, scene = find_arch(arch, image_size, classes, channels)
+    write_svg(path, scene.svg(net))
 
 
 def _timm_facts(

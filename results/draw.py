@@ -10,9 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from ..archs import Cost, Genotype, static_cost
-from ..archs.plan import Block, ImageSize, Map
+from ..archs.parts import Encoder
+from ..archs.plan import Block, ImageSize, Map, Plan
 from ..archs.stage import ATTENTION, EXPANSION
+from .objectives import OBJECTIVES
 
+BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
 STYLES = dict.fromkeys(EXPANSION, "cyan") | dict.fromkeys(ATTENTION, "bold magenta")
 
 
@@ -24,27 +27,71 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
-HEIRS = (
-    "(inherited): started from another net's weights and trained less; not comparable with nets trained from scratch"
-)
+def nets_table(
+    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False
+) -> Table:
+    """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
-
-def nets_table(rows: Sequence[dict[str, Any]], title: str = "") -> Table:
-    """Rows of a leaderboard as a table."""
+    Args:
+        rows: as `results.front.ranked` makes them.
+        title: over the table.
+        costs: columns beside MACs and params.
+        ranks: whether to say the rank.
+    """
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for name in ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC"):
-        table.add_column(name, justify="right")
-    table.add_column("family")
-    table.add_column("net", style="dim")
-    for row in rows:
-        above = "-" if row["gain"] is None else f"{row['gain']:+.2f}"
-        family = "baseline" if row["kind"] == "baseline" else row["family"]
-        numbers = (f"{row['accuracy']:.4f}", short(row["macs"]), short(row["params"]), above)
-        heir = " (inherited)" if row["inherited"] else ""
-        table.add_row(str(row["trial"]), *numbers, short(row["accuracy_per_gmac"]), family + heir, row["key"])
-    if len({row["inherited"] for row in rows}) > 1:
-        table.caption = HEIRS
+    cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
+    budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
+    optional = {"steps": len(budgets) > len({heir for heir, _ in budgets}), "rank": ranks}
+    names = [name for name in (cells[0] if cells else BASE) if optional.get(name, any(row[name] for row in cells))]
+    if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
+        names = [name for name in names if name not in ("net", "acc/GMAC")]
+    for name in names or BASE:
+        _add_column(table, name)
+    for row in cells:
+        table.add_row(*(row[name] for name in names))
     return table
+
+
+def _add_column(table: Table, name: str) -> None:
+    """On a narrow terminal names give way to numbers."""
+    if name in ("family", "net"):
+        table.add_column(name, style="dim" * (name == "net"))
+    else:
+        title = name.replace(" ", "\n")
+        table.add_column(title, justify="left" if name in ("run", "note") else "right", no_wrap=True)
+
+
+def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
+    """One row's text by column."""
+    again, sd, seeds = (row[f"retrained_{name}"] for name in ("accuracy", "sd", "seeds"))
+    return {
+        "run": row.get("run", ""),
+        "trial": str(row["trial"]),
+        "rank": str(row["rank"]),
+        "accuracy": f"{row['accuracy']:.4f}",
+        "sd (seeds)": _deviation(row["sd"], row["seeds"]),
+        "MACs": short(row["macs"]),
+        "params": short(row["params"]),
+        **{OBJECTIVES[name]: short(row[name]) for name in costs},
+        "gain": "-" if row["gain"] is None else f"{row['gain']:+.2f}",
+        "acc/GMAC": short(row["accuracy_per_gmac"]),
+        "steps": str(row["budget_steps"]),
+        "retrained": "" if again is None else f"{again:.4f} {_deviation(sd, seeds)}",
+        "family": "baseline" if row["kind"] == "baseline" else row["family"],
+        "net": row["key"],
+        "note": _note(row),
+    }
+
+
+def _deviation(sd: float | None, seeds: int) -> str:
+    return "" if sd is None else f"{sd:.4f} ({seeds})"
+
+
+def _note(row: dict[str, Any]) -> str:
+    """knee, heir, and the closest of the nets that it is tied with."""
+    tied = row["tied_with"] or ()
+    ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []
+    return " ".join(["knee"] * row["knee"] + ["heir"] * row["inherited"] + ties)
 
 
 def listing(rows: Sequence[dict[str, Any]]) -> Table:
@@ -87,14 +134,12 @@ def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans
         table.add_column(name, no_wrap=name != "blocks")
     for name in ("params", "MACs", "share"):
         table.add_column(name, justify="right", no_wrap=True)
-    lines = {"stem": (_stem_text(net), _shape(net.stem.width, plan.stem_map))}
+    lines = {"stem": (_stem_text(net), shape_said(net.stem.width, plan.stem_map))}
     for blocks in plan.stages:
-        lines[blocks[0].place] = _stage_text(blocks), _shape(blocks[-1].c_out, blocks[-1].map_out)
-    if net.encoder is not None and plan.grid is not None:
-        tokens = plan.grid[0] * plan.grid[1] + (net.head.pool == "token")
-        lines["encoder"] = _encoder_text(net), f"{tokens} x {net.encoder.embed_dim}"
-    hidden = f"linear {net.head.hidden}, tanh, " if net.head.hidden else ""
-    lines["head"] = Text(f"{net.head.pool}, {hidden}linear"), str(num_classes)
+        lines[blocks[0].place] = _stage_text(blocks), shape_said(blocks[-1].c_out, blocks[-1].map_out)
+    if net.encoder is not None:
+        lines["encoder"] = _encoder_text(net.encoder), f"{tokens_of(net, plan)} x {net.encoder.embed_dim}"
+    lines["head"] = Text(head_said(net)), str(num_classes)
     for place, part in cost.by("place").items():
         text, shape = lines[place]
         share = f"{100 * part.macs / cost.macs:.1f} %"
@@ -102,35 +147,63 @@ def net_drawing(net: Genotype, num_classes: int, image_size: ImageSize, in_chans
     return Group(table, _kinds_line(cost))
 
 
-def _shape(channels: int, at: Map) -> str:
+def shape_said(channels: int, at: Map) -> str:
+    """Channels, height and width of a map."""
     return f"{channels} x {at[0]} x {at[1]}"
 
 
+def stem_said(net: Genotype) -> str:
+    """The kind of the stem."""
+    return f"{net.stem.kind} {net.stem.patch}x{net.stem.patch}" if net.stem.kind == "patchify" else net.stem.kind
+
+
+def style_said(net: Genotype) -> str:
+    """How the residual blocks are made; "" without any."""
+    return f"{net.style.order}-activation, {net.style.norm} norm" if net.stages else ""
+
+
+def attention_said(blocks: Sequence[Block]) -> str:
+    """Heads and window of a stage's attention blocks; "" without any."""
+    first = next((b for b in blocks if b.kind in ATTENTION), None)
+    if first is None:
+        return ""
+    return f"{first.stage.heads} heads of {first.stage.head_dim}, window {'x'.join(map(str, first.window))}"
+
+
+def encoder_said(encoder: Encoder) -> str:
+    """Sizes and positions of a transformer encoder."""
+    sizes = f"depth {encoder.depth}, {encoder.heads} heads, mlp x{encoder.mlp_ratio:g}, patch {encoder.patch}"
+    where = "" if encoder.position == "none" else f" at {encoder.position_at}"
+    local = f", local {encoder.local}x{encoder.local}" if encoder.local else ""
+    return f"{sizes}, position {encoder.position}{where}{local}"
+
+
+def tokens_of(net: Genotype, plan: Plan) -> int:
+    """Tokens that the encoder sees; 0 without one."""
+    return 0 if plan.grid is None else plan.grid[0] * plan.grid[1] + (net.head.pool == "token")
+
+
+def head_said(net: Genotype) -> str:
+    """How the last map becomes logits."""
+    hidden = f"linear {net.head.hidden}, tanh, " if net.head.hidden else ""
+    return f"{net.head.pool}, {hidden}linear"
+
+
 def _stem_text(net: Genotype) -> Text:
-    patch = f" {net.stem.patch}x{net.stem.patch}" if net.stem.kind == "patchify" else ""
-    text = Text(f"{net.stem.kind}{patch}")
-    return text.append(f" {net.style.order}-activation, {net.style.norm} norm" if net.stages else "", "dim")
+    style = style_said(net)
+    return Text(stem_said(net)).append(f" {style}" if style else "", "dim")
 
 
 def _stage_text(blocks: tuple[Block, ...]) -> Text:
     text = Text()
     for block in blocks:
         text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}] ", STYLES[block.kind])
-    attention = next((b for b in blocks if b.kind in ATTENTION), None)
-    if attention:
-        window = "x".join(str(side) for side in attention.window)
-        text.append(f"{attention.stage.heads} heads of {attention.stage.head_dim}, window {window}", "dim")
-    return text
+    return text.append(attention_said(blocks), "dim")
 
 
-def _encoder_text(net: Genotype) -> Text:
-    encoder = net.encoder
-    assert encoder is not None
+def _encoder_text(encoder: Encoder) -> Text:
     text = Text("[msa][mlp]" * min(encoder.depth, 3) + ("…" if encoder.depth > 3 else ""), STYLES["msa"])
-    sizes = f"depth {encoder.depth}, {encoder.heads} heads, mlp x{encoder.mlp_ratio:g}, patch {encoder.patch}"
-    where = "" if encoder.position == "none" else f" at {encoder.position_at}"
-    local = f", local {encoder.local}x{encoder.local}" if encoder.local else ""
-    return text.append(f" {sizes}, position {encoder.position}{where}{local}", "dim")
+    return text.append(f" {encoder_said(encoder)}", "dim")
 
 
 def _kinds_line(cost: Cost) -> Text:

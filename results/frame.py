@@ -2,36 +2,59 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 
 import pandas as pd
 
-from .front import leaderboard
-from .show import limits_of
-from .store import find_run, read_records
+from .board import board_of
+from .objectives import Asked, parse_objectives
+from .record import Record
+from .store import find_run
+
+SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
+COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
+OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "trial")]
+RANKED = (
+    "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
+    "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy", "retrained_sd",
+    "retrained_seeds", "retrained_steps",
+)  # fmt: skip
+COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
 
-def load_run(run: str | Path, cost: str = "macs") -> pd.DataFrame:
-    """One row a record, indexed by trial.
+def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
+    """One row a record, indexed by `trial`.
 
-    Columns: those of `Record`; `cost`, `budget` and `metrics` spread out as `macs`, `params`,
-    `activation_bytes`, `steps_done`, `steps_full`, `nll`; factors of a study as `factor_NAME`; and, for
-    nets at full budget, `rank` and `gain` (see `results.front.leaderboard`), else missing.
+    Columns, all of them always there:
+        of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
+            rung, rungs, excess, recipe, data, seed, lineage, training, signals, seconds, ended, device, how, versions
+        its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
+        its budget, in optimiser steps: steps_done, steps_full
+        of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
+            latency_spread_ms, memory, train_flops, train_seconds, rank, gain, accuracy_per_gmac, knee, tied_with,
+            budget_steps, inherited, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
+
+    Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
+    for each factor of a study, factor_NAME.
+
+    Args:
+        run: its name below runs/, or its folder.
+        objectives: what nets are ranked on, as --objectives; "" is the run's own.
 
     Raises:
-        InputError: if there is no such run or a record is broken.
+        InputError: if there is no such run, a record is broken, or the objectives are wrong.
     """
-    folder = find_run(run)
-    records = read_records(folder)
-    flat = []
-    for record in records:
-        row = record.to_dict()
-        budget = {f"steps_{name}": steps for name, steps in row.pop("budget").items()}
-        factors = {f"factor_{name}": value for name, value in row.pop("factors").items()}
-        flat.append(row | factors | row.pop("cost") | budget | row.pop("metrics"))
-    ranked = {
-        row["trial"]: {"rank": row["rank"], "gain": row["gain"]}
-        for row in leaderboard(records, cost, limits_of(folder))
-    }
-    frame = pd.DataFrame([row | ranked.get(row["trial"], {}) for row in flat])
-    return frame.set_index("trial") if len(frame) else frame
+    found = board_of(find_run(run), Asked(parse_objectives(objectives)))
+    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in found.board.rows}
+    rows = [_flat(record) | ranked.get(record.trial, {}) for record in found.records]
+    more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")
+    frame = pd.DataFrame(rows, columns=["trial", *COLUMNS, *sorted(more, key=lambda name: name.startswith("factor_"))])
+    return frame.set_index("trial")
+
+
+def _flat(record: Record) -> dict[str, object]:
+    factors = {f"factor_{name}": value for name, value in record.factors.items()}
+    steps = {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
+    own = {name: getattr(record, name) for name in ("trial", *OWN)}
+    return own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors

@@ -2,45 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..archs.errors import InputError, one_of
-from .ranking import envelope, gain, pareto_ranks
+from .latency.kept import Kept
+from .noise import deviation
+from .objectives import ACCURACY, Asked, parse_objectives, values
+from .ranking import Bounds, above, bounds, cheapness, covered, envelope, gain, knee, pareto_ranks
 from .record import Record
+from .retrained import RETRAINED, retrainings
+from .seeds import Noise, Row, mark_ties, noise_of
 
-COSTS = ("macs", "params")
 PICKS = ("accuracy", "gain", "cheapest")
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What is known of a run's nets beside their records: measured latencies by key, and retrainings."""
+
+    latencies: Mapping[str, Kept] = field(default_factory=dict)
+    retrained: Sequence[Record] = ()
+
+
+@dataclass(frozen=True)
+class Board:
+    """A leaderboard, and what stands behind it.
+
+    Attributes:
+        asked: what the nets are ranked on.
+        rows: of the ranked nets, by Pareto rank, then by rising cost.
+        noise: of the run's seeds; None if unknown.
+        missing: nets left out because a value is unknown that they are ranked on or limited by, by its name.
+        over: nets left out by limits or family; plain ResNets among them shape the curve all the same.
+    """
+
+    asked: Asked
+    rows: list[Row]
+    noise: Noise | None
+    missing: Mapping[str, int] = field(default_factory=dict)
+    over: int = 0
+
+    @property
+    def front(self) -> list[Row]:
+        """The rows of rank 1."""
+        return [row for row in self.rows if row["rank"] == 1]
+
+
 def leaderboard(
-    records: Sequence[Record], cost: str = "macs", limits: Mapping[str, int] | None = None
-) -> list[dict[str, Any]]:
+    records: Sequence[Record], objectives: str = "macs", limits: Mapping[str, float] | None = None
+) -> list[Row]:
+    """The rows of `ranked`, for objectives as on the command line: "macs", or "accuracy,macs,params"."""
+    return ranked(records, Asked(parse_objectives(objectives), limits or {})).rows
+
+
+def front(records: Sequence[Record], objectives: str = "macs", limits: Mapping[str, float] | None = None) -> list[Row]:
+    """The rows of rank 1."""
+    return [row for row in leaderboard(records, objectives, limits) if row["rank"] == 1]
+
+
+def ranked(records: Sequence[Record], asked: Asked, beside: Beside | None = None) -> Board:
     """Every net trained at full budget and within the limits, ranked: by Pareto rank, then by rising cost.
 
-    Rows hold trial, kind, family, key, accuracy, macs, params, rank, gain (percentage points
-    over the plain-ResNet curve, None outside it), accuracy_per_gmac, seconds, seeds (trainings that
-    the accuracy is the mean of) and inherited (whether it started from another's weights, which
-    makes it no fair comparison with those that did not). Baselines are
-    ranked with the rest: if one of them wins, it says so. Those over the limits give the curve
-    its shape and are not ranked.
+    Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
+    and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
+    curve at equal cost, the first of the objectives'; None outside it), accuracy_per_gmac, knee, tied_with (None if the
+    noise is unknown), budget_steps and inherited (which make nets no fair comparison), what retraining
+    gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are
+    ranked with the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
     """
+    beside = beside or Beside()
+    again = retrainings(beside.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
-    curve = envelope([_point(r, cost) for r in trained if r.kind == "baseline"])
-    trained = [r for r in trained if all(r.cost[name] <= most for name, most in (limits or {}).items())]
-    ranks = pareto_ranks([_point(r, cost) for r in trained])
-    rows = [_row(r, rank, gain(*_point(r, cost), curve)) for r, rank in zip(trained, ranks, strict=True)]
-    return sorted(rows, key=lambda row: (row["rank"], row[cost], row["trial"]))
+    by_trial = {r.trial: r for r in trained}
+    found = [_row(r, values(r, beside.latencies.get(r.key), by_trial)) | again.get(r.key, RETRAINED) for r in trained]
+    needed = dict.fromkeys((*asked.costs, *asked.limits))
+    missing = {name: sum(not _known(row, name) for row in found) for name in needed}
+    known = [row for row in found if all(_known(row, name) for name in needed)]
+    rows = [row for row in known if _within(row, asked)]
+    _measure(rows, [row for row in found if row["kind"] == "baseline"], asked.costs[0])
+    noise = noise_of(records, beside.retrained)
+    rows = settled(rows, asked, noise, lambda row: row["trial"])
+    return Board(asked, rows, noise, {name: n for name, n in missing.items() if n}, len(known) - len(rows))
 
 
-def front(
-    records: Sequence[Record], cost: str = "macs", limits: Mapping[str, int] | None = None
-) -> list[dict[str, Any]]:
-    """The rows of rank 1."""
-    return [row for row in leaderboard(records, cost, limits) if row["rank"] == 1]
+def settled(rows: Sequence[Row], asked: Asked, noise: Noise | None, name: Callable[[Row], Any]) -> list[Row]:
+    """The rows by rank and cost, with rank, knee and ties filled in; `name` is what a tied row is called."""
+    ranks = pareto_ranks([point(row, asked) for row in rows], asked.maximise)
+    rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
+    rows.sort(key=lambda row: (row["rank"], row[asked.costs[0]], row["trial"]))
+    if noise and ACCURACY in asked.objectives:
+        mark_ties(rows, asked.costs, noise, name)
+    _mark_knee([row for row in rows if row["rank"] == 1], asked)
+    return rows
 
 
-def pick(rows: Sequence[dict[str, Any]], how: str = "accuracy", cost: str = "macs") -> dict[str, Any]:
+def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
     """One row of a front: the most accurate, the one with most gain, or the cheapest.
 
     Raises:
@@ -56,26 +114,74 @@ def pick(rows: Sequence[dict[str, Any]], how: str = "accuracy", cost: str = "mac
     return max(rows, key=lambda row: (row[how], -row[cost]))
 
 
-def _point(record: Record, cost: str) -> tuple[float, float]:
-    assert record.accuracy is not None
-    return record.accuracy, record.cost[cost]
+def point(row: Row, asked: Asked) -> tuple[float, ...]:
+    """A row's values of the objectives."""
+    return tuple(row[name] for name in asked.objectives)
 
 
-def _row(record: Record, rank: int, above: float | None) -> dict[str, Any]:
+def ends(rows: Sequence[Row], asked: Asked) -> dict[str, Bounds]:
+    """The lowest and the dearest of each cost."""
+    return {cost: bounds([row[cost] for row in rows]) for cost in asked.costs} if rows else {}
+
+
+def volume(rows: Sequence[Row], asked: Asked, chance: float, within: Mapping[str, Bounds]) -> float:
+    """Hypervolume of the rows' front, see `ranking.hypervolume`; of costs alone, where accuracy is no objective."""
+    front = [row for row in rows if row["rank"] == 1]
+    return covered([_worth(row, asked, chance, within) for row in front])
+
+
+def _worth(row: Row, asked: Asked, chance: float, within: Mapping[str, Bounds]) -> tuple[float, ...]:
+    """Each objective from 0 to 1, the best."""
+    return tuple(
+        above(row[name], chance) if name == ACCURACY else cheapness(row[name], within[name])
+        for name in asked.objectives
+    )
+
+
+def _known(row: Row, name: str) -> bool:
+    return (row[name] or 0) > 0  # what costs nothing was not measured
+
+
+def _within(row: Row, asked: Asked) -> bool:
+    """Whether a net is of the families asked for, and keeps the limits."""
+    if asked.families and row["family"] not in asked.families:
+        return False
+    return all(row[name] <= most for name, most in asked.limits.items())
+
+
+def _measure(rows: Sequence[Row], baselines: Sequence[Row], cost: str) -> None:
+    """Gains over the curve of those baselines whose cost is known."""
+    curve = envelope([(row[ACCURACY], row[cost]) for row in baselines if row[cost]])
+    for row in rows:
+        row["gain"] = gain(row[ACCURACY], row[cost], curve)
+
+
+def _mark_knee(front: Sequence[Row], asked: Asked) -> None:
+    within = ends(front, asked)
+    place = knee([_worth(row, asked, 0.0, within) for row in front])
+    if place is not None:
+        front[place]["knee"] = True
+
+
+def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
+    """A net's row, before it is ranked."""
+    seeds = list(record.accuracies.values())
     assert record.accuracy is not None
-    macs = record.cost["macs"]
     return {
         "trial": record.trial,
         "kind": record.kind,
         "family": record.family,
         "key": record.key,
         "accuracy": record.accuracy,
-        "macs": macs,
-        "params": record.cost["params"],
-        "rank": rank,
-        "gain": above,
-        "accuracy_per_gmac": record.accuracy / (macs / 1e9),
-        "seconds": record.seconds,
-        "seeds": max(1, len(record.accuracies)),
+        "sd": deviation(seeds) if len(seeds) > 1 else None,
+        "seeds": max(1, len(seeds)),
+        **costs,
+        "rank": 0,
+        "gain": None,
+        "accuracy_per_gmac": record.accuracy / (record.cost["macs"] / 1e9),
+        "knee": False,
+        "tied_with": None,
+        "budget_steps": record.budget.get("full"),
         "inherited": bool(record.lineage),
+        "seconds": record.seconds,
     }

@@ -114,9 +114,9 @@ def _figure(rows: Sequence[dict[str, Any]], sight: Sight) -> Figure:
     else:
         _draw_columns(axes, rows, curves, sight)
     _label(axes, rows, sight)
-    figure.suptitle(_plain(textwrap.fill(sight.title, 80)), x=0.01, horizontalalignment="left", fontsize=13)
+    figure.suptitle(plain(textwrap.fill(sight.title, 80)), x=0.01, horizontalalignment="left", fontsize=13)
     if names:
-        title = _plain(", ".join(names).replace("_", " "))
+        title = plain(", ".join(names).replace("_", " "))
         figure.legend(title=title, loc="outside right center", frameon=False, alignment="left")
     return figure
 
@@ -124,9 +124,9 @@ def _figure(rows: Sequence[dict[str, Any]], sight: Sight) -> Figure:
 def _label(axes: Axes, rows: Sequence[dict[str, Any]], sight: Sight) -> None:
     intervals = any(row[sight.y]["low"] is not None for row in rows)
     note = "\n(bars: 95 % interval of the mean)" if intervals else ""
-    axes.set_xlabel(_plain((sight.x_label or sight.x.replace("_", " ")) + note))
+    axes.set_xlabel(plain((sight.x_label or sight.x.replace("_", " ")) + note))
     usual = {"accuracy": "validation accuracy"}.get(sight.y, sight.y.replace("_", " "))
-    axes.set_ylabel(_plain(sight.y_label or usual))
+    axes.set_ylabel(plain(sight.y_label or usual))
     if sight.y in ("accuracy", "error"):  # fractions; a t interval of two seeds may be wider than all there is
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(high, 1.02))
@@ -136,7 +136,7 @@ def _styled(curves: Curves) -> Iterator[tuple[list[dict[str, Any]], dict[str, An
     """The rows of each curve, and its looks."""
     for i, (label, rows) in enumerate(curves.items()):
         looks = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        shown = _plain(textwrap.fill(label, 24))
+        shown = plain(textwrap.fill(label, 24))
         yield rows, looks | {"label": f" {shown}" if shown.startswith("_") else shown}  # "_..." has no legend
 
 
@@ -156,7 +156,7 @@ def _draw_columns(axes: Axes, rows: Sequence[dict[str, Any]], curves: Curves, si
         ys, lows, highs = _y(curve, sight)
         xs = [names.index(factor_text(sight.x, _x(row, sight))) + shift for row in curve]
         axes.errorbar(xs, ys, _arms(ys, lows, highs), linestyle="none", **looks)
-    axes.set_xticks(range(len(names)), map(_plain, names))
+    axes.set_xticks(range(len(names)), map(plain, names))
     if sum(map(len, names)) > 60:
         axes.tick_params(axis="x", labelrotation=30)
     axes.set_xlim(-0.5, len(names) - 0.5)
@@ -183,12 +183,12 @@ def _scale_x(axes: Axes, rows: Sequence[dict[str, Any]], sight: Sight) -> None:
         return
     values = sorted({row[sight.x] for row in rows})
     if len(values) == 1 or (sight.log_x and len(values) <= TICKS):
-        axes.set_xticks(values, [_plain(factor_text(sight.x, value)) for value in values])
+        axes.set_xticks(values, [plain(factor_text(sight.x, value)) for value in values])
         axes.xaxis.set_minor_locator(NullLocator())
     elif sight.x == "fraction":
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: factor_text(sight.x, round(value, 9))))
 
 
-def _plain(label: str) -> str:
+def plain(label: str) -> str:
     """A label that is no formula."""
     return label.replace("$", r"\$")

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import platform
+import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
 from importlib.metadata import version
+from types import NoneType
 from typing import Any
 
-from ..archs.errors import InputError
+from ..archs.errors import InputError, shown
 
 STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate", "screened")
 KINDS = ("search", "baseline", "retrain", "study")
@@ -48,6 +52,7 @@ class Record:
             weights are weights/TRAINING.safetensors.
         signals: cheap signals measured before training.
         seconds: of training and evaluation.
+        ended: when it was recorded, in UTC, as ISO 8601 has it.
         device: what it ran on.
         how: what the trainer settled: loader, precision, passes a step, whether compiled.
         versions: of python, alternas, torch, ...
@@ -78,9 +83,21 @@ class Record:
     training: str = ""
     signals: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    ended: str = ""
     device: str = ""
     how: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
+        error = f": {self.error}" if self.error else ""
+        net = f"{self.kind}, {self.family} {self.key}, {self.cost.get('macs')} MACs"
+        return f"<Record {self.trial}: {net}, {self.status}{error}{accuracy}>"
+
+    @property
+    def own_accuracy(self) -> float | None:
+        """Of the weights that are kept, those of its first seed, and of `metrics` and `curve`."""
+        return self.accuracies.get(str(self.seed), self.accuracy)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,27 +110,81 @@ class Record:
             InputError: if a field is missing or a value is of the wrong kind.
         """
         if not isinstance(data, dict):
-            raise InputError(f"not an object but {data!r:.60}")
-        known = {f.name for f in fields(cls)}
+            raise InputError(f"not an object but {shown(data)}")
         try:
-            record = cls(**{name: value for name, value in data.items() if name in known})
+            record = cls(**{name: value for name, value in data.items() if name in KNOWN})
         except TypeError as error:
             raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
         record._check()
         return record
 
     def _check(self) -> None:
-        for name in ("genotype", "genes", "cost", "metrics", "accuracies", "excess", "budget", "lineage", "factors"):
-            if not isinstance(getattr(self, name), dict):
-                raise InputError(f"{name} is not an object")
-        numbers = {"trial": self.trial, "seconds": self.seconds, "cost macs": self.cost.get("macs")}
-        bad = [name for name, value in numbers.items() if isinstance(value, bool) or not isinstance(value, int | float)]
-        if bad:
-            raise InputError(f"{bad[0]} is not a number")
+        for kind, (names, right) in FORMS.items():
+            for name in names:
+                if not right(getattr(self, name)):
+                    raise InputError(f"{name} is not {kind} but {shown(getattr(self, name))}")
+        if not _is_number(self.cost.get("macs")):
+            raise InputError("cost macs is not a number")
         if self.status not in STATUSES or self.kind not in KINDS:
-            raise InputError(f"unknown status {self.status!r} or kind {self.kind!r}")
-        if self.accuracy is not None and not isinstance(self.accuracy, int | float):
-            raise InputError(f"accuracy is not a number but {self.accuracy!r}")
+            raise InputError(f"unknown status {shown(self.status)} or kind {shown(self.kind)}")
+        if self.ended and not _is_time(self.ended):
+            raise InputError(f"ended is not a time but {shown(self.ended)}")
+        if "/" in self.key + self.training:  # they name files
+            raise InputError(f"key or training holds a '/': {shown(self.key)}, {shown(self.training)}")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _are_numbers(value: Any) -> bool:
+    """Numbers by name. By their types at once: a run may hold millions."""
+    return isinstance(value, dict) and set(map(type, value.values())) <= {int, float}
+
+
+def _are_known(value: Any) -> bool:
+    """Numbers by name, None where one is unknown."""
+    return isinstance(value, dict) and set(map(type, value.values())) <= {int, float, NoneType}
+
+
+def _are_points(value: Any) -> bool:
+    """A list of what is known at a step."""
+    types = {type(v) for point in value for v in point.values()} if _are(list, dict)(value) else {str}
+    return types <= {int, float, bool, NoneType}
+
+
+def _are(kind: type, of: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind) and set(map(type, value)) <= {of}
+
+
+FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
+    "a whole number": (("trial", "rung", "seed"), lambda value: type(value) is int),
+    "a number": (("seconds",), _is_number),
+    "a number or null": (("accuracy",), lambda value: value is None or _is_number(value)),
+    "a text": (("kind", "family", "key", "status", "error", "training", "ended", "device"), lambda v: type(v) is str),
+    "an object": (
+        ("genotype", "genes", "recipe", "data", "lineage", "factors", "how", "versions"),
+        lambda v: isinstance(v, dict),
+    ),
+    "numbers by name": (("cost", "accuracies", "excess", "budget"), _are_numbers),
+    "numbers or null by name": (("metrics", "signals"), _are_known),
+    "a list of points": (("curve", "rungs"), _are_points),
+}
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def now() -> str:
+    """As `Record.ended` has it, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+KNOWN = frozenset(f.name for f in fields(Record))
 
 
 def versions() -> dict[str, str]:

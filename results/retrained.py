@@ -16,6 +16,7 @@ from .store import read_records
 
 FOLDER = "retrain"  # of a run
 METRICS = ("accuracy", "test_accuracy")
+RETRAINED: dict[str, Any] = dict.fromkeys(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps"))
 COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
 
@@ -80,6 +81,18 @@ def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
 def mean_of(group: Iterable[Record]) -> float:
     """Mean validation accuracy."""
     return spreads(group)["accuracy"]["mean"]
+
+
+def retrainings(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
+    """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean."""
+    found: dict[str, dict[str, Any]] = {}
+    for group in by_net(records):
+        own = spreads(group)["accuracy"]
+        row = dict(zip(RETRAINED, (own["mean"], own["sd"], own["n"], group[0].budget["full"]), strict=True))
+        known = found.get(group[0].key)
+        if known is None or row["retrained_accuracy"] > known["retrained_accuracy"]:
+            found[group[0].key] = row
+    return found
 
 
 def table(rows: Iterable[dict[str, Any]]) -> Table:

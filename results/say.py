@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .board import RunBoard
+    from .objectives import Asked
+
+log = logging.getLogger("alternas")
 
 
 def print_json(value: Any) -> None:
@@ -28,11 +37,41 @@ def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
         print_text(listing(rows))
 
 
-def print_front(folder: Any, objective: str, as_json: bool) -> None:
+def print_front(folder: Path, asked: Asked, as_json: bool) -> None:
     """The front of a run."""
-    from .show import draw_front, front_rows
+    from .board import board_of, draw_front
 
     if as_json:
-        print_json(front_rows(folder, objective))
+        _print_rows(board_of(folder, asked), front=True)
     else:
-        print_text(draw_front(folder, objective))
+        print_text(draw_front(folder, asked))
+
+
+def print_leaderboard(folder: Path, asked: Asked, top: int, as_json: bool) -> None:
+    """All ranked nets of a run, or the first `top` of them."""
+    from .board import board_of, draw_leaderboard
+
+    if as_json:
+        _print_rows(board_of(folder, asked), top=top)
+    else:
+        print_text(draw_leaderboard(folder, asked, top))
+
+
+def _print_rows(found: RunBoard, front: bool = False, top: int = 0) -> None:
+    """Rows as JSON, and on stderr what they do not say themselves."""
+    from .board import budget_lines, left_out
+
+    for line in (*left_out(found.board), *budget_lines(found.board.rows)):
+        log.warning("%s", line)
+    print_json(found.board.front if front else found.board.rows[: top or None])
+
+
+def print_comparison(runs: Sequence[str], asked: Asked, as_json: bool) -> None:
+    """Several runs side by side."""
+    from .compare import compare, draw_comparison
+
+    found = compare(runs, asked)
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_text(draw_comparison(found))

@@ -61,7 +61,7 @@ def _splits(record: Record) -> Table:
     table = Table(header_style="bold", box=None, pad_edge=False)
     for name in ("images", *(title for _, title in COLUMNS)):
         table.add_column(name, justify="left" if name == "images" else "right")
-    scores = {"validation": record.metrics | {"accuracy": record.accuracy}}
+    scores = {"validation": record.metrics | {"accuracy": record.own_accuracy}}
     train = {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}
     for split, found in (scores | ({"training": train} if train else {})).items():
         cells = [found.get(name) for name, _ in COLUMNS]

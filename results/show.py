@@ -1,8 +1,7 @@
-"""What the commands front, show and cost look up and draw. Reads records; no torch, no Ray."""
+"""What the commands show and cost look up and draw. Reads records; no torch, no Ray."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..archs import Cost, Genotype, InputError, static_cost, zoo
-from ..archs.errors import one_of
+from ..archs.errors import is_whole, shown
 from ..archs.plan import as_map
-from .draw import net_drawing, nets_table
-from .front import COSTS, leaderboard
-from .ranking import hypervolume
+from .draw import net_drawing
 from .record import Record
 from .retrained import said
-from .store import find_run, read_data_facts, read_records, read_settings
+from .store import find_run, read_data_facts, read_records
+from .svg import net_svg, write_svg
 
 IMAGENET = ((224, 224), 1000, 3)
 
@@ -39,6 +37,9 @@ class Scene:
         title = Text(f"at {height}x{width} px, {self.channels} channels, {self.classes} classes", "dim")
         return Group(title, net_drawing(net, self.classes, self.image_size, self.channels))
 
+    def svg(self, net: Genotype) -> str:
+        return net_svg(net, self.classes, self.image_size, self.channels)
+
 
 def parse_size(text: str) -> tuple[int, int]:
     """(height, width) from "32" or "32x48".
@@ -47,8 +48,8 @@ def parse_size(text: str) -> tuple[int, int]:
         InputError: if it is neither.
     """
     sides = text.lower().split("x")
-    if len(sides) > 2 or not all(side.isascii() and side.isdigit() for side in sides):
-        raise InputError(f"image size: a side in pixels or HEIGHTxWIDTH, got {text!r}")
+    if len(sides) > 2 or not all(is_whole(side) for side in sides):
+        raise InputError(f"image size: a side in pixels or HEIGHTxWIDTH, got {shown(text)}")
     return as_map((int(sides[0]), int(sides[-1])))
 
 
@@ -91,7 +92,7 @@ def find_arch(
         InputError: if there is no such net or a size is wrong.
     """
     run, _, trial = arch.rpartition(":")
-    record = find_trial(find_run(run), int(trial)) if run and trial.isdigit() else None
+    record = find_trial(find_run(run), int(trial)) if run and is_whole(trial) else None
     given = scene_of(find_run(run)) if record else Scene(*IMAGENET)
     size = parse_size(image_size) if image_size else given.image_size
     scene = Scene(size, classes or given.classes, channels or given.channels)
@@ -100,45 +101,8 @@ def find_arch(
     if arch.endswith(".json"):
         return _from_file(Path(arch)), scene
     if arch not in zoo.names() and (":" in arch or "/" in arch):
-        raise InputError(f"architecture: a zoo name, a genotype's .json file or RUN:TRIAL, got {arch!r}")
+        raise InputError(f"architecture: a zoo name, a genotype's .json file or RUN:TRIAL, got {shown(arch)}")
     return zoo.get(arch, size), scene
-
-
-def front_rows(folder: Path, objective: str = "") -> list[dict[str, Any]]:
-    """The front of a run, as `leaderboard` has it; `objective` "" is the run's own.
-
-    Raises:
-        InputError: if the run or the objective is wrong.
-    """
-    return [row for row in _ranked(folder, objective)[1] if row["rank"] == 1]
-
-
-def _ranked(folder: Path, objective: str) -> tuple[list[Record], list[dict[str, Any]]]:
-    """A run's records and its leaderboard."""
-    objective = one_of("objective", objective or objective_of(folder), COSTS)
-    records = read_records(folder)
-    return records, leaderboard(records, objective, limits_of(folder))
-
-
-def draw_front(folder: Path, objective: str = "") -> RenderableType:
-    """The front as a table, and how many nets stand behind it.
-
-    Raises:
-        InputError: if the run or the objective is wrong.
-    """
-    records, rows = _ranked(folder, objective)
-    area = hypervolume([(row["accuracy"], row["macs"]) for row in rows], 1 / scene_of(folder).classes)
-    counts = Counter(r.status for r in records)
-    over = counts["ok"] - len(rows)
-    lines = [
-        f"{len(records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
-        f"{sum(r.seconds for r in records):.0f} s of training",
-        f"hypervolume (accuracy above chance x log MACs) {area:.4f}; gain: points above plain ResNets of equal cost",
-    ]
-    if over:
-        lines.append(f"over the run's limits and not listed: {over} plain ResNets, which gains refer to")
-    best = [row for row in rows if row["rank"] == 1]
-    return Group(nets_table(best, f"Pareto front of {folder.name}"), Text("\n".join(lines), "dim"))
 
 
 def draw_trial(folder: Path, trial: int) -> RenderableType:
@@ -157,6 +121,16 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     return Group(Text(title + why), drawing, scores)
 
 
+def svg_trial(folder: Path, trial: int, path: Path) -> None:
+    """Write the picture of one net of a run.
+
+    Raises:
+        InputError: if there is no such net, or the file cannot be written.
+    """
+    net = Genotype.from_dict(find_trial(folder, trial).genotype)
+    write_svg(path, scene_of(folder).svg(net))
+
+
 def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
     from .scores import confusion_of, per_class
@@ -166,19 +140,6 @@ def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     if confusion_KK is None:
         return record.to_dict()
     return record.to_dict() | {"per_class": per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
-
-
-def objective_of(folder: Path) -> str:
-    """The kind of cost that a run weighs accuracy against."""
-    return one_of("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), COSTS)
-
-
-def limits_of(folder: Path) -> dict[str, int]:
-    """The largest costs that a run allows, by kind of cost."""
-    limits = read_settings(folder).get("settings", {}).get("limits", {})
-    if not isinstance(limits, dict) or not all(k in COSTS and isinstance(v, int) for k, v in limits.items()):
-        raise InputError(f"{folder / 'run.json'}: limits must be whole numbers by {' or '.join(COSTS)}, got {limits!r}")
-    return limits
 
 
 def _from_file(path: Path) -> Genotype:

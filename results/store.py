@@ -4,14 +4,18 @@ runs/NAME/run.json          settings, data facts, versions, the exact command
 runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
+runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING.safetensors
+runs/NAME/tensorboard/      event files, a folder for each trial
 runs/NAME/retrain/          the same again, of the retraining of its best nets
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import gc
 import json
 import logging
 import os
@@ -21,9 +25,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..archs.errors import InputError
+from ..archs.errors import InputError, shown
+from ..archs.files import parse_json, write_whole
 from .record import Record
 
+KINDS = {dict: "an object", list: "a list", int: "a whole number"}
+TOLD = {"settings": dict, "trials": int, "data": dict, "command": list, "versions": dict}  # by name, of run.json
 RUNS = Path("runs")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 log = logging.getLogger("alternas")
@@ -36,7 +43,9 @@ def run_folder(name: str) -> Path:
         InputError: if the name could lead out of that folder.
     """
     if not NAME.fullmatch(name):
-        raise InputError(f"run name: letters, digits, '.', '_' and '-', starting with a letter or digit, got {name!r}")
+        raise InputError(
+            f"run name: letters, digits, '.', '_' and '-', starting with a letter or digit, got {shown(name)}"
+        )
     return RUNS / name
 
 
@@ -56,26 +65,35 @@ def find_run(run: str | Path) -> Path:
     if isinstance(run, str) and NAME.fullmatch(run):
         candidates.insert(0, RUNS / run)
     for folder in candidates:
-        if (folder / "run.json").is_file():
+        if os.path.isfile(folder / "run.json"):  # unlike Path's, False where no file can have that name
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
-    raise InputError(f"no run {str(run)!r} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
+    raise InputError(f"no run {shown(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
     """The content of `run.json`.
 
     Raises:
-        InputError: if it cannot be read as an object.
+        InputError: if it cannot be read as an object, or one of its parts is of the wrong kind.
     """
     path = folder / "run.json"
     try:
-        settings = json.loads(path.read_text())
+        settings = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(settings, dict):
         raise InputError(f"{path}: must hold an object")
+    for name, kind in TOLD.items():
+        value = settings.get(name)
+        if name in settings and (not isinstance(value, kind) or isinstance(value, bool)) and not _unsaid(name, value):
+            raise InputError(f"{path}: {name} must be {KINDS[kind]}, got {shown(value)}")
     return settings
+
+
+def _unsaid(name: str, value: Any) -> bool:
+    """Whether this says nothing of how a run was made, which nothing but a report asks for."""
+    return value is None and name in ("command", "versions")
 
 
 def read_data_facts(folder: Path) -> dict[str, Any]:
@@ -90,7 +108,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     forms = {
         "name": isinstance(facts.get("name"), str),
         "image_size": _numbers(facts.get("image_size"), 2, int),
-        "in_chans": isinstance(channels, int) and channels > 0,
+        "in_chans": isinstance(channels, int) and not isinstance(channels, bool) and channels > 0,
         "classes": isinstance(facts.get("classes"), list) and all(isinstance(c, str) for c in facts["classes"]),
         "mean": _numbers(facts.get("mean"), channels, int | float),
         "std": _numbers(facts.get("std"), channels, int | float),
@@ -102,7 +120,8 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
 
 
 def _numbers(value: Any, count: int | None, kind: Any) -> bool:
-    return isinstance(value, list) and len(value) == count and all(isinstance(v, kind) and v == v for v in value)
+    fine = isinstance(value, list) and len(value) == count
+    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and v == v for v in value)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -117,12 +136,25 @@ def read_records(folder: Path) -> list[Record]:
     lines = path.read_bytes().split(b"\n")
     if lines[-1]:
         log.warning("%s: the last line is torn and left out", path)
-    return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+    with no_collection():
+        return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector still: it looks at all that is read again and again, a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        return Record.from_dict(json.loads(line))
+        return Record.from_dict(parse_json(line))
     except ValueError as error:  # bad UTF-8, bad JSON, or not a record
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
@@ -139,13 +171,17 @@ class Store:
         self.folder = folder
         self.records = read_records(folder)
         cut_torn_line(folder / "records.jsonl")
-        self._file = open(folder / "records.jsonl", "ab")  # noqa: SIM115 - held for the run
+        self._file = open(folder / "records.jsonl", "ab", buffering=0)  # noqa: SIM115 - held for the run
 
     def append(self, record: Record) -> None:
-        """Write one record; it is on disk when this returns."""
-        line = json.dumps(record.to_dict(), allow_nan=False) + "\n"
-        self._file.write(line.encode())
-        self._file.flush()
+        """Write one record; it is on disk when this returns.
+
+        Raises:
+            OSError: if the disk is full. What is torn then is cut when the run is opened again.
+        """
+        line = (json.dumps(record.to_dict(), allow_nan=False) + "\n").encode()
+        if self._file.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
         os.fsync(self._file.fileno())
         self.records.append(record)
 
@@ -163,9 +199,8 @@ def cut_torn_line(path: Path) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON to `path`, whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(value, indent=2) + "\n")
-    part.replace(path)
+    text = json.dumps(value, indent=2) + "\n"
+    write_whole(path, lambda file: file.write(text.encode()))
 
 
 @contextmanager

@@ -13,10 +13,10 @@ from typing import Any
 from ..archs import Genotype, InputError, Network
 from ..archs.plan import ImageSize, Map, as_map
 from ..archs.weights import describe, read
-from .chosen import chosen_net, facts_of, trained_weights
+from .chosen import chosen_net, facts_of, named_net, trained_weights
 from .record import Record
 from .show import find_arch
-from .store import find_run, read_records
+from .store import read_records
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 TIMM = "timm:"
@@ -95,13 +95,11 @@ def _no_arch(text: str, arch: str) -> None:
 
 
 def _from_run(text: str) -> Found:
-    name, _, number = text.rpartition(":")
-    numbered = bool(name) and number.isascii() and number.isdigit() and len(number) < 10
     try:
-        run = find_run(name if numbered else text)
+        run, trial = named_net(text)
     except (InputError, OSError) as error:  # OSError: no file can have that name
         raise InputError(f"weights: {text!r:.200} is none of {FORMS} ({error!s:.300})") from None
-    home, record = chosen_net(run, int(number) if numbered else None)
+    home, record = chosen_net(run, trial)
     facts, genotype, path = facts_of(home, record), Genotype.from_dict(record.genotype), trained_weights(home, record)
     network = read(path, genotype, as_map(facts["image_size"]))
     _check_facts(home / "run.json", facts, network)

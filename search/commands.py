@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any
 
 import typer
@@ -14,13 +15,20 @@ from .options import (
     Data,
     Download,
     Epochs,
+    Eta,
     Gpus,
     ImageSize,
     Json,
     Loader,
+    MaxHours,
+    MaxTrainSteps,
     Name,
     RecipeName,
+    Rungs,
     SkipBroken,
+    Storage,
+    TensorBoard,
+    TrialMinutes,
     Workers,
     recipe_of,
     request_of,
@@ -32,7 +40,7 @@ commands = typer.Typer()
 
 @commands.command()
 def search(
-    space: Annotated[str, typer.Argument(help="all, alternet, hybrid, modern or resnet.")] = "all",
+    space: Annotated[str, typer.Argument(help="One of `alternas spaces`, or a file: ./my_space.py.")] = "all",
     data: Data = "digits",
     trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
     name: Name = "",
@@ -47,10 +55,8 @@ def search(
         str,
         typer.Option(help="off: all at full budget; pareto: the weaker half stops early; single: by accuracy alone."),
     ] = "off",
-    rungs: Annotated[
-        str, typer.Option(help="Shares of the budget at which a ladder compares nets; usually 1/8,1/4,1/2.")
-    ] = "",
-    eta: Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")] = 2.0,
+    rungs: Rungs = "",
+    eta: Eta = 2.0,
     repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
     inherit: Annotated[
         bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
@@ -62,7 +68,18 @@ def search(
     signals: Annotated[
         str, typer.Option(help="Signals to record of every net that is trained, with commas between.")
     ] = "",
-    objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs or params.")] = "macs",
+    objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs, params, latency_ms.")] = "macs",
+    latency: Annotated[
+        str,
+        typer.Option(help="What latency_ms means: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, as cuda/32/float16."),
+    ] = "",
+    latency_on: Annotated[
+        str,
+        typer.Option(
+            help="Measure latency on the node with this Ray resource, where then nothing trains; without it, one "
+            "worker trains and measures in turn."
+        ),
+    ] = "",
     max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
     recipe: RecipeName = "",
@@ -76,19 +93,26 @@ def search(
         str, typer.Option(help="Early weights to keep: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
     seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
+    trial_minutes: TrialMinutes = math.inf,
+    max_hours: MaxHours = math.inf,
+    max_train_steps: MaxTrainSteps = math.inf,
     workers: Workers = 0,
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    storage: Storage = "",
+    tensorboard: TensorBoard = False,
     as_json: Json = False,
 ) -> None:
     """Search for nets; the same command again resumes."""
     from rich.console import Console
 
+    from ..results.objectives import Asked, parse_objectives
     from ..results.store import plain_name
-    from .run import Search
+    from .effort import Effort
+    from .plan import Search
     from .run import search as run_search
-    from .settings import RUNGS, Settings, limits_of, names, shares
+    from .settings import RUNGS, Settings, latency_of, limits_of, names, shares
 
     limits = limits_of(macs=max_macs, params=max_params)
     kept = names(keep)
@@ -96,13 +120,15 @@ def search(
     steps = shares("rungs", rungs) if rungs else RUNGS
     settings = Settings(
         space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
-        names(signals), prescreen, signal,
+        names(signals), prescreen, signal, latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, latency_on)
     run_name = name or plain_name(space, data)
-    folder = run_search(Search(settings, request, trials, run_name, place), Console(stderr=as_json))
-    print_front(folder, objective, as_json)
+    effort = Effort(trial_minutes, max_hours, max_train_steps)
+    plan = Search(settings, request, trials, run_name, place, effort, storage, tensorboard)
+    folder = run_search(plan, Console(stderr=as_json))
+    print_front(folder, Asked(parse_objectives(objective)), as_json)
     if not as_json:
         print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
 

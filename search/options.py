@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
     from .data.dataset import Request
-    from .engine.pool import Resources
+    from .engine.slots import Resources
     from .training.recipe import Recipe
 
 Data = Annotated[
@@ -39,9 +39,31 @@ Gpus = Annotated[
     ),
 ]
 Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
+Storage = Annotated[
+    str,
+    typer.Option(
+        help="Database for the strategy's memory: a postgresql://, mysql:// or sqlite:/// URL. "
+        "Without it, a journal in the run's folder."
+    ),
+]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files to the run's folder.")]
+Rungs = Annotated[str, typer.Option(help="Shares of the budget at which a ladder compares nets; usually 1/8,1/4,1/2.")]
+Eta = Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")]
 Seeds = Annotated[int, typer.Option(help="Trainings of each net.")]
+TrialMinutes = Annotated[float, typer.Option(help="Of training one net; one that takes longer ends as timeout.")]
+MaxHours = Annotated[float, typer.Option(help="Of this command; then it stops, and the same command goes on.")]
+MaxTrainSteps = Annotated[
+    float, typer.Option(help="Optimiser steps of all trainings; then the search ends: no net is begun or sent on.")
+]
 Name = Annotated[str, typer.Option(help="Name of the run; without one, made of what is run.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
+
+
+def console_of(as_json: bool) -> Any:
+    """Where progress is shown: beside the JSON, not in it."""
+    from rich.console import Console  # which a help text does not wait for
+
+    return Console(stderr=as_json)
 
 
 def request_of(name: str, image_size: str, loader: str, skip_broken: bool, download: bool) -> Request:
@@ -56,15 +78,15 @@ def request_of(name: str, image_size: str, loader: str, skip_broken: bool, downl
     return Request(name, parse_size(image_size) if image_size else None, loader, skip_broken, download)
 
 
-def resources_of(address: str, workers: int, cpus: float, gpus: float | None) -> Resources:
+def resources_of(address: str, workers: int, cpus: float, gpus: float | None, latency_on: str = "") -> Resources:
     """Where to train.
 
     Raises:
         InputError: if a number is wrong.
     """
-    from .engine.pool import Resources
+    from .engine.slots import Resources
 
-    return Resources(address, workers, cpus, gpus)
+    return Resources(address, workers, cpus, gpus, latency_on)
 
 
 def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:
@@ -88,9 +110,9 @@ def numbers(what: str, text: str) -> tuple[int, ...]:
     Raises:
         InputError: if `text` is not a list of such.
     """
-    from ..archs.errors import InputError
+    from ..archs.errors import InputError, is_whole, shown
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
-    if not all(part.isascii() and part.isdigit() for part in parts):
-        raise InputError(f"{what}: whole numbers with commas between, such as 1,5,20, got {text!r}")
+    if not all(map(is_whole, parts)):
+        raise InputError(f"{what}: whole numbers with commas between, such as 1,5,20, got {shown(text)}")
     return tuple(int(part) for part in parts)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
-from ..archs.errors import InputError, one_of
-from ..results.front import COSTS
+from ..archs.errors import InputError, one_of, shown
+from ..results.latency.setting import Setting
+from ..results.objectives import COSTS, LATENCY
 from .training.job import SIGNALS
 from .training.recipe import Recipe
 
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 2.0
+SIGNAL = "macs"
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
+_PART = re.compile(r"\d{1,9}([./]\d{1,9})?")  # 1e999999999 would take Fraction for ever
 _SHARE = re.compile(r"[01](\.\d+)?")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -29,7 +32,8 @@ class Settings:
         data: name of the data set.
         strategy: name of the strategy.
         ladder: name of the ladder.
-        objective: the cost to weigh accuracy against, "macs" or "params".
+        objective: the cost to weigh accuracy against, "macs", "params" or "latency_ms".
+        latency: under what that is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
@@ -58,31 +62,50 @@ class Settings:
     inherit: bool = False
     signals: tuple[str, ...] = ()
     prescreen: int = 1
-    signal: str = "macs"
+    signal: str = SIGNAL
+    latency: str = ""
 
     def __post_init__(self) -> None:
         for name in self.keep:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
-        if not 1 <= self.prescreen <= 1000:
-            raise InputError(f"prescreen: must be from 1 to 1000, got {self.prescreen}")
-        one_of("signal", self.signal, (*COSTS, *SIGNALS))
+        check_screen(self.prescreen, self.signal)
         for name in self.signals:
             one_of("signals", name, SIGNALS)
-        one_of("objective", self.objective, COSTS)
+        if self.ladder == "off" and (self.rungs, self.eta) != (RUNGS, ETA):
+            raise InputError("rungs and eta: without a ladder nets do not stop; choose pareto or single")
+        one_of("objective", self.objective, (*COSTS, LATENCY))
+        if (self.objective == LATENCY) != bool(self.latency):
+            raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Of the settings that have one, as JSON gives them back: what runs of an earlier alternas mean."""
+        plain = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
+        made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
+        return json.loads(json.dumps(plain | made))
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON gives it back."""
         return json.loads(json.dumps(asdict(self)))
 
 
+def check_screen(prescreen: int, signal: str) -> None:
+    """Raise InputError if nets cannot be screened so."""
+    if not 1 <= prescreen <= 1000:
+        raise InputError(f"prescreen: must be from 1 to 1000, got {prescreen}")
+    one_of("signal", signal, (*COSTS, *SIGNALS))
+    if prescreen == 1 and signal != SIGNAL:
+        raise InputError(f"signal: {signal} chooses nothing without prescreen of 2 or more")
+
+
 def _check_kept(name: str) -> None:
     share = float(name) if _SHARE.fullmatch(name) else 0.0
     if name != "warmup" and not 0 < share <= 1:
-        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {name!r}")
+        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {shown(name)}")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
@@ -103,10 +126,10 @@ def amount(what: str, text: str) -> int:
     Raises:
         InputError: if `text` is none.
     """
-    match = _AMOUNT.fullmatch(text.strip())
+    match = _AMOUNT.fullmatch(text.strip()) if len(text) < 40 else None
     value = round(float(match[1]) * _UNITS[match[2]]) if match else 0
     if value < 1:
-        raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {text!r}")
+        raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {shown(text)}")
     return value
 
 
@@ -122,9 +145,26 @@ def shares(what: str, text: str) -> tuple[float, ...]:
         InputError: if one is no number.
     """
     try:
-        return tuple(float(Fraction(part.strip())) for part in text.split(","))
-    except (ValueError, ZeroDivisionError, OverflowError):
-        raise InputError(f"{what}: shares of the budget with commas between, such as 1/8,1/2, got {text!r}") from None
+        return tuple(_share(part.strip()) for part in text.split(","))
+    except (ValueError, ZeroDivisionError):
+        raise InputError(
+            f"{what}: shares of the budget with commas between, such as 1/8,1/2, got {shown(text)}"
+        ) from None
+
+
+def _share(part: str) -> float:
+    if not _PART.fullmatch(part):
+        raise ValueError(part)
+    return float(Fraction(part))
+
+
+def latency_of(objective: str, text: str) -> str:
+    """How latency is measured, every part of it said; "" where it is no objective and nothing was given.
+
+    Raises:
+        InputError: if a part is none.
+    """
+    return str(Setting.parse(text)) if text or objective == LATENCY else ""
 
 
 def limits_of(macs: str, params: str) -> dict[str, int]:

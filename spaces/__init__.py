@@ -8,7 +8,9 @@ from ..archs.errors import one_of
 from ..archs.plan import ImageSize
 from .alternet import AlterNetSpace
 from .bench import BenchSpace, PlacementSpace
+from .check import check
 from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
+from .file import FileSpace, is_file
 from .free import FreeSpace
 from .hybrid import HybridSpace
 from .modern import ModernSpace
@@ -30,6 +32,7 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
 __all__ = [
     "SPACES",
     "Chooser",
+    "FileSpace",
     "Gene",
     "Genes",
     "Memo",
@@ -37,7 +40,10 @@ __all__ = [
     "Replay",
     "Space",
     "cheapest",
+    "check",
+    "find",
     "get",
+    "is_file",
     "members",
     "options_of",
     "plain_genes",
@@ -51,3 +57,14 @@ def get(name: str, image_size: ImageSize) -> Space:
         InputError: if the name is unknown or the space does not allow the image size.
     """
     return SPACES[one_of("space", name, SPACES)](image_size)
+
+
+def find(space: str, image_size: ImageSize) -> Space:
+    """The space that was typed: a name, or a file of the user's own, such as "./my_space.py", which is run.
+
+    Raises:
+        InputError: as `get` and `FileSpace`.
+    """
+    if is_file(space):
+        return FileSpace(space, image_size)
+    return SPACES[one_of("space", space, [*SPACES, "./my_space.py"])](image_size)

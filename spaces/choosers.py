@@ -50,7 +50,11 @@ class Replay:
 
 
 class Memo:
-    """Asks another chooser, each gene once, and remembers the answers and the options."""
+    """Asks another chooser, each gene once, and remembers the answers and the options.
+
+    Raises:
+        InputError: if a gene is chosen twice with other options.
+    """
 
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
@@ -58,7 +62,9 @@ class Memo:
         self.options: dict[str, tuple[Gene, ...]] = {}
 
     def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
-        assert self.options.setdefault(name, options) == options, f"gene {name} has two sets of options"
+        if self.options.setdefault(name, options) != options:
+            known = list(self.options[name])
+            raise InputError(f"gene {name}: chosen twice with other options, {known} and {list(options)}")
         if name not in self.genes:
             self.genes[name] = self._chooser.choose(name, options)
         return self.genes[name]

@@ -22,8 +22,8 @@ class Space(Protocol):
         """Draw every gene from `chooser`, always the same names and options; the net is valid."""
         ...
 
-    def size(self) -> int:
-        """Number of distinct nets."""
+    def size(self) -> int | None:
+        """Number of distinct nets; None where nobody has counted them."""
         ...
 
     def baselines(self) -> tuple[Genotype, ...]:

@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from optuna.storages.journal import JournalFileSymlinkLock
 
-from alternas.archs import Genotype, static_cost
+from alternas.archs import Cost, Genotype, static_cost
+from alternas.results.latency.setting import Setting as LatencySetting
 from alternas.results.store import Store
+from alternas.search.effort import Effort
 from alternas.search.settings import Settings
-from alternas.search.strategy.ground import Ground
-from alternas.search.strategy.ledger import Ledger, Terms
-from alternas.search.strategy.memory import open_memory
+from alternas.search.strategy.books import Terms
+from alternas.search.strategy.latencies import Latencies
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.strategy.storage import open_study
 from alternas.search.training import recipes
+from alternas.search.training.job import Timing
 from alternas.spaces import Space, get
 from alternas.spaces.scale import TINY, Scale
 from fakes import STEPS
+
+RECIPE = recipes.get("smoke")
+
+
+def pytest_configure() -> None:
+    """One thread a process, before torch is loaded: beside other work, threads wait for each other."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -25,6 +39,16 @@ def no_users_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests, and the commands they start, keep data where they are thrown away."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ALTERNAS_DATA", str(tmp_path_factory.mktemp("data")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """No test pulls the plug or has two writers, and a study's journal syncs and locks for every gene drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        for name in ("acquire", "release"):
+            patch.setattr(JournalFileSymlinkLock, name, lambda lock: None)
         yield
 
 
@@ -46,10 +70,8 @@ def small_scale() -> Scale:
     )
 
 
-def costs(net: Genotype) -> tuple[float, float]:
-    """MACs and parameters at 8 px."""
-    cost = static_cost(net, 10, 8, 1)
-    return cost.macs, cost.params
+def _price(net: Genotype) -> Cost:
+    return static_cost(net, 10, 8, 1)
 
 
 @pytest.fixture
@@ -57,26 +79,21 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
     """Opens a ledger on tmp_path, again and again as a restarted driver would."""
     stores = []
 
-    def open_it(
-        space: Space | None = None,
-        trials: int = 8,
-        strategy: str = "random",
-        rungs: str = "off",
-        limits: dict[str, int] | None = None,
-        seed: int = 0,
-        prescreen: int = 1,
-        signal: str = "macs",
-    ) -> Ledger:
-        space = space or get("all", 8)
-        settings = Settings(space.name, "digits", strategy, rungs, "macs", recipes.get("smoke"), seed, limits or {})
-        settings = dataclasses.replace(settings, prescreen=prescreen, signal=signal)
-        common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-        terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
-        ground = Ground(space, seed, costs)
+    def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> Ledger:
+        """A ledger; `more` are settings, the `effort`, and the URL of a `storage`."""
+        space, storage, effort = space or get("all", 8), more.pop("storage", ""), more.pop("effort", Effort())
+        ladder, objective = more.pop("ladder", "off"), more.pop("objective", "macs")
+        settings = Settings(space.name, "digits", strategy, ladder, objective, RECIPE, **more)
+        common = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
+        timing = Timing(LatencySetting(), (1, 8, 8), 10)
+        latencies = Latencies(tmp_path, timing, _price) if settings.latency else None
+        terms = Terms(settings, trials, STEPS, _price, common, tmp_path, latencies, effort)
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        memory = open_memory(tmp_path, stores[-1].records, strategy, ground, "macs")
+        if latencies:
+            latencies.recall(stores[-1].records)
+        memory = open_study(tmp_path, stores[-1].records, strategy, terms.ground(space), terms.weigh, storage)
         return Ledger(terms, space, stores[-1], memory)
 
     yield open_it

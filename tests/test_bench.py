@@ -306,7 +306,9 @@ def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
     for name in set(STRATEGIES) - {"enumerate"}:
         assert [c.ladder for c in found if c.strategy == name] == list(LADDERS)
     assert "enumerate" not in {c.strategy for c in found}
-    assert contenders((ORACLE, "random"), ("pareto",), (0.5,), 3) == [Contender("random", "pareto", (0.5,), 3)]
+    assert contenders((ORACLE, "random"), ("pareto",), Contender("", rungs=(0.5,), eta=3)) == [
+        Contender("random", "pareto", (0.5,), 3)
+    ]
 
 
 @pytest.mark.parametrize(("strategies", "ladders", "about"), [
@@ -318,15 +320,40 @@ def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...
         contenders(strategies, ladders)
 
 
+def test_screened_contenders_stand_beside_plain_ones() -> None:
+    found = contenders((ORACLE, "random"), ("off",), Contender("", prescreen=4), ("macs", "naswot"))
+    assert found == [
+        Contender(ORACLE), Contender("random"),
+        Contender("random", prescreen=4, signal="macs"), Contender("random", prescreen=4, signal="naswot"),
+    ]  # fmt: skip
+    assert [c.label for c in found] == ["oracle", "random", "random, 4 by macs", "random, 4 by naswot"]
+    for prescreen, signal in ((0, "macs"), (4, "naswt"), (1, "naswot")):
+        with pytest.raises(InputError):
+            contenders(("random",), ("off",), Contender("", prescreen=prescreen), (signal,))
+
+
+@pytest.mark.parametrize("signal", ["macs", "naswot"])
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+def test_screening_on_the_bench_costs_nothing(whole: Table, watched: type[Watched], ladder: str, signal: str) -> None:
+    for key, entry in whole.entries.items():
+        entry.signals["naswot"] = random.Random(key).random()
+    simulate(whole, Contender("random", ladder, prescreen=4, signal=signal), 0, 3, NEVER)
+    trained = {job.genotype.key: job for job in watched.last.jobs if job.until}
+    assert watched.last.spent == pytest.approx(legs([job for job in watched.last.jobs if job.until]))
+    worth = {key: entry.signals.get(signal) or entry.costs[signal] for key, entry in whole.entries.items()}
+    order, half = [worth[key] for key in trained], len(worth) // 2
+    assert sum(order[:half]) > 1.15 * sum(order[-half:]), "those with a high signal come first"
+
+
 def test_rungs_of_contenders_are_checked() -> None:
     for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
         with pytest.raises(InputError):
-            contenders(("random",), ("pareto",), rungs, eta)
+            contenders(("random",), ("pareto",), Contender("", rungs=rungs, eta=eta))
 
 
 def test_rungs_are_checked_where_no_ladder_is_named() -> None:
     with pytest.raises(InputError):
-        contenders((), (), (0.5, 0.25))
+        contenders((), (), Contender("", rungs=(0.5, 0.25)))
 
 
 def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: float = 0.1) -> Trace:

@@ -189,6 +189,10 @@ BAD = [
     (("front", "mine", "--objective", "latency"), "objective"),
     (("show", "mine", "9"), "no trial 9"),
     (("show", "mine"), "trial"),
+    (("show", "mine", "0", "--svg", "none/net.svg"), "cannot be written"),
+    (("report", "nowhere"), "nowhere"),
+    (("report", "mine", "--out", "."), "cannot be written"),
+    (("report", "mine", "--out", "none/page.html"), "cannot be written"),
     (("export", "mine", "--out", "d", "--trial", "0"), "trained weights are not there"),
     (("export", "mine", "--out", "d", "--pick", "luck"), "pick"),
     (("export", "nowhere", "--out", "d"), "nowhere"),
@@ -204,15 +208,28 @@ BAD = [
     (("export", "mine", "--out", "d", "--trial", "1", "--pick", "gain"), "both"),
     (("search", "resnet", "--name", "orphaned"), "no run.json"),
     (("spaces", "--image-size", "8x12"), "square"),
+    (("spaces", "alternets"), "did you mean 'alternet'"),
+    (("spaces", "./none.py"), "space ./none.py: cannot be read"),
+    (("search", "photos/"), "must be a file that ends in .py"),
+    (("search", "./space.py"), "space.py:1: KeyError: 7"),
+    (("search", "resnet", "--strategy", "space:Sampler"), "cannot be imported: space.py:1: KeyError: 7"),
+    (("search", "resnet", "--strategy", "torn:Sampler"), "cannot be imported: torn.py:2: SyntaxError"),
+    (("search", "resnet", "--strategy", "optuna.samplers:CmaEsSampler"), "multi-objective"),
+    (("search", "resnet", "--strategy", "optuna.samplers:GridSampler"), "search_space"),
     (("fly",), "fly"),
 ]
 
 
 @pytest.mark.parametrize(("words", "hint"), BAD, ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
-def test_bad_input_is_one_line_and_exit_code_2(alternas: Any, words: tuple[str, ...], hint: str) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(
+    alternas: Any, words: tuple[str, ...], hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     finished_run()
     (Path("runs") / "orphaned").mkdir()
     (Path("runs") / "orphaned" / "records.jsonl").write_text("")
+    Path("space.py").write_text("{}[7]\n")
+    Path("torn.py").write_text("x = 1\nclass Sampler(:\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     np.savez("oblong.npz", x=np.zeros((20, 8, 12), np.uint8), y=np.repeat([0, 1], 10))
     np.savez("floats.npz", x=np.zeros((20, 8, 8)), y=np.repeat([0, 1], 10))
     before = sorted(Path().rglob("*"))

@@ -3,36 +3,143 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
-import alternas
+from alternas.cli import app
+from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 
-ROOT = Path(alternas.__file__).parent
-PAGES = [path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if path.exists()]
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{i}")
+# The only blocks and lines that no test runs, by page, with the reason that stands beside them.
+UNRUN = {
+    "cluster.md": ["a cluster"] * 4,
+    "latency.md": ["a cluster"] * 3,
+    "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
+    "own-strategy.md": ["downloads"] * 2,
+    "studies.md": ["downloads"],
+    "tracking.md": ["a database", "serves until Ctrl-C", "serves until Ctrl-C", "a cluster"],
+}
+# Pages whose blocks go on from each other, or train: not run block by block.
+TOGETHER = ("exporting.md", "getting-started.md", "comparison.md")
+# Pages run from top to bottom elsewhere: on a net made for it, and to the letter.
+ELSEWHERE = {"exporting.md": "test_export_elsewhere.py", "getting-started.md": "test_getting_started.py"}
+# What pages take from the README.
+BEFORE = {
+    "reading-a-front.md": ("small", "mixed"),
+    "report.md": ("all-digits",),
+    "studies.md": ("all-digits",),
+}
+WHOLE = [page for page in PAGES if page.name not in ELSEWHERE and BLOCK.search(page.read_text())]
+NAMED = [(page, file, text) for page in PAGES for _, file, text in BLOCK.findall(page.read_text()) if file]
+UNNAMED = [
+    pytest.param(text, id=f"{page.name}-{i}")
     for page in PAGES
-    for i, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-    if "load_run" not in block
+    if page.name not in TOGETHER
+    for i, (language, file, text) in enumerate(BLOCK.findall(page.read_text()))
+    if language == "python" and not file and not MARK.search(text) and "load_run(" not in text
+]
+COMMANDS: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+LINES = [
+    pytest.param(line.strip(), id=f"{page.name}-{line.strip()[:50]}")
+    for page in PAGES
+    for language, _, text in BLOCK.findall(page.read_text())
+    for line in re.split(r"\n|&&|-c \"", text)
+    if language in ("bash", "yaml") and line.strip().startswith("alternas ")
 ]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", UNNAMED)
 def test_python_blocks_run(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each by itself."""
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "block", "exec"), {})
 
 
+@pytest.mark.parametrize(("page", "file", "text"), NAMED, ids=lambda value: getattr(value, "name", str(value)[:40]))
+def test_a_file_that_a_page_shows_is_that_file(page: Path, file: str, text: str) -> None:
+    assert (ROOT / file).read_text() == text, f"{page.name} shows another {file}"
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_line_parses(line: str) -> None:
+    """Options that exist, with values of their types; nothing is run."""
+    name, *words = shlex.split(re.split(r"[>|\"]", line)[0], comments=True)[1:]
+    COMMANDS[name].make_context(name, words)
+
+
+def test_what_is_not_run_is_listed_here() -> None:
+    marked = {page.name: [] for page in PAGES}
+    for page in PAGES:
+        marked[page.name] += [why for _, _, text in BLOCK.findall(page.read_text()) for why in MARK.findall(text)]
+    assert {name: found for name, found in marked.items() if found} == UNRUN
+    for page in PAGES:
+        fences = re.findall(r"^```(\S+)", page.read_text(), re.MULTILINE)
+        assert len(fences) == len(BLOCK.findall(page.read_text())), f"{page.name} has a block of another language"
+
+
+def test_every_promise_has_its_test() -> None:
+    text = (ROOT / "docs" / "guarantees.md").read_text()
+    promised = re.findall(r"`(test_\w+\.py)::(\w+)`", text)
+    assert len(promised) == sum(line.startswith("| ") for line in text.splitlines()) - 2 * text.count("| promise")
+    for file, name in promised:
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text(), f"{file} has no {name}"
+
+
+def test_the_index_names_every_page() -> None:
+    index = ROOT / "docs" / "README.md"
+    linked = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index.read_text(), re.MULTILINE)
+    assert sorted(linked) == [page.name for page in PAGES if page.parent == index.parent and page != index]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs of the README that other pages go on from."""
+    folder = tmp_path_factory.mktemp("made")
+    lines = re.findall(r"^alternas search .*--name (?:small|mixed)\b.*", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(lines) == 2
+    subprocess.run(["bash", "-euc", bash_of("\n".join(["alternas search", *lines]))], cwd=folder, check=True)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", WHOLE, ids=lambda page: page.name)
+def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    for run in BEFORE.get(page.name, ()):
+        shutil.copytree(request.getfixturevalue("made") / "runs" / run, tmp_path / "runs" / run)
+    shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
+    draw = "from pathlib import Path; from own_images import draw_pictures; draw_pictures(Path('photos'), 20)"
+    subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, check=True)
+    run_page(page, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("block", "found"),
+    [("bash\nfalse | cat\n", "+ false"), ("python\na = 1\n```\n```python\nassert a == 2\n", "assert a == 2")],
+)
+def test_a_page_that_breaks_is_found(block: str, found: str, tmp_path: Path) -> None:
+    """A command that fails in the middle of a pipe, and Python that goes on from the block before."""
+    page = tmp_path / "page.md"
+    page.write_text(f"```{block}```\n")
+    with pytest.raises(AssertionError, match=re.escape(found)):
+        run_page(page, tmp_path)
+
+
 def test_every_command_of_the_readme_exists() -> None:
-    from typer.main import get_command
-
-    from alternas.cli import app
-
-    known = set(get_command(app).commands)  # type: ignore[attr-defined]
     named = {name for page in PAGES for name in re.findall(r"^alternas ([\w-]+)", page.read_text(), re.MULTILINE)}
-    assert named == known
+    assert named == set(COMMANDS)
 
 
 def test_the_tree_names_every_file() -> None:

@@ -81,6 +81,16 @@ def test_children_are_new_and_of_the_front(open_ledger: Open) -> None:
     assert front > 0.15 * (len(records) - FIRST), "about half of these from the first front"
 
 
+def test_on_a_ladder_children_come_long_before_a_net_is_trained_whole(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=24, strategy="evolution", ladder="pareto")
+    run(ledger)
+    records = sorted((r for r in ledger.store.records if r.kind == "search"), key=lambda r: r.trial)
+    options = options_of(ledger.space)
+    near = [any(child.genes in moves(r.genes, options) for r in records[:i]) for i, child in enumerate(records)]
+    assert sum(near[:FIRST]) <= 1, "uniform draws"
+    assert sum(near[FIRST : 2 * FIRST]) >= FIRST / 3
+
+
 def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:
     run(open_ledger(trials=30, strategy="evolution"))
     whole = [(r.trial, r.key) for r in open_ledger(trials=30, strategy="evolution").store.records]

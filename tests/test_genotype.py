@@ -237,3 +237,25 @@ def test_family() -> None:
 def test_every_net_round_trips(name: str) -> None:
     assert Genotype.from_json(NETS[name].to_json()) == NETS[name]
     assert Genotype.from_dict(NETS[name].canonical().to_dict()).key == NETS[name].key
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_repr_makes_the_net_again(name: str) -> None:
+    assert eval(repr(NETS[name])) == NETS[name]
+
+
+def test_a_repr_is_short() -> None:
+    """What is at its default is left out; a cost shows totals, not the parts that they are of."""
+    g = Genotype(Stem("cifar", 32), (Stage("basic", 2, 32), Stage("basic", 4, 64, stride=2, msa=1)), head=Head())
+    stages = "(Stage('basic', 2, 32), Stage('basic', 4, 64, stride=2, msa=1))"
+    assert repr(g) == f"Genotype(Stem('cifar', 32), {stages})"
+    assert repr(replace(g, encoder=Encoder(96, 2), head=Head("token"), style=Style("post"))) == (
+        f"Genotype(Stem('cifar', 32), {stages}, encoder=Encoder(96, 2, 3), head=Head('token'), "
+        "style=Style('post', 'batch'))"
+    )
+    assert len(repr(zoo.get("alternet50", 224))) < 400
+    cost = static_cost(g, 10, 32)
+    assert repr(cost).startswith(f"Cost(params={cost.params}, macs={cost.macs}, ")
+    assert len(repr(cost)) < 200
+    assert cost.parts
+    assert cost != replace(cost, parts=())

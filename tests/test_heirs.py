@@ -6,25 +6,25 @@ import dataclasses
 import random
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import costs
 from optuna.trial import FrozenTrial, TrialState
 
-from alternas.archs import Genotype, InputError, static_cost
+from alternas.archs import Genotype, InputError
 from alternas.archs.cost import BACKWARD_FACTOR
 from alternas.results.front import front, leaderboard
 from alternas.results.record import Record
-from alternas.results.store import Store
+from alternas.results.seeds import noise_of
 from alternas.search.engine.drive import drive
 from alternas.search.settings import Settings
-from alternas.search.strategy.ground import Ground, traits
+from alternas.search.strategy.ground import traits
 from alternas.search.strategy.heirs import ALIKE
-from alternas.search.strategy.ledger import Ledger, Terms
-from alternas.search.strategy.memory import open_memory
+from alternas.search.strategy.ledger import BASELINE_SEEDS, Ledger
+from alternas.search.strategy.rehearsal import rehearse
 from alternas.search.strategy.source import STUCK
 from alternas.search.strategy.strategies import check_strategy
 from alternas.search.training import recipes
@@ -37,24 +37,9 @@ Fate = Callable[[Job], Any]
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
-    """Opens a ledger on tmp_path, again and again; further words are settings."""
-    stores = []
-
-    def open_it(trials: int = 12, strategy: str = "random", ladder: str = "off", **more: Any) -> Ledger:
-        space, seed = get("bench", 8), more.pop("seed", 0)
-        settings = Settings("bench", "digits", strategy, ladder, "macs", recipes.get("smoke"), seed, **more)
-        common = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-        terms = Terms(settings, trials, STEPS, lambda net: static_cost(net, 10, 8, 1), common, tmp_path)
-        while stores:
-            stores.pop().close()
-        stores.append(Store(tmp_path))
-        memory = open_memory(tmp_path, stores[-1].records, strategy, Ground(space, seed, costs), "macs")
-        return Ledger(terms, space, stores[-1], memory)
-
-    yield open_it
-    for store in stores:
-        store.close()
+def opened(open_ledger: Open) -> Open:
+    """Opens a ledger on space `bench`."""
+    return partial(open_ledger, get("bench", 8))
 
 
 def trained(job: Job) -> Outcome:
@@ -124,8 +109,10 @@ def test_baselines_never_inherit(opened: Open) -> None:
     ledger = opened(5, inherit=True)
     executor = finish(ledger)
     first = [job for job in executor.ran if job.trial < len(ledger.baselines)]
-    assert len(first) == 4
-    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a is not b) >= ALIKE, "though alike"
+    assert len(first) == 4 * BASELINE_SEEDS
+    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial) >= ALIKE, (
+        "though alike"
+    )
     assert all(job.start is None and job.steps == STEPS for job in first)
     assert all(not r.lineage for r in ledger.store.records if r.kind == "baseline")
 
@@ -293,8 +280,21 @@ def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
 def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
     ledger = opened(4)
     finish(ledger)
-    assert all(not r.accuracies for r in ledger.store.records)
-    assert not any("accuracies" in t.user_attrs for t in ledger.memory.study.trials)
+    searched = {r.trial: r for r in ledger.store.records if r.kind == "search"}
+    assert all(not r.accuracies for r in searched.values())
+    assert not any("accuracies" in t.user_attrs for t in ledger.memory.study.trials if t.number in searched)
+
+
+def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
+    ledger = opened(4, seed=7)
+    executor = finish(ledger)
+    seeds = [str(7 + i) for i in range(BASELINE_SEEDS)]
+    for record in ledger.store.records:
+        if record.kind == "baseline":
+            assert list(record.accuracies) == seeds
+            assert record.accuracy == pytest.approx(statistics.mean(record.accuracies.values()))
+            assert [str(job.seed) for job in executor.ran if job.trial == record.trial] == seeds
+    assert noise_of(ledger.store.records) is not None, "what the seed noise of a run is estimated from"
 
 
 def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
@@ -493,6 +493,31 @@ def test_samplers_that_are_none(module: str, name: str, about: str) -> None:
 def test_a_relative_module_is_bad_input() -> None:
     with pytest.raises(InputError):
         check_strategy(".samplers:Sampler")
+
+
+@pytest.mark.parametrize(
+    "method", ["before_trial", "infer_relative_search_space", "sample_relative", "sample_independent", "after_trial"]
+)
+def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_path: Path, method: str) -> None:
+    """In the rehearsal, and later: where it is asked for a net, for a gene, and where it is told of one."""
+    name = f"broken_{module}"
+    lines = [f"from {module} import Seeded", r"def broken(*words): raise MemoryError('so\nso')"]
+    lines.append(f"class Broken(Seeded): {method} = broken")
+    (tmp_path / f"{name}.py").write_text("\n".join(lines))
+    message = rf"^strategy '{name}:Broken': {name}.py:2: MemoryError: so so$"
+    ground = opened(5).terms.ground(get("bench", 16))
+    with pytest.raises(InputError, match=message):
+        rehearse(f"{name}:Broken", ground)
+    with pytest.raises(InputError, match=message):
+        finish(opened(5, f"{name}:Broken"))
+
+
+def test_the_rehearsal_is_for_samplers_of_ones_own(opened: Open, module: str) -> None:
+    ground = opened(5).terms.ground(get("bench", 16))
+    with pytest.raises(InputError, match="CmaEsSampler cannot be used"):
+        rehearse("optuna.samplers:CmaEsSampler", ground)
+    for name in ("nsga2", "buildup", f"{module}:Seeded", "optuna.samplers:NSGAIIISampler"):
+        rehearse(name, ground)
 
 
 def test_a_sampler_that_needs_more_is_bad_input(opened: Open) -> None:

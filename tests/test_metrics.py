@@ -7,7 +7,7 @@ import pytest
 import torch
 from sklearn.metrics import confusion_matrix, log_loss, top_k_accuracy_score
 
-from alternas.search.training.metrics import evaluate, scores
+from alternas.results.metrics import evaluate, scores
 
 
 @pytest.mark.parametrize("classes", [3, 12])

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from alternas.archs import InputError
-from alternas.results.noise import Spread, paired, pooled_sd, spread, text, verdict
+from alternas.results.noise import Spread, deviation, half_width, paired, pooled_sd, spread, text, verdict
 
 VALUES = [0.912, 0.905, 0.921, 0.899, 0.917]
 
@@ -96,6 +96,31 @@ def test_no_pooled_noise_without_repetitions() -> None:
     assert pooled_sd([]) is None
     assert pooled_sd([[1.0], [2.0], []]) is None
     assert pooled_sd([[1.0, 1.0]]) == 0
+
+
+def test_half_width_is_that_of_scipys_two_sample_interval() -> None:
+    chance = np.random.default_rng(1)
+    for n, m in ((2, 2), (3, 5), (10, 4)):
+        a, b = chance.normal(size=n).tolist(), chance.normal(1, size=m).tolist()
+        sd = pooled_sd([a, b])
+        theirs = stats.ttest_ind(a, b).confidence_interval(0.95)
+        assert sd is not None
+        assert half_width(sd, n + m - 2, n, m) == pytest.approx((theirs.high - theirs.low) / 2)
+
+
+def test_nets_of_equal_worth_are_tied_95_times_in_100() -> None:
+    """Noise pooled over five nets of three seeds; then two more nets, trained once."""
+    chance, hits = random.Random(1), 0
+    for _ in range(2000):
+        sd = pooled_sd([[chance.gauss(i, 0.3) for _ in range(3)] for i in range(5)])
+        assert sd is not None
+        hits += abs(chance.gauss(0, 0.3) - chance.gauss(0, 0.3)) <= half_width(sd, 10, 1, 1)
+    assert hits / 2000 == pytest.approx(0.95, abs=0.015)
+
+
+def test_deviation_is_numpys() -> None:
+    assert deviation(VALUES) == pytest.approx(np.std(VALUES, ddof=1))
+    assert deviation([0.1] * 3) == 0
 
 
 @pytest.mark.parametrize(

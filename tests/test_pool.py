@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from alternas.archs import InputError
-from alternas.search.engine import pool
-from alternas.search.engine.pool import Resources
+from alternas.results.latency.setting import Setting
+from alternas.search.engine.slots import Resources, check_alone, reserve, settled, slots
 
 
-def fit(monkeypatch: pytest.MonkeyPatch, have: dict[str, float], **asked: float) -> tuple[int, float | None]:
+def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
     """Workers that fit, and GPUs of each."""
-    monkeypatch.setattr(pool.ray, "cluster_resources", lambda: have)
-    settled = pool._settled(Resources(**asked))  # type: ignore[arg-type]
-    return pool._slots(settled), settled.gpus
+    found = settled(Resources(**asked), nodes)
+    return slots(found, nodes), found.gpus
 
 
 @pytest.mark.parametrize(
@@ -32,10 +33,15 @@ def fit(monkeypatch: pytest.MonkeyPatch, have: dict[str, float], **asked: float)
         ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
     ],
 )
-def test_workers_that_fit(
-    monkeypatch: pytest.MonkeyPatch, have: dict[str, float], asked: dict[str, float], found: tuple[int, float]
-) -> None:
-    assert fit(monkeypatch, have, **asked) == found
+def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
+    assert fit(have, **asked) == found
+
+
+def test_a_worker_stays_on_one_node() -> None:
+    assert fit({"CPU": 3.0}, {"CPU": 3.0}, cpus=2.0) == (2, 0.0), "not three"
+    assert fit({"CPU": 8.0}, {"CPU": 2.0, "GPU": 4.0}) == (2, 1.0), "the first has no GPU, the second no more CPUs"
+    with pytest.raises(InputError, match="4 asked for, 3 on the largest node there"):
+        fit({"CPU": 3.0}, {"CPU": 3.0}, cpus=4.0)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +53,31 @@ def test_workers_that_fit(
         ({}, {}, "cpus-per-trial"),
     ],
 )
-def test_what_does_not_fit_is_named(
-    monkeypatch: pytest.MonkeyPatch, have: dict[str, float], asked: dict[str, float], hint: str
-) -> None:
+def test_what_does_not_fit_is_named(have: dict[str, float], asked: dict[str, float], hint: str) -> None:
     with pytest.raises(InputError, match=hint):
-        fit(monkeypatch, have, **asked)
+        fit(have, **asked)
+
+
+CPU, CUDA = Setting(), Setting("cuda")
+LABELLED: list[dict[str, float]] = [{"CPU": 4.0}, {"CPU": 2.0, "GPU": 2.0, "edge": 1.0}]
+
+
+def test_measuring_takes_a_nodes_cpus_or_one_of_its_cards() -> None:
+    meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CPU)
+    assert (meter.cpus, meter.gpus, meter.label) == (2.0, 0.0, "edge")
+    assert slots(Resources(gpus=0.0), rest) == 4, "nothing trains beside it"
+    meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CUDA)
+    assert (meter.cpus, meter.gpus) == (1.0, 1.0)
+    assert slots(Resources(gpus=1.0), rest) == 1, "the node's other card may train"
+
+
+def test_where_latency_cannot_be_measured() -> None:
+    with pytest.raises(InputError, match=r"no node of the cluster has the resource 'far'.*ray start --resources="):
+        reserve(Resources(latency_on="far"), LABELLED, CPU)
+    with pytest.raises(InputError, match="'edge' has no GPU"):
+        reserve(Resources(latency_on="edge"), [{"CPU": 1.0, "edge": 1.0}], CUDA)
+    with pytest.raises(InputError, match="workers: 2 asked for"):
+        check_alone(Resources(workers=2, gpus=0.0), CPU)
+    with pytest.raises(InputError, match="no GPU"):
+        check_alone(Resources(gpus=0.0), CUDA)
+    check_alone(Resources(workers=1, gpus=1.0), CUDA)

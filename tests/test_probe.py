@@ -14,23 +14,21 @@ from sklearn.preprocessing import StandardScaler, normalize
 from torch import Tensor
 
 from alternas.archs import InputError, build
-from alternas.search.data.digits import read_digits
-from alternas.search.data.splits import three_ways
-from alternas.search.training import probe
-from alternas.search.training.probe import (
+from alternas.results.probes import ridge as ridges
+from alternas.results.probes.ridge import (
     HELD_OUT,
     PENALTIES,
-    Episodes,
     Labelled,
     classify,
     draw,
-    episode_accuracies,
-    episode_table,
-    features,
     ridge,
     shot_accuracy,
     shot_curve,
 )
+from alternas.search.data.digits import read_digits
+from alternas.search.data.splits import three_ways
+from alternas.search.training import probe
+from alternas.search.training.probe import Episodes, episode_accuracies, episode_table, features
 from nets import NETS, lively
 
 HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")
@@ -151,7 +149,7 @@ def test_the_probe_is_its_description(digits: tuple[Labelled, Labelled], shots: 
 def test_without_held_out_images_the_penalty_is_the_middle_one(digits: tuple[Labelled, Labelled]) -> None:
     train, test = digits
     drawn, _ = draw(train, 5, 0)
-    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + probe.STD_FLOOR
+    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + ridges.STD_FLOOR
     known = Labelled((drawn.f_ND - mean_D) / std_D, drawn.y_N)
     guesses = [classify(known, (test.f_ND - mean_D) / std_D, penalty) for penalty in PENALTIES]
     wanted = [(guess == test.y_N).double().mean().item() for guess in guesses]
@@ -247,14 +245,14 @@ def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> 
 
 
 def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, guess = [], probe.classify
+    found, guess = [], ridges.classify
 
     def spy(known: Labelled, f_ND: Tensor, penalty: float) -> Tensor:
         found.append((torch.bincount(known.y_N)[known.y_N.unique()].tolist(), len(f_ND), penalty))
         torch.testing.assert_close(torch.cat([known.f_ND, f_ND]).norm(dim=1), torch.ones(12 + 20).double())
         return guess(known, f_ND, penalty)
 
-    monkeypatch.setattr(probe, "classify", spy)
+    monkeypatch.setattr(ridges, "classify", spy)
     episode_accuracies(noise(60, 6, 6), Episodes(4, 3, 5, count=7))
     assert found == 7 * [([3, 3, 3, 3], 20, 1.0)]
 

@@ -9,15 +9,13 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from alternas.archs import InputError
-from alternas.results.front import front, leaderboard, pick
-from alternas.results.ranking import envelope, gain, hypervolume, pareto_ranks
-from alternas.results.record import Record
+from alternas.results.ranking import coverage, covered, envelope, gain, hypervolume, knee, pareto_ranks
 
 
-def brute_ranks(points: list[tuple[float, float]]) -> list[int]:
-    def dominates(a: tuple[float, float], b: tuple[float, float]) -> bool:
-        return a[0] >= b[0] and a[1] <= b[1] and a != b
+def brute_ranks(points: list[tuple[float, ...]], maximise: tuple[bool, ...] = (True, False, False)) -> list[int]:
+    def dominates(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+        no_worse = all(x >= y if up else x <= y for x, y, up in zip(a, b, maximise, strict=False))
+        return no_worse and a != b
 
     left, ranks, rank = set(range(len(points))), [0] * len(points), 0
     while left:
@@ -29,11 +27,29 @@ def brute_ranks(points: list[tuple[float, float]]) -> list[int]:
     return ranks
 
 
-def test_ranks_are_brute_force_ranks() -> None:
+@pytest.mark.parametrize("maximise", [(True, False), (True, False, False), (False, False, False), (True, True, False)])
+def test_ranks_are_brute_force_ranks(maximise: tuple[bool, ...]) -> None:
+    """With ties in each objective, and with equal points."""
+    chance = random.Random(len(maximise))
+    for size in (2, 4, 6) * 150:
+        points = [tuple(chance.randint(0, size) / 5 for _ in maximise) for _ in range(chance.randint(0, 24))]
+        assert pareto_ranks(points, maximise) == brute_ranks(points, maximise)
+
+
+def test_ranks_of_many_points_are_brute_force_ranks() -> None:
     chance = random.Random(0)
-    for _ in range(1000):
-        points = [(chance.randint(0, 5) / 5, float(chance.randint(1, 6))) for _ in range(chance.randint(0, 14))]
-        assert pareto_ranks(points) == brute_ranks(points)
+    for width in (2, 3):
+        points = [tuple(chance.random() for _ in range(width)) for _ in range(200)]
+        points += chance.sample(points, 30)
+        found = pareto_ranks(points)
+        assert found == brute_ranks(points)
+        assert max(found) > 8
+
+
+def test_ranks_need_two_or_three_objectives() -> None:
+    for points in ([(1.0,)], [(1.0, 2.0, 3.0, 4.0)], [(1.0, 2.0), (1.0, 2.0, 3.0)]):
+        with pytest.raises(ValueError, match="two or three"):
+            pareto_ranks(points)
 
 
 def test_hypervolume_is_optunas() -> None:
@@ -46,10 +62,76 @@ def test_hypervolume_is_optunas() -> None:
         assert hypervolume(points, 0.1) == pytest.approx(area / (0.9 * math.log10(reference / least)))
 
 
+def test_hypervolume_of_three_is_optunas() -> None:
+    chance = random.Random(2)
+    for _ in range(100):
+        points = [
+            (chance.random(), 10 ** chance.uniform(4, 7), chance.choice([0.5, 1.0, 2.0, 9.0]))
+            for _ in range(chance.randint(2, 20))
+        ]
+        ends = [(min(column), max(column)) for column in list(zip(*points, strict=True))[1:]]
+        logs = [math.log10(high / low) for low, high in ends]
+        losses = np.array(
+            [
+                [-max(0.0, a - 0.1), *(-math.log10(high / c) for c, (_, high) in zip(cs, ends, strict=True))]
+                for a, *cs in points
+            ]
+        )
+        most = 0.9 * logs[0] * logs[1]
+        expected = compute_hypervolume(losses, np.zeros(3)) / most if most else 0.0
+        assert hypervolume(points, 0.1) == pytest.approx(expected)
+
+
+def test_covered_is_what_a_grid_counts() -> None:
+    chance = np.random.default_rng(3)
+    side = (np.arange(60) + 0.5) / 60
+    for width in (2, 3):
+        worths = chance.random((25, width))
+        cells = np.stack(np.meshgrid(*[side] * width), axis=-1).reshape(-1, width)
+        hit = (cells[:, None, :] <= worths[None]).all(-1).any(1).mean()
+        assert covered([tuple(worth) for worth in worths.tolist()]) == pytest.approx(hit, abs=0.02)
+
+
 def test_hypervolume_of_few_points() -> None:
     assert hypervolume([], 0.1) == 0
     assert hypervolume([(0.9, 5.0)], 0.1) == 0
     assert hypervolume([(1.0, 1.0), (0.2, 100.0)], 0.1) == pytest.approx(1.0)
+    assert hypervolume([(1.0, 1.0)], 0.1, [(1.0, 100.0)]) == pytest.approx(1.0)
+    assert hypervolume([(0.55, 10.0, 4.0), (0.1, 100.0, 16.0), (0.1, 1.0, 1.0)], 0.1) == pytest.approx(0.5**3)
+
+
+def test_the_knee_is_farthest_from_the_chord() -> None:
+    """Against the distance from a line, in coordinates scaled to the front's ends."""
+    chance = random.Random(4)
+    knees = 0
+    for _ in range(200):
+        front = sorted((chance.random(), chance.random()) for _ in range(6))
+        front = list(zip([x for x, _ in front], sorted((y for _, y in front), reverse=True), strict=True))
+        (x0, y0), (x1, y1) = front[0], front[-1]
+        far = [(x - x0) / (x1 - x0) + (y - y1) / (y0 - y1) - 1 for x, y in front]
+        best = max(range(6), key=lambda i: far[i])
+        assert knee(front) == (best if far[best] > 1e-9 else None)
+        knees += far[best] > 1e-9
+    assert 20 < knees < 200
+
+
+def test_few_or_straight_fronts_have_no_knee() -> None:
+    assert knee([]) is None
+    assert knee([(0.0, 1.0), (1.0, 0.0)]) is None
+    assert knee([(0.0, 1.0), (0.5, 0.5), (1.0, 0.0)]) is None
+    assert knee([(0.0, 1.0), (0.4, 0.4), (1.0, 0.0)]) is None, "a dent"
+    assert knee([(0.0, 1.0), (0.5, 0.6), (0.6, 0.5), (1.0, 0.0)]) == 1
+    assert knee([(0.0, 1.0, 0.5), (0.9, 0.9, 0.9), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]) == 1
+
+
+def test_coverage_by_hand() -> None:
+    a, b = [(0.9, 10.0), (0.5, 1.0)], [(0.9, 10.0), (0.8, 20.0), (0.6, 2.0), (0.4, 1.0)]
+    assert coverage(a, b) == 0.75
+    assert coverage(b, a) == 0.5
+    assert coverage(a, []) is None
+    assert coverage([], a) == 0.0
+    assert coverage([(0.9, 10.0, 5.0)], [(0.9, 10.0, 4.0), (0.8, 10.0, 5.0)]) == 0.5
+    assert coverage([(1.0, 1.0)], [(2.0, 2.0), (2.0, 0.0)], (False, False)) == 0.5
 
 
 def test_gain_is_linear_in_the_logarithm_of_the_cost() -> None:
@@ -62,43 +144,3 @@ def test_gain_is_linear_in_the_logarithm_of_the_cost() -> None:
     assert gain(0.99, 2e9, curve) is None
     assert gain(0.99, 1e7, []) is None
     assert gain(0.83, 1e6, envelope([(0.80, 1e6), (0.82, 1e6)])) == pytest.approx(1.0)
-
-
-def record(trial: int, accuracy: float | None, macs: int, kind: str = "search", status: str = "ok") -> Record:
-    cost = {"macs": macs, "params": 10 * macs, "activation_bytes": 1}
-    return Record(trial, kind, "resnet", f"k{trial}", {}, {}, cost, status, accuracy=accuracy)
-
-
-RECORDS = [
-    record(0, 0.80, 1_000_000, "baseline"),
-    record(1, 0.90, 100_000_000, "baseline"),
-    record(2, 0.87, 10_000_000),
-    record(3, 0.70, 20_000_000),
-    record(4, 0.95, 30_000_000, status="pruned"),
-    record(5, None, 30_000_000, status="nan"),
-    record(6, 0.60, 500_000),
-]
-
-
-def test_leaderboard_holds_full_budgets_alone() -> None:
-    rows = leaderboard(RECORDS)
-    assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
-    gains = {row["trial"]: row["gain"] for row in rows}
-    assert gains[2] == pytest.approx(2.0)
-    assert gains[6] is None
-    assert rows[2]["accuracy_per_gmac"] == pytest.approx(87.0)
-
-
-def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
-    rows = leaderboard(RECORDS, "macs", {"macs": 20_000_000, "params": 150_000_000})
-    assert [row["trial"] for row in rows] == [6, 0, 2]
-    assert rows[2]["gain"] == pytest.approx(2.0)
-
-
-def test_pick() -> None:
-    rows = front(RECORDS)
-    assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
-    with pytest.raises(InputError, match="did you mean 'gain'"):
-        pick(rows, "gains")
-    with pytest.raises(InputError, match="no trained net"):
-        pick([], "accuracy")

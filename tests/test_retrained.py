@@ -12,7 +12,7 @@ from rich.console import Console
 from alternas.archs import InputError, zoo
 from alternas.results.chosen import chosen_net, facts_of, trained_weights
 from alternas.results.record import Record
-from alternas.results.retrained import by_net, failures, prune, said, summary, table
+from alternas.results.retrained import by_net, failures, prune, retrainings, said, summary, table
 from test_cli import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -66,6 +66,15 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
     assert row["test_accuracy"]["mean"] == pytest.approx(0.7)
     assert (row["searched"], row["best_seed"], row["training"]) == (0.85, 2, RECORDS[1].training)
     assert rows[2]["searched"] is None
+
+
+def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:
+    found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training="worse")])
+    assert found[NET.key] == {
+        "retrained_accuracy": 0.95, "retrained_sd": None, "retrained_seeds": 1, "retrained_steps": 16,
+    }  # fmt: skip
+    assert retrainings(RECORDS[:3])[NET.key]["retrained_sd"] == pytest.approx(0.1)
+    assert found[OTHER.key]["retrained_accuracy"] == 0.7
 
 
 def shown(rows: Any) -> str:

@@ -5,8 +5,21 @@ from __future__ import annotations
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
-from alternas.spaces import SPACES, Memo, RandomChooser, Replay, Space, cheapest, get, members, options_of, plain_genes
+from alternas.spaces import (
+    SPACES,
+    Memo,
+    RandomChooser,
+    Replay,
+    Space,
+    cheapest,
+    check,
+    get,
+    members,
+    options_of,
+    plain_genes,
+)
 from alternas.spaces.alternet import AlterNetSpace, fit_window
+from alternas.spaces.check import check_baselines
 from alternas.spaces.hybrid import HybridSpace, fit_patch
 from alternas.spaces.modern import ModernSpace
 from alternas.spaces.resnet import ResNetSpace
@@ -19,16 +32,10 @@ SIZES = [8, 13, 28, 32, 64, 96, 224]
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize("size", SIZES)
 def test_contract(name: str, size: int) -> None:
-    space, chooser = get(name, size), RandomChooser(3)
-    options = options_of(space)
+    space = get(name, size)
     assert space.name == name
-    for _ in range(100):
-        memo = Memo(chooser)
-        net = space.sample(memo)
-        net.check(size)
-        assert memo.options == options, "every gene is drawn every time"
-        assert space.sample(Replay(memo.genes)) == net
-        assert static_cost(net, 10, size).macs > 0
+    assert check(space, name, size, draws=100) == options_of(space), "a user's own space is checked the same way"
+    assert check_baselines(space.baselines(), name, size) == space.baselines()
     first, second = RandomChooser(7), RandomChooser(7)
     assert [space.sample(first) for _ in range(5)] == [space.sample(second) for _ in range(5)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_load_run_gives_a_frame(tmp_path: Path) -> None:
     assert list(frame.index) == [0, 1]
     assert list(frame["rank"]) == [1, 1]
     assert frame.loc[1, ["macs", "steps_done", "nll"]].tolist() == [100, 5, 1.5]
+
+
+def test_a_records_repr_is_one_short_line() -> None:
+    whole = record(7, curve=[{"step": 1, "loss": 1.0, "accuracy": 0.5}] * 100)
+    assert repr(whole) == "<Record 7: search, resnet abc, 100 MACs, ok, accuracy 0.5000>"
+    failed = replace(whole, status="oom", error="no memory for two images", accuracy=None)
+    assert repr(failed) == "<Record 7: search, resnet abc, 100 MACs, oom: no memory for two images>"
+
+
+def test_the_kept_weights_are_the_first_seeds() -> None:
+    several = record(0, accuracies={"3": 0.4, "4": 0.6}, seed=3)
+    assert (several.accuracy, several.own_accuracy) == (0.5, 0.4)
+    assert record(0).own_accuracy == 0.5

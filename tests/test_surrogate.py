@@ -18,7 +18,7 @@ from alternas.archs import static_cost
 from alternas.results.ranking import hypervolume
 from alternas.search.strategy.ground import Facts, traits
 from alternas.search.strategy.past import Past, parked, readings
-from alternas.search.strategy.readings import FEWEST, Readings
+from alternas.search.strategy.readings import END, FEWEST, Readings
 from alternas.search.strategy.surrogate import ALIKE, NEAR, NOISE, SLOPE, Example, Front, Surrogate
 from alternas.spaces import Genes, Memo, RandomChooser, get
 
@@ -141,7 +141,7 @@ LOWEST = 1e3  # only scales the hypervolume
 def volume(points: Sequence[tuple[float, float]]) -> float:
     """Area in decades of cost times accuracy, by the ranking's formula."""
     scale = math.log10(FRONT.dearest / LOWEST) * (1 - FRONT.floor)
-    return scale * hypervolume(points, FRONT.floor, (LOWEST, FRONT.dearest))
+    return scale * hypervolume(points, FRONT.floor, [(LOWEST, FRONT.dearest)])
 
 
 def added(accuracy: float, cost: float) -> float:
@@ -194,7 +194,7 @@ def read(count: int, stopped: Sequence[FrozenTrial] = ()) -> tuple[Readings, np.
             for _ in range(count)]  # fmt: skip
     found = Readings()
     for trial in [*(ended(row[:2], row[2]) for row in rows), *stopped]:
-        found.learn(trial)
+        found.learn([trial], [])
     return found, np.array(rows)
 
 
@@ -202,7 +202,7 @@ def read(count: int, stopped: Sequence[FrozenTrial] = ()) -> tuple[Readings, np.
 def test_nets_that_stopped_are_read_off_the_straight_line(rung: int) -> None:
     marks = [0.4, 0.5][: rung + 1]
     found, rows = read(40, [ended(marks, genes={"cost": 100})])
-    (example,) = found.examples(facts, [], 10)
+    (example,) = found.examples(facts, END, 10)
     x, y = rows[:, rung], rows[:, 2]
     line = np.polynomial.Polynomial(np.polyfit(x, y, 1)[::-1])
     assert example.accuracy == pytest.approx(line(marks[-1]), abs=1e-4)
@@ -213,33 +213,53 @@ def test_nets_that_stopped_are_read_off_the_straight_line(rung: int) -> None:
 def test_nets_that_wait_are_read_like_those_that_stopped() -> None:
     found, _ = read(10, [ended([0.4], genes={"cost": 1})])
     waiting = [ended([0.4], genes={"cost": 2}), ended([], genes={"cost": 3})]
-    first, second = found.examples(facts, waiting, 10)
+    found.learn([], waiting)
+    first, second = found.examples(facts, END, 10)
     assert (first.facts.cost, second.facts.cost) == (1, 2)
     assert (first.accuracy, first.doubt) == (second.accuracy, second.doubt)
 
 
 def test_few_nets_say_nothing() -> None:
     stopped = [ended([0.4], genes={"cost": 1})]
-    assert read(FEWEST - 1, stopped)[0].examples(facts, [], 10) == []
-    assert len(read(FEWEST, stopped)[0].examples(facts, [], 10)) == 1
+    assert read(FEWEST - 1, stopped)[0].examples(facts, END, 10) == []
+    assert len(read(FEWEST, stopped)[0].examples(facts, END, 10)) == 1
     found, _ = read(FEWEST, [ended([0.4, 0.5, 0.6], genes={"cost": 1}), ended([], genes={"cost": 2})])
-    assert found.examples(facts, [], 10) == [], "no net went on from the third rung, the other passed none"
+    assert found.examples(facts, END, 10) == [], "no net went on from the third rung, the other passed none"
 
 
 def test_the_latest_readings_are_kept() -> None:
     found, _ = read(8, [ended([0.4], genes={"cost": cost}) for cost in (1, 2, 3)])
-    assert [example.facts.cost for example in found.examples(facts, [], 2)] == [2, 3]
-    assert found.examples(facts, [], 0) == found.examples(facts, [], -3) == []
+    assert [example.facts.cost for example in found.examples(facts, END, 2)] == [2, 3]
+    assert found.examples(facts, END, 0) == found.examples(facts, END, -3) == []
 
 
 def test_a_flat_line_where_all_stood_alike() -> None:
     found = Readings()
     for final in (0.5, 0.6, 0.7, 0.8, 0.9):
-        found.learn(ended([0.4], final))
-    found.learn(ended([0.9], genes={"cost": 1}))
-    (example,) = found.examples(facts, [], 10)
+        found.learn([ended([0.4], final)], [])
+    found.learn([ended([0.9], genes={"cost": 1})], [])
+    (example,) = found.examples(facts, END, 10)
     assert example.accuracy == pytest.approx(0.7)
     assert example.doubt == pytest.approx(0.02, rel=0.01)
+
+
+def test_nets_are_compared_where_enough_have_come() -> None:
+    found = Readings()
+    assert found.level(1) is None
+    found.learn([ended([0.4, 0.5], 0.6), ended([0.3])], [ended([0.2, 0.3]), ended([0.5]), ended([])])
+    assert [found.level(fewest) for fewest in (1, 2, 3, 4, 5)] == [END, 1, 0, 0, None]
+    assert [curve.at for curve in found.passed(1)] == [{0: 0.4, 1: 0.5, END: 0.6}, {0: 0.2, 1: 0.3}]
+    found.learn([], [])
+    assert found.level(2) == 0, "those that ran are told anew each time"
+
+
+def test_before_the_end_a_line_leads_to_the_next_rung() -> None:
+    found = Readings()
+    on_their_way = [ended([0.1 * i, 0.2 * i + 0.05]) for i in range(1, FEWEST + 1)]
+    found.learn([], [*on_their_way, ended([0.25], genes={"cost": 7})])
+    (example,) = found.examples(facts, 1, 10)
+    assert (example.facts.cost, example.accuracy) == (7, pytest.approx(0.55, abs=1e-3))
+    assert found.examples(facts, END, 10) == []
 
 
 def test_readings_of_a_trial() -> None:

@@ -98,14 +98,14 @@ def test_a_file_is_whole_or_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None
     Path("net.safetensors.part").touch(0o600)  # of a process that was killed
     assert saved(made()).stat().st_mode == beside.stat().st_mode
 
-    def torn(state: Any, part: Path, metadata: Any) -> None:
-        part.write_bytes(b"half")
+    def torn(part: Path, to: Path) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr("alternas.archs.weights.save_file", torn)
+    monkeypatch.setattr(Path, "replace", torn)
     with pytest.raises(OSError, match="disk full"):
         save(made(NETS["basic"]), path)
     assert path.read_bytes() == before
+    assert not Path("net.safetensors.part").exists()
 
 
 def test_weights_are_the_nets_own() -> None:

@@ -22,20 +22,29 @@ def timm_modules(net: Genotype) -> list[str]:
     return ["bit"] * grouped + ["modern"] * modern
 
 
+def sections(net: Genotype) -> list[tuple[str, str]]:
+    """The modules of `archs` that build `net`, in an order in which each needs only those before it, with their use."""
+    names = [*MODULES[:-1], *timm_modules(net), MODULES[-1]]
+    return [(name, _first_line(ast.parse(_text(name)))) for name in names]
+
+
 def net_source(net: Genotype) -> str:
     """The sources that build `net`: torch alone, or torch and timm where a part of it is timm's."""
-    modules: list[str] = [*MODULES[:-1], *timm_modules(net), MODULES[-1]]
     imports: dict[str, set[str]] = {}
-    bodies, names = [], set[str]()
-    for module in modules:
-        text = (resources.files("alternas.archs") / f"{module}.py").read_text()
+    bodies, names, here = [], set[str](), [name for name, _ in sections(net)]
+    for module, about in sections(net):
+        text = _text(module)
         tree = ast.parse(text)
         _gather_imports(tree, imports)
         defined = _defined(tree)
         assert not names & defined, f"archs.{module} defines again: {sorted(names & defined)}"
         names |= defined
-        bodies.append(f"# ---- {module}: {_first_line(tree)}\n\n{_body(text, tree)}")
+        bodies.append(f"# ---- {module}: {about}\n\n\n{_body(text, tree, here)}")
     return "\n".join(_import_lines(imports)) + "\n\n" + "\n\n\n".join(bodies)
+
+
+def _text(module: str) -> str:
+    return (resources.files("alternas.archs") / f"{module}.py").read_text()
 
 
 def _gather_imports(tree: ast.Module, imports: dict[str, set[str]]) -> None:
@@ -64,11 +73,28 @@ def _first_line(tree: ast.Module) -> str:
     return (ast.get_docstring(tree) or "").split("\n")[0]
 
 
-def _body(text: str, tree: ast.Module) -> str:
-    """The text without module docstring, imports at the top, and imports from our own modules anywhere."""
-    drop: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
-    drop += [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
-    drop.append(tree.body[0])
-    gone = {line for node in drop for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
-    kept = [line for number, line in enumerate(text.splitlines(), start=1) if number not in gone]
-    return "\n".join(kept).strip()
+def _body(text: str, tree: ast.Module, here: list[str]) -> str:
+    """The text without module docstring, imports at the top, and imports from our own modules anywhere.
+
+    Args:
+        text: of the module.
+        tree: the same, parsed.
+        here: the modules in this file; in place of an import from another stands that it is left out.
+    """
+    ours = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+    top = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    gone = {line for node in (*ours, *top, tree.body[0]) for line in _lines(node)}
+    lines = dict(enumerate(text.splitlines(), start=1))
+    for node in ours:
+        if node.col_offset and not lines[node.lineno + 1].strip():
+            gone.add(node.lineno + 1)  # the blank line behind an import in a function
+        if node.col_offset and node.module not in here:
+            lines[node.lineno] = (
+                " " * node.col_offset + f"# archs/{node.module}.py is left out: this net has none of it"
+            )
+            gone.discard(node.lineno)
+    return "\n".join(line for number, line in lines.items() if number not in gone).strip()
+
+
+def _lines(node: ast.stmt) -> range:
+    return range(node.lineno, (node.end_lineno or node.lineno) + 1)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import Json
+from ..options import Eta, Json, Rungs
 
 commands = typer.Typer()
 
@@ -20,8 +20,12 @@ def bench(
     data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
     seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
     workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,
-    rungs: Annotated[str, typer.Option(help="Of the ladders, as in a search.")] = "",
-    eta: Annotated[float, typer.Option(help="Of the ladders, as in a search.")] = 2.0,
+    rungs: Rungs = "",
+    eta: Eta = 2.0,
+    prescreen: Annotated[
+        int, typer.Option(help="Nets drawn for each that is trained: run with each --signal, and without.")
+    ] = 1,
+    signal: Annotated[str, typer.Option(help="Signals to choose by, with commas between, as in a search.")] = "macs",
     processes: Annotated[int, typer.Option(help="Real processes; 0 means one a core.")] = 0,
     plot: Annotated[str, typer.Option(help="File to draw the searches into: .png, .svg or .pdf.")] = "",
     as_json: Json = False,
@@ -31,21 +35,23 @@ def bench(
 
     from rich.console import Console
 
-    from ...archs.errors import InputError
+    from ...archs.errors import MOST_SEEDS, InputError, count_of, shown
     from ...results.say import print_json, print_text
     from ..settings import RUNGS, names, shares
     from .contenders import contenders
     from .draw import bench_table
     from .draw import plot as draw
     from .judge import Match, play, rows
+    from .simulate import Contender
 
-    for name, value, least in (("seeds", seeds, 1), ("workers", workers, 1), ("processes", processes, 0)):
-        if value < least:
-            raise InputError(f"{name}: must be {least} or more, got {value}")
+    count_of("seeds", seeds, most=MOST_SEEDS)
+    count_of("workers", workers, most=10_000)
+    count_of("processes", processes, 0)
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
-        raise InputError(f"plot: must end in .png, .svg or .pdf, got {plot!r}")
-    chosen = contenders(names(strategy), names(ladder), shares("rungs", rungs) if rungs else RUNGS, eta)
+        raise InputError(f"plot: must end in .png, .svg or .pdf, got {shown(plot)}")
+    how = Contender("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta, prescreen=prescreen)
+    chosen = contenders(names(strategy), names(ladder), how, names(signal))
     console = Console(stderr=True)
     with console.status("searching") as status:
         match = Match(data, seeds, workers, processes)

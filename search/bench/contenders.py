@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from ...archs.errors import InputError
-from ..settings import ETA, RUNGS
+from ..settings import check_screen
 from ..strategy.ladder import LADDERS, ladder
 from ..strategy.strategies import STRATEGIES, check_strategy
 from .simulate import Contender, Trace, simulate
@@ -12,12 +15,17 @@ from .table import Table
 ORACLE, LARGEST = "oracle", "largest"
 STOCK = ("optuna.samplers:TPESampler", "optuna.samplers:NSGAIISampler", "optuna.samplers:NSGAIIISampler")
 COSTLY = ("enumerate",)  # not a way to search
+PLAIN = Contender("random")
 
 
 def contenders(
-    strategies: tuple[str, ...], ladders: tuple[str, ...], rungs: tuple[float, ...] = RUNGS, eta: float = ETA
+    strategies: Sequence[str], ladders: Sequence[str], how: Contender = PLAIN, signals: Sequence[str] = ()
 ) -> list[Contender]:
     """Every strategy on every ladder; without strategies all of ours, Optuna's as they come, and the two orders.
+
+    Args:
+        how: rungs and eta of the ladders, and how many nets are drawn for each that is trained.
+        signals: those that choose among them. Each strategy is run with each of them, and without.
 
     Raises:
         InputError: if one is unknown.
@@ -26,18 +34,32 @@ def contenders(
         if name not in (ORACLE, LARGEST):
             check_strategy(name)
     for name in ladders or LADDERS:
-        ladder(name, rungs, eta)
+        ladder(name, how.rungs, how.eta)
+    for signal in signals:
+        check_screen(how.prescreen, signal)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
     chosen, on = strategies or (ORACLE, LARGEST, *ours, *STOCK), ladders or tuple(LADDERS)
     found = [
-        Contender(name) if how == "off" else Contender(name, how, rungs, eta)
+        contender
         for name in chosen
-        for how in on
-        if how == "off" or _climbs(name)
+        for up in on
+        if up == "off" or _climbs(name)
+        for contender in _screened(_on(name, up, how), how.prescreen, signals)
     ]
     if not found:
         raise InputError(f"bench: {', '.join(strategies)} on ladder {', '.join(ladders)}: nothing to run")
     return found
+
+
+def _on(strategy: str, up: str, how: Contender) -> Contender:
+    return Contender(strategy) if up == "off" else Contender(strategy, up, how.rungs, how.eta)
+
+
+def _screened(plain: Contender, prescreen: int, signals: Sequence[str]) -> list[Contender]:
+    """Without screening, and with it, where it is done."""
+    if prescreen == 1 or not _climbs(plain.strategy):
+        return [plain]
+    return [plain, *(replace(plain, prescreen=prescreen, signal=signal) for signal in signals)]
 
 
 def _climbs(strategy: str) -> bool:

@@ -24,7 +24,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
     table.add_column("of random (95 %)", justify="right")
     for row in rows:
         spent = [_spent(row, f"spent_to_{share * 100:.0f}") for share in SHARES]
-        table.add_row(row["strategy"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row))
+        table.add_row(row["label"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row))
     table.caption = "training spent, in full trainings, until so much of the table's hypervolume is found; medians"
     return table
 
@@ -60,7 +60,7 @@ def plot(traces: dict[Contender, list[Trace]], file: Path) -> None:
     for contender, runs in traces.items():
         heights = [sorted(trace.volume_at(spent) for trace in runs) for spent in along]
         low, middle, high = ([h[round(share * (len(h) - 1))] for h in heights] for share in (0.25, 0.5, 0.75))
-        label = contender.strategy if contender.ladder == "off" else f"{contender.strategy}, {contender.ladder}"
+        label = contender.label if contender.ladder == "off" else f"{contender.label}, {contender.ladder}"
         (line,) = axes.plot(along, middle, label=label)
         axes.fill_between(along, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set(xlabel="full trainings spent", ylabel="share of the table's hypervolume", ylim=(0.5, 1.005))

@@ -15,9 +15,9 @@ from ...archs import Cost, Genotype, static_cost
 from ...results.record import Record
 from ...spaces import Chooser, Space, get
 from ..engine.drive import drive
-from ..settings import ETA, RUNGS, Settings
-from ..strategy.ground import Ground
-from ..strategy.ledger import Ledger, Terms
+from ..settings import ETA, RUNGS, SIGNAL, Settings
+from ..strategy.books import Terms
+from ..strategy.ledger import Ledger
 from ..strategy.memory import Memory, begin
 from ..training.job import Job, Outcome, Tick
 from ..training.recipes import get as recipe
@@ -36,6 +36,7 @@ class Contender:
         ladder: its name.
         rungs, eta: of the ladder.
         repeats: trainings of each net.
+        prescreen, signal: nets drawn for each that is trained, the one with the highest signal.
     """
 
     strategy: str
@@ -43,6 +44,13 @@ class Contender:
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     repeats: int = 1
+    prescreen: int = 1
+    signal: str = SIGNAL
+
+    @property
+    def label(self) -> str:
+        """The strategy, and how it is screened."""
+        return self.strategy if self.prescreen == 1 else f"{self.strategy}, {self.prescreen} by {self.signal}"
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Simulator:
         return 0
 
     def submit(self, job: Job) -> None:
-        """Work out when the job will be done."""
+        """Work out when the job will be done. A signal of an untrained net takes no time."""
         name = job.genotype.key, job.seed
         begun, until = self._at.get(name, 0.0), job.until / job.steps
         self._at[name] = until
@@ -103,6 +111,8 @@ class Simulator:
         self.clock, _, _, share, job = heapq.heappop(self._running)
         self.spent += share
         key = job.genotype.key
+        if job.until == 0:
+            return [Outcome(job.trial, "ok", signals=self.table.entries[key].signals)]
         training = self.table.entries[key].drawn(key, job.seed)
         if job.until == job.steps:
             self._found(key)
@@ -114,7 +124,9 @@ class Simulator:
             return
         self._whole.append(key)
         self._best = self.table.hypervolume(self._whole)
-        running = sum(share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running)
+        running = sum(
+            share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running if share
+        )
         self.trace.spent.append(self.spent + running)
         self.trace.volume.append(self._best)
         self.trace.seconds.append(self.clock)
@@ -131,7 +143,7 @@ class _Alone:
     def sample(self, chooser: Chooser) -> Genotype:
         return self.space.sample(chooser)
 
-    def size(self) -> int:
+    def size(self) -> int | None:
         return self.space.size()
 
     def baselines(self) -> tuple[Genotype, ...]:
@@ -168,14 +180,14 @@ def _ledger(table: Table, contender: Contender, seed: int) -> Ledger:
     how = contender
     settings = Settings(
         "bench", table.data, how.strategy, how.ladder, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
-        rungs=how.rungs, eta=how.eta, repeats=how.repeats,
+        rungs=how.rungs, eta=how.eta, repeats=how.repeats, prescreen=how.prescreen, signal=how.signal,
     )  # fmt: skip
     common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     terms = Terms(settings, len(table.entries), STEPS, price, common, Path("/nowhere"))
-    ground = Ground(space, seed, lambda net: (price(net).macs, price(net).params), lambda net: net.key in table.entries)
+    ground = terms.ground(space)
     memory = Memory(InMemoryStorage(), how.strategy, ground)
     alone: Any = _Alone(space)
-    begin(memory, [], replace(ground, space=alone), "macs")
+    begin(memory, [], replace(ground, space=alone), terms.weigh)
     store: Any = _Records()
     return Ledger(terms, alone, store, memory)
 

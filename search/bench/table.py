@@ -73,7 +73,7 @@ class Table:
     def _area(self, keys: list[str], cost: str) -> float:
         costs = [entry.costs[cost] for entry in self.entries.values()]
         points = [(self.entries[key].accuracy, self.entries[key].costs[cost]) for key in keys]
-        return hypervolume(points, CHANCE, (min(costs), max(costs)))
+        return hypervolume(points, CHANCE, [(min(costs), max(costs))])
 
     def _whole(self, cost: str) -> float:
         return self._area(list(self.entries), cost)

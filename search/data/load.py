@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import os
 from pathlib import Path
 
 import numpy as np
 
-from ...archs.errors import InputError
+from ...archs.errors import InputError, shown
 from .assemble import Report, assemble, quiet
 from .composed import MEAN, STD, compose
 from .dataset import DataSet, Found, Request, Split, home
@@ -59,12 +60,12 @@ def _found(request: Request) -> Found:
 
 
 def _check_folder(name: str) -> None:
-    if Path(name).exists() or "/" in name:
+    if os.path.exists(name) or "/" in name:
         return  # the reader of folders says what is wrong with it
     near = difflib.get_close_matches(name.lower(), [*MADE, *VISION], n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = f"{', '.join(MADE)}, a set of torchvision's, a folder, an .npz file, hfds/NAME, wds/PATH or tfds/NAME"
-    raise InputError(f"data: unknown value {name!r}{hint}; known: {known}")
+    raise InputError(f"data: unknown value {shown(name)}{hint}; known: {known}")
 
 
 def _arrays(request: Request) -> DataSet:

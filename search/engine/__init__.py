@@ -1,1 +1,1 @@
-"""Where and when nets are trained. Ray lives in `pool` alone."""
+"""Where and when nets are trained. Ray lives in `pool`, and Ray Tune in `tune` and `leg`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Protocol
 
@@ -48,14 +49,18 @@ class View(Protocol):
     def refresh(self) -> None: ...
 
 
-def drive(work: Work, executor: Executor, view: View) -> None:
-    """Run until nothing of the work is left, and close it.
+def drive(work: Work, executor: Executor, view: View, seconds: float = math.inf) -> bool:
+    """Run until nothing of the work is left, and close it; or until the time is over, and leave it as it stands.
+
+    Returns:
+        Whether the work was closed.
 
     Raises:
         OperationError: if no worker came to life and nothing happened for `STALL_SECONDS`.
     """
-    running, last = set[int](), time.monotonic()
-    while True:
+    began = last = time.monotonic()
+    running = set[int]()
+    while time.monotonic() - began < seconds:
         while executor.idle and (job := work.next_job()) is not None:
             executor.submit(job)
             running.add(job.trial)
@@ -72,9 +77,12 @@ def drive(work: Work, executor: Executor, view: View) -> None:
                 f"no worker became ready within {STALL_SECONDS:.0f} s ({executor.starting} are starting)"
             )
         view.refresh()
+    else:
+        return False
     for record in work.close():
         view.ended(record, record.trial)
     view.refresh()
+    return True
 
 
 def _take(event: Event, work: Work, view: View, running: set[int]) -> None:

@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ...results.draw import nets_table, short
-from ...results.front import front
+from ...results.front import Beside, ranked
+from ...results.objectives import Asked, parse_objectives
 from ...results.record import FAILED, FREE, Record
 from ..strategy.ledger import Ledger
 from ..training.job import Job, Tick
@@ -83,7 +84,7 @@ class ShownSearch:
         return (self.target - trained) * self.ledger.terms.steps / self.steps_per_epoch
 
     def name(self, job: Job) -> str:
-        return f"trial {job.trial}  {job.genotype.family}"
+        return f"trial {job.trial}  {job.genotype.family}{'  latency' if job.timing else ''}"
 
     def line(self, record: Record) -> str:
         found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
@@ -92,7 +93,9 @@ class ShownSearch:
 
     def table(self) -> RenderableType:
         settings = self.ledger.terms.settings
-        rows = front(self.records, settings.objective, settings.limits)
+        latencies = self.ledger.terms.latencies
+        asked = Asked(parse_objectives(settings.objective), settings.limits)
+        rows = ranked(self.records, asked, Beside(latencies.known if latencies else {})).front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}")
 

@@ -7,10 +7,12 @@ actor that fails in any way is killed and replaced; the data go into the object 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import signal
-from collections.abc import Sequence
+import socket
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import current_thread, main_thread
 from typing import Any
@@ -22,79 +24,78 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import InputError, OperationError
+from ...results.latency.setting import Setting
 from ..data.dataset import DataSet
-from ..training.job import Job, Outcome
+from ..training.job import Job, Outcome, Tick
 from .executor import Event, Lost
+from .slots import Meter, Node, Resources, check_alone, reserve, settled, slots
 from .worker import Worker
 
 MOST_START_FAILURES = 3  # in a row
+KNOCK_SECONDS = 10.0
+STOPS = (signal.SIGINT, signal.SIGTERM)
+METER_SECONDS = 60.0  # to be there before the workers that train
 
 
-@dataclass(frozen=True)
-class Resources:
-    """Where to run.
+@dataclass
+class _Running:
+    """A job, the actor that has it, when it must be done, and the step of its last sign of life."""
 
-    Attributes:
-        address: of a running Ray cluster, or "" for one of our own on this machine.
-        workers: how many at most; 0 means as many as fit.
-        cpus: of each worker; also its number of torch threads, at least one.
-        gpus: of each worker, a fraction shares a card; None means 1 where there are GPUs, else 0.
-            Workers with none train on the CPU.
-    """
+    actor: Any
+    job: Job
+    deadline: float
+    step: int = 0
 
-    address: str = ""
-    workers: int = 0
-    cpus: float = 1.0
-    gpus: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.workers < 0:
-            raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
-        if not math.isfinite(self.cpus) or self.cpus <= 0:
-            raise InputError(f"cpus-per-trial: must be above 0, got {self.cpus}")
-        if self.gpus is None:
-            return
-        if not math.isfinite(self.gpus) or self.gpus < 0:
-            raise InputError(f"gpus-per-trial: must be 0 or more, got {self.gpus}")
-        if self.gpus > 1 and self.gpus != int(self.gpus):
-            raise InputError(f"gpus-per-trial: above 1 it must be a whole number, got {self.gpus}")
+    def timeout(self) -> Outcome:
+        return Outcome(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.limit:.0f} s")
 
 
 class Pool:
     """Workers on Ray, at most `most`, each holding `data`.
 
+    Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
+    a further one on a node of its own, the meter. Nets that wait for the meter hold a place of those that train.
+
     Raises:
         InputError: if the cluster is not there or cannot hold a worker.
     """
 
-    def __init__(self, resources: Resources, data: DataSet, most: int) -> None:
-        _connect(resources.address)
+    def __init__(self, resources: Resources, data: DataSet, most: int, setting: Setting | None = None) -> None:
+        connect(resources.address)
         try:
-            self._resources = _settled(resources)
-            self.size = min(_slots(self._resources), most)
-            self._data = ray.put(data)
-            self._actor_class: Any = ray.remote(Worker).options(num_cpus=resources.cpus, num_gpus=self._resources.gpus)
             self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
             self._idle: list[Any] = []
-            self._running: dict[Any, tuple[Any, Job]] = {}  # stream of events -> actor and its job
+            self._running: dict[Any, _Running] = {}  # by its stream of events
             self._failures = 0
+            self._meter: Any = None  # the actor that measures alone, if there is one
+            self._meter_free = False
+            self._needs: Meter | None = None
+            self._to_measure: deque[Job] = deque()
+            nodes = _nodes()
+            self._resources = settled(resources, nodes)
+            self.size = min(slots(self._resources, self._for_training(nodes, setting)), most)
+            self._data = ray.put(data)
             for _ in range(self.size):
-                self._start_actor()
+                self._start_worker()
         except BaseException:
             self.close()
             raise
 
     @property
     def idle(self) -> int:
-        return len(self._idle)
+        measured = len(self._to_measure) + sum(r.actor is self._meter for r in self._running.values())
+        return max(0, len(self._idle) - measured)
 
     @property
     def starting(self) -> int:
         return len(self._starting)
 
     def submit(self, job: Job) -> None:
-        actor = self._idle.pop()
-        self._running[actor.run.options(num_returns="streaming").remote(job)] = actor, job
+        if job.timing and self._meter is not None:
+            self._to_measure.append(job)
+            self._measure()
+        else:
+            self._run(self._idle.pop(), job)
 
     def poll(self, timeout: float) -> Sequence[Event]:
         waiting = [*self._running, *self._starting]
@@ -105,21 +106,52 @@ class Pool:
         more, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
         for source in {*ready, *more}:
             events += self._started(source) if source in self._starting else self._next_events(source)
-        return events
+        return [*events, *self._overdue()]
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on. Not to be interrupted by a second Ctrl-C."""
-        heard = signal.signal(signal.SIGINT, signal.SIG_IGN) if current_thread() is main_thread() else None
+        heard: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
+        _hear(dict.fromkeys(STOPS, signal.SIG_IGN))
         try:
             ray.shutdown()
         finally:
-            if heard is not None:
-                signal.signal(signal.SIGINT, heard)
+            _hear(heard)
 
-    def _start_actor(self) -> None:
-        device = "cuda" if self._resources.gpus else "cpu"
-        actor = self._actor_class.remote(max(1, int(self._resources.cpus)), device)
+    def _for_training(self, nodes: list[Node], setting: Setting | None) -> list[Node]:
+        """The nodes, less what measuring latencies takes, for which the worker is started."""
+        if setting is None:
+            return nodes
+        if self._resources.latency_on:
+            needs, nodes = reserve(self._resources, nodes, setting)
+            self._start_meter(needs)
+        else:
+            check_alone(self._resources, setting)
+            self._resources = replace(self._resources, workers=1)
+        return nodes
+
+    def _run(self, actor: Any, job: Job) -> None:
+        stream = actor.run.options(num_returns="streaming").remote(job)
+        self._running[stream] = _Running(actor, job, time.monotonic() + job.limit)
+
+    def _measure(self) -> None:
+        """Give the meter its next net, if it is ready and has none."""
+        if self._meter_free and self._to_measure:
+            self._meter_free = False
+            self._run(self._meter, self._to_measure.popleft())
+
+    def _start_worker(self) -> None:
+        gpus = self._resources.gpus or 0.0
+        kind: Any = ray.remote(Worker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
+        actor = kind.remote(max(1, int(self._resources.cpus)), "cuda" if gpus else "cpu")
         self._starting[actor.take.remote(self._data)] = actor
+
+    def _start_meter(self, needs: Meter) -> None:
+        """It holds its node's CPUs, or a card, so that Ray puts nothing that trains beside it."""
+        kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
+        self._meter, self._meter_free, self._needs = kind.remote(1, "cuda" if needs.gpus else "cpu"), False, needs
+        ready = self._meter.warm.remote()
+        self._starting[ready] = self._meter
+        ray.wait([ready], timeout=METER_SECONDS, fetch_local=False)  # workers that train must come after it
 
     def _started(self, ref: Any) -> list[Event]:
         actor = self._starting.pop(ref)
@@ -132,11 +164,11 @@ class Pool:
             self._replace(actor)
         else:
             self._failures = 0
-            self._idle.append(actor)
+            self._rest(actor)
         return []
 
     def _next_events(self, stream: Any) -> list[Event]:
-        actor, job = self._running[stream]
+        actor, job = self._running[stream].actor, self._running[stream].job
         try:
             event: Event = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
@@ -147,50 +179,79 @@ class Pool:
             return [Lost(job.trial)]
         if isinstance(event, Outcome):
             del self._running[stream]
-            self._idle.append(actor)
+            self._rest(actor)
+        elif isinstance(event, Tick):
+            self._running[stream].step = event.point.step
         return [event]
+
+    def _overdue(self) -> list[Event]:
+        """End the workers of jobs that take too long: a net that hangs does not answer, so nobody is asked."""
+        late = [stream for stream, running in self._running.items() if time.monotonic() > running.deadline]
+        events = list[Event]()
+        for stream in late:
+            running = self._running.pop(stream)
+            self._replace(running.actor)
+            events.append(running.timeout())
+        return events
+
+    def _rest(self, actor: Any) -> None:
+        """A worker is ready for its next job."""
+        if actor is self._meter:
+            self._meter_free = True
+            self._measure()
+        else:
+            self._idle.append(actor)
 
     def _replace(self, actor: Any) -> None:
         ray.kill(actor)
-        self._start_actor()
+        if actor is self._meter:
+            assert self._needs is not None
+            self._start_meter(self._needs)
+        else:
+            self._start_worker()
 
 
-def _connect(address: str) -> None:
+def connect(address: str) -> None:
+    """Join the Ray cluster at `address`, or start one of our own for "".
+
+    Raises:
+        InputError: if there is none.
+        OperationError: if Ray does not start, or is of another version there.
+    """
+    _knock(address)
     dashboard = None if address else False  # a cluster's dashboard is its own affair
+    heard = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address or "local", include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, ValueError) as error:
         raise InputError(f"address: no Ray cluster at {address!r} ({_first_line(error)})") from None
+    except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
+        raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({_first_line(error)})") from None
+    finally:
+        if callable(heard):  # Ray answers SIGTERM with a stack trace of its own
+            _hear({signal.SIGTERM: heard})
 
 
-def _settled(resources: Resources) -> Resources:
-    """With the number of GPUs decided by what the cluster has, where the user left it open."""
-    if resources.gpus is not None:
-        return resources
-    return replace(resources, gpus=1.0 if ray.cluster_resources().get("GPU", 0) >= 1 else 0.0)
+def _hear(handlers: Mapping[int, Any]) -> None:
+    """Have signals answered so. Python allows that in the main thread alone."""
+    if current_thread() is main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
-def _slots(resources: Resources) -> int:
-    """Workers that fit the cluster; at least one must.
+def _knock(address: str) -> None:
+    """Raise InputError if nothing listens at HOST:PORT; Ray would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(f"address: nothing answers at {address} ({error})") from None
 
-    Raises:
-        InputError: if they do not fit, naming the option.
-    """
-    have = ray.cluster_resources()
-    fits = math.floor(have.get("CPU", 0) / resources.cpus + 1e-9)
-    if fits < 1:
-        raise InputError(f"cpus-per-trial: {resources.cpus:g} asked for, {have.get('CPU', 0):g} there")
-    if resources.gpus:
-        gpus = have.get("GPU", 0)
-        per_card = math.floor(1 / resources.gpus + 1e-9)
-        cards = math.floor(gpus) * per_card if resources.gpus <= 1 else math.floor(gpus / resources.gpus)
-        if cards < 1:
-            raise InputError(f"gpus-per-trial: {resources.gpus:g} asked for, {gpus:g} there")
-        fits = min(fits, cards)
-    if resources.workers > fits:
-        rule = f"at {resources.cpus:g} CPUs and {resources.gpus or 0:g} GPUs each only {fits} fit"
-        raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")
-    return resources.workers or fits
+
+def _nodes() -> list[Node]:
+    """What each living node has."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _first_line(error: BaseException) -> str:

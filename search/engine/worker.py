@@ -8,47 +8,56 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from ...archs import Genotype
+from ...archs.files import full
 from ..data.dataset import DataSet
 from ..data.view import WHOLE, View, seen
-from ..training.job import Job, Outcome, Tick
+from ..training.job import Job, Outcome, Tick, Timing
 
 if TYPE_CHECKING:
     from ..training.bench import Bench
 
 
 class Worker:
-    """Holds the data and trains one job at a time."""
+    """Holds the data and trains one job at a time. One that has none can still measure latencies."""
 
     def __init__(self, threads: int, device: str) -> None:
         self._threads, self._device = threads, device
         self._bench: Bench | None = None
         self._part: tuple[View, Bench] | None = None  # of the data, as the last job saw them
 
+    def warm(self) -> None:
+        """Import what is needed, which takes seconds."""
+        import torch
+
+        torch.set_num_threads(self._threads)
+
     def take(self, data: DataSet) -> None:
-        """Import what training needs, which takes seconds, and put the data on this worker's device."""
+        """Get ready, and put the data on this worker's device."""
+        self.warm()
         import torch
 
         from ..training.memory import open_bench
 
-        torch.set_num_threads(self._threads)
         self._bench = open_bench(data, torch.device(self._device), workers=self._threads)
         self._part = None
 
     def run(self, job: Job) -> Iterator[Tick | Outcome]:
-        """Train: some ticks, then exactly one outcome, whatever happens."""
+        """Train or measure: some ticks, then exactly one outcome, whatever happens."""
         from ..training.train import train
 
         try:
+            if job.timing:
+                yield Outcome(job.trial, "ok", latency=timed(job.genotype, job.timing))
+                return
             measured = self._signals(job)
             if job.until == 0:
                 yield Outcome(job.trial, "ok", signals=measured)
                 return
             for event in train(job, self._seen(job.view)):
-                yield (
-                    self._with_few_shots(job, replace(event, signals=measured)) if isinstance(event, Outcome) else event
-                )
+                yield self._whole(job, event, measured) if isinstance(event, Outcome) else event
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield _failure(job, error)
 
@@ -72,18 +81,36 @@ class Worker:
             self._part = view, open_bench(part, self._bench.device, workers=self._threads)
         return self._part[1]
 
-    def _with_few_shots(self, job: Job, outcome: Outcome) -> Outcome:
+    def _whole(self, job: Job, outcome: Outcome, signals: dict[str, float]) -> Outcome:
+        """An outcome with what was measured beside the training."""
         from ..training.few import few_shots
 
+        outcome = replace(outcome, signals=signals)
         if job.few is None or outcome.status != "ok" or job.until < job.steps:
             return outcome
         found = few_shots(job, job.few, self._seen(View(classes=job.few.classes)))
         return replace(outcome, metrics=outcome.metrics | found)
 
 
+def timed(net: Genotype, timing: Timing) -> dict[str, Any]:
+    """The latency of a net with fresh weights, on the device of its setting.
+
+    The machine's load is left out: its average over a minute still holds the training before.
+    """
+    from ...archs import build
+    from ...results.latency.measure import measure
+
+    channels, *side = timing.image
+    network = build(net, timing.classes, (side[0], side[1]), channels)
+    found = measure(network, timing.image, timing.setting).to_dict()
+    return {name: value for name, value in found.items() if name != "busy"}
+
+
 def _failure(job: Job, error: Exception) -> Outcome:
     from ..training.gradients import out_of_memory
 
+    if disk := full(error):
+        return Outcome(job.trial, "full", error=f"a worker {disk}")
     text = f"{type(error).__name__}: {error}".strip()
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""

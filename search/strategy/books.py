@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
+from ...results.latency.setting import Setting
 from ...results.record import FREE, Record
 from ...results.store import Store
+from ...spaces import Space
+from ..effort import Effort
 from ..settings import Settings
 from .candidate import Candidate
+from .ground import Ground
 from .heirs import Heirs
 from .ladder import Rungs, Standing, ladder
+from .latencies import Latencies
 from .memory import Memory, told_as
 
 
@@ -28,6 +34,8 @@ class Terms:
         price: static cost of a net on the data at hand.
         common: fields that every record of the run shares.
         folder: of the run, for checkpoints and weights.
+        latencies: of the run, where accuracy is weighed against latency.
+        effort: what it may take.
     """
 
     settings: Settings
@@ -36,11 +44,34 @@ class Terms:
     price: Callable[[Genotype], Cost]
     common: dict[str, Any]
     folder: Path
+    latencies: Latencies | None = None
+    effort: Effort = field(default_factory=Effort)
 
     def over_limit(self, cost: Cost) -> dict[str, float]:
         """For each limit broken, by which share."""
         limits = self.settings.limits
         return {k: getattr(cost, k) / most - 1 for k, most in limits.items() if getattr(cost, k) > most}
+
+    @property
+    def setting(self) -> Setting | None:
+        """What latencies are measured under, where they are."""
+        return self.latencies.timing.setting if self.latencies else None
+
+    def weigh(self, key: str, cost: Mapping[str, int]) -> float:
+        """What accuracy is weighed against, of a net that was measured where that needs measuring."""
+        return self.latencies.known[key].ms if self.latencies else cost[self.settings.objective]
+
+    def ground(self, space: Space) -> Ground:
+        """What a strategy that searches `space` knows beforehand."""
+
+        def costs(net: Genotype) -> tuple[float, float]:
+            cost = self.price(net)
+            return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
+
+        def fits(net: Genotype) -> bool:
+            return not self.over_limit(self.price(net))
+
+        return Ground(space, self.settings.seed, costs, fits, steady=self.latencies is None)
 
 
 class Books:
@@ -50,6 +81,7 @@ class Books:
     rungs: who stands where on the ladder.
     heirs: the trained nets that new ones may inherit from; None if they may not.
     trained: nets of the search that have ended, by training.
+    steps: of optimisers, by all nets that have ended.
     """
 
     def __init__(self, terms: Terms, store: Store, memory: Memory) -> None:
@@ -59,7 +91,7 @@ class Books:
         self.known: dict[str, Record] = {}
         self.rungs = Rungs(ladder(settings.ladder, settings.rungs, settings.eta), terms.steps)
         self.heirs = Heirs(terms.folder, settings.recipe.batch) if settings.inherit else None
-        self.trained = 0
+        self.trained = self.steps = 0
         for record in store.records:
             self._learn(record)
 
@@ -67,6 +99,12 @@ class Books:
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
         return self.trained + sum(c.kind == "search" and not c.screening for c in self.live.values())
+
+    @property
+    def used_up(self) -> bool:
+        """Whether all optimiser steps that the run may take are taken."""
+        most = self.terms.effort.train_steps
+        return most < math.inf and self.steps + sum(c.steps_taken for c in self.live.values()) >= most
 
     @property
     def still(self) -> bool:
@@ -79,7 +117,7 @@ class Books:
 
     def stand(self, candidate: Candidate, rung: int, waits: bool) -> None:
         """A candidate has come to a rung."""
-        cost = candidate.cost.totals()[self.terms.settings.objective]
+        cost = self.terms.weigh(candidate.net.key, candidate.cost.totals())
         self.rungs.reach(rung, Standing(candidate.trial, candidate.reached[rung], cost, waits))
 
     def end(self, candidate: Candidate, status: str, error: str = "") -> Record:
@@ -100,13 +138,14 @@ class Books:
 
     def tell(self, record: Record) -> None:
         """Tell the strategy's memory what a trial came to."""
-        self.memory.tell(record, told_as(record, self.known), self.terms.settings.objective)
+        self.memory.tell(record, told_as(record, self.known), self.terms.weigh)
 
     def _learn(self, record: Record) -> None:
         """Take in what a record says for what comes after it."""
         if record.status in FREE:
             return
         self.known[record.key] = record
+        self.steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
         if self.heirs:
             self.heirs.learn(record)
         if record.kind != "search":
@@ -114,5 +153,5 @@ class Books:
         self.trained += 1
         compared = [passed for passed in record.rungs if passed["step"] < record.budget["full"]]  # not at the end
         for rung, passed in enumerate(compared):
-            cost = record.cost[self.terms.settings.objective]
+            cost = self.terms.weigh(record.key, record.cost)
             self.rungs.reach(rung, Standing(record.trial, passed["accuracy"], cost, False))

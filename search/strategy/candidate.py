@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...archs import Cost, Genotype
-from ...results.record import Record
+from ...results.record import Record, now
 from ...spaces import Genes
 from ..training.job import Outcome
 from ..training.start import Start
@@ -65,6 +65,16 @@ class Candidate:
         return self.steps if self.kind == "baseline" or self.trained else self.stops[len(self.reached)]
 
     @property
+    def steps_taken(self) -> int:
+        """Optimiser steps so far, of all its seeds."""
+        return len(self.trained) * self.steps + (self.last.step if self.last and not self.trained else 0)
+
+    @property
+    def seconds_taken(self) -> float:
+        """By the training that is under way; 0 of one that is yet to begin."""
+        return self.last.seconds if self.last and not self.trained else 0.0
+
+    @property
     def accuracies(self) -> dict[int, float]:
         """Accuracy at full budget, by seed."""
         return {seed: o.accuracy for seed, o in self.trained.items() if o.accuracy is not None}
@@ -98,6 +108,7 @@ class Candidate:
             ],
             accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
             signals=finite(self.signals),
+            ended=now(),
             **fields,
         )
 

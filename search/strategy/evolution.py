@@ -22,11 +22,11 @@ from ...spaces import Genes, options_of
 from ...spaces.moves import moves
 from .ground import Ground, Traits
 from .past import Past
-from .readings import Readings
+from .readings import END, Curve, Readings
 from .samplers import WholeSampler, uniform
 from .surrogate import Example, Front, Surrogate
 
-FIRST = 8  # nets drawn uniformly before there are children
+FIRST = 8  # nets that must have come to a rung, or the end, before their children are drawn
 FRESH = 0.1  # share of uniform draws from then on
 STRANGERS = 0.25  # share of a brood that is drawn uniformly
 AGAIN = 0.25  # chance of one more move
@@ -39,7 +39,7 @@ KEPT = 300  # trained nets that are ranked, likewise
 
 @dataclass(frozen=True)
 class _Parent:
-    """A net that was trained whole."""
+    """A net that was trained as far as parents are compared."""
 
     trial: int
     genes: Genes
@@ -48,7 +48,10 @@ class _Parent:
 
 
 class Evolution(WholeSampler):
-    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `KEPT`."""
+    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `KEPT`.
+
+    Parents are compared at the furthest rung of the ladder that enough nets have passed: at first an early one.
+    """
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(ground.seed, options_of(ground.space))
@@ -56,6 +59,7 @@ class Evolution(WholeSampler):
         self._past, self._readings, self._surrogate = Past(), Readings(), Surrogate()
         self._parents: list[_Parent] = []  # those of the first fronts first
         self._ranks: list[int] = []
+        self._level: int | None = None  # the rung where parents are compared
         self._known: set[Traits] = set()  # of nets that were proposed
 
     def sample_relative(
@@ -63,23 +67,36 @@ class Evolution(WholeSampler):
     ) -> dict[str, Any]:
         self._learn([t for t in self._past.ended(study) if t.params.keys() == self._options.keys()])
         draw = random.Random(f"{self._seed}/{trial.number}")
-        if len(self._parents) < FIRST or draw.random() < FRESH:
+        if self._level is None or draw.random() < FRESH:
             return {}
         brood = self._brood(draw)
         return self._best(brood) if brood else {}
 
     def _learn(self, ended: Sequence[FrozenTrial]) -> None:
-        """Take in trials that have ended: those trained whole may be parents."""
-        for trial in [*ended, *self._running()]:
-            self._known.add(self._ground.facts(trial.params).traits)
-        for trial in ended:
-            self._readings.learn(trial)
-        whole = [_Parent(t.number, t.params, *t.values) for t in ended if t.state == TrialState.COMPLETE]
-        if whole:
-            parents = self._parents + whole
-            ranks = pareto_ranks([(parent.accuracy, parent.cost) for parent in parents])
-            order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:KEPT]
-            self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
+        """Take in trials that have ended, and what has become of the others."""
+        running = self._running()
+        self._known |= {self._ground.facts(trial.params).traits for trial in (*ended, *running)}
+        self._readings.learn(ended, running)
+        level = self._readings.level(FIRST)
+        if level is None:
+            return
+        if level == END == self._level:  # of many nets, only the new ones need be looked at
+            fresh = [Curve(t.number, t.params, {END: t.values[0]}) for t in ended if t.state == TrialState.COMPLETE]
+            parents = self._parents
+        else:
+            fresh, parents = self._readings.passed(level), []
+        self._level = level
+        if fresh:
+            self._rank([*parents, *(self._parent(curve, level) for curve in fresh)])
+
+    def _parent(self, curve: Curve, level: int) -> _Parent:
+        return _Parent(curve.trial, curve.genes, curve.at[level], self._ground.facts(curve.genes).cost)
+
+    def _rank(self, parents: list[_Parent]) -> None:
+        """Keep the parents of the first fronts."""
+        ranks = pareto_ranks([(parent.accuracy, parent.cost) for parent in parents])
+        order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:KEPT]
+        self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
 
     def _running(self) -> list[FrozenTrial]:
         """Trials that train or wait, all their genes drawn."""
@@ -106,11 +123,16 @@ class Evolution(WholeSampler):
 
     def _best(self, brood: list[Genes]) -> Genes:
         """The one that is expected to add most to the front; those in training count as what they are guessed at."""
-        facts, parents, running = self._ground.facts, self._parents[:MOST], self._running()
+        facts, parents = self._ground.facts, self._parents[:MOST]
+        assert self._level is not None
         examples = [Example(facts(parent.genes), parent.accuracy) for parent in parents]
-        examples += self._readings.examples(facts, running, MOST - len(examples))
+        examples += self._readings.examples(facts, self._level, MOST - len(examples))
         self._surrogate.fit(examples)
-        nets, waiting = [facts(genes) for genes in brood], [facts(trial.params) for trial in running]
+        there = {parent.trial for parent in self._parents}
+        nets, waiting = (
+            [facts(genes) for genes in brood],
+            [facts(t.params) for t in self._running() if t.number not in there],
+        )
         mean, sd = self._surrogate.guess([*nets, *waiting])
         points = [(parent.accuracy, parent.cost) for parent in parents]
         points += [(float(m), net.cost) for m, net in zip(mean[len(nets) :], waiting, strict=True)]

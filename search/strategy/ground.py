@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 from ...archs import Genotype
@@ -38,12 +38,14 @@ class Ground:
         seed: of its draws.
         price: of any net, what accuracy is weighed against and its parameters; costs nothing to ask.
         fits: whether a net keeps the limits; one that does not would not be trained.
+        steady: whether the price of a net is always the same; a latency is guessed until it is measured.
     """
 
     space: Space
     seed: int
     price: Callable[[Genotype], tuple[float, float]]
     fits: Callable[[Genotype], bool] = lambda net: True
+    steady: bool = True
     _known: dict[tuple[Any, ...], Facts] = field(default_factory=dict, compare=False)
 
     def facts(self, genes: Genes) -> Facts:
@@ -52,7 +54,8 @@ class Ground:
         if name not in self._known:
             net = self.space.sample(Replay(genes))
             self._known[name] = Facts(net, *self.price(net), traits(net))
-        return self._known[name]
+        known = self._known[name]
+        return known if self.steady else replace(known, cost=self.price(known.net)[0])
 
 
 def traits(net: Genotype) -> Traits:

@@ -15,13 +15,14 @@ from ...archs import Genotype
 from ...results.record import Record
 from ...results.store import Store
 from ...spaces import Replay, Space, plain_genes
-from ..training.job import MOST_LOSSES, Job, Outcome
+from ..training.job import MOST_LOSSES, Job, Outcome, Timing
+from ..training.told import check_disk
 from .books import Books, Terms
 from .candidate import Candidate
 from .memory import Memory, Orphan
 from .source import Source
 
-__all__ = ["Ledger", "Terms"]
+BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 
 
 class Ledger:
@@ -66,10 +67,15 @@ class Ledger:
 
     def report(self, outcome: Outcome) -> Record | None:
         """Take a job's outcome. Returns the record if that was the end of the net, None if it waits."""
+        check_disk(outcome)
         candidate = self.live[outcome.trial]
         candidate.signals |= outcome.signals
         if candidate.measuring:  # and if that failed, it has no signal
             candidate.measuring = False
+            return None
+        if outcome.latency and self.terms.latencies:
+            self.terms.latencies.take(candidate.net, outcome.latency)
+            self._again.appendleft(candidate.trial)
             return None
         candidate.last = outcome
         if outcome.status != "ok":
@@ -103,7 +109,8 @@ class Ledger:
         if not candidate.trained and outcome.accuracy is not None:
             candidate.reached.append(outcome.accuracy)
         candidate.trained[settings.seed + len(candidate.trained)] = outcome
-        if len(candidate.trained) < settings.repeats:
+        least = 1 if candidate.kind == "search" else BASELINE_SEEDS
+        if len(candidate.trained) < max(least, settings.repeats):
             self._again.append(candidate.trial)
             return None
         return self.books.end(candidate, "ok")
@@ -125,7 +132,15 @@ class Ledger:
             keep=settings.keep,
             start=candidate.start,
             signals=self._wanted(candidate),
+            timing=self._timing(candidate),
+            limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
         )
+
+    def _timing(self, candidate: Candidate) -> Timing | None:
+        """How to measure the latency of a net that has none, before it is trained."""
+        latencies = self.terms.latencies
+        wanted = latencies and not candidate.measuring and candidate.net.key not in latencies.known
+        return latencies.timing if latencies and wanted else None
 
     def _wanted(self, candidate: Candidate) -> tuple[str, ...]:
         """Signals to measure with the next job."""
@@ -137,6 +152,8 @@ class Ledger:
 
     def _promote(self) -> Candidate | None:
         """The first that the ladder sends on, from the highest rung down."""
+        if self.books.used_up:
+            return None
         found = self.books.rungs.next(self.source.dry or not self.memory.ready)
         if found is None:
             return None

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,14 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from ...archs import Genotype, InputError
+from ...archs import Genotype
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from .ground import Ground
 from .past import readings
 from .samplers import TrialChooser, distributions
-from .strategies import PLANNED, STATELESS, sampler
+from .strategies import PLANNED, STATELESS, guard, sampler
 
 log = logging.getLogger("alternas")
 # To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
@@ -34,6 +35,10 @@ _STATES = {
     "infeasible": TrialState.PRUNED,
     "oom": TrialState.PRUNED,
 }
+Weigh = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+JOURNAL_STUDY = "alternas"  # its name in a run's journal
+BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
+DIRECTIONS = ("maximize", "minimize")  # accuracy and its cost
 MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
 
 
@@ -53,12 +58,10 @@ class Orphan:
 class Memory:
     """The study of one run: asks the strategy, keeps rung results, is told every end."""
 
-    def __init__(self, storage: BaseStorage, strategy: str, ground: Ground) -> None:
-        _quiet()
-        self.strategy, self.planned = strategy, strategy in PLANNED
-        self.study = optuna.create_study(
-            storage=storage, study_name="alternas", directions=["maximize", "minimize"], load_if_exists=True
-        )
+    def __init__(self, storage: BaseStorage, strategy: str, ground: Ground, name: str = JOURNAL_STUDY) -> None:
+        quiet()
+        self._blaming, self.planned = partial(guard, strategy), strategy in PLANNED
+        self.study = optuna.create_study(storage=storage, study_name=name, directions=DIRECTIONS, load_if_exists=True)
         # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
         offset = 0 if strategy in STATELESS else len(self._trials())
         self.study.sampler = sampler(strategy, ground, offset)
@@ -72,10 +75,14 @@ class Memory:
         return ready is None or ready(self.study)
 
     def check_knows(self, records: Sequence[Record]) -> None:
-        """Raise ValueError if a trial was recorded that the study never saw: its journal has lost lines."""
-        last = max((r.trial for r in records), default=-1)
-        if len(self._trials()) <= last:
-            raise ValueError(f"ends before trial {last}")
+        """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
+        keys, trials = {r.trial: r.key for r in records}, self._trials()
+        if len(trials) <= max(keys, default=-1):
+            raise ValueError(f"ends before trial {max(keys)}")
+        for trial in trials:
+            known = keys.get(trial.number, "" if trial.state == TrialState.COMPLETE else None)
+            if known is not None and trial.user_attrs.get("key", known) != known:
+                raise ValueError(f"trial {trial.number} is another net in the records, or in none")
 
     def reserve(self, net: Genotype, genes: Genes | None, options: Mapping[str, tuple[Gene, ...]]) -> None:
         """Keep the next number for a baseline. Strategies learn from those that the space can give, by these genes."""
@@ -98,16 +105,12 @@ class Memory:
         """A new trial: its number and whoever answers its genes.
 
         Raises:
-            InputError: if the user's own sampler is not for searches of this kind.
+            InputError: if a sampler of the user's own raises anything, now or when it is asked for a gene.
         """
-        try:
+        with self._blaming():
             trial = self.study.ask()
-        except ValueError as error:
-            if ":" not in self.strategy:
-                raise
-            raise InputError(f"strategy {self.strategy!r}: cannot search for two objectives ({error})") from None
         self._open[trial.number] = trial
-        return trial.number, TrialChooser(trial)
+        return trial.number, TrialChooser(trial, self._blaming)
 
     def drawn(self, trial: int, key: str) -> None:
         """All genes of `trial` are drawn and give the net `key`."""
@@ -133,7 +136,7 @@ class Memory:
         """`trial` is in a group of which one will be trained; or it was chosen."""
         self._open[trial].set_user_attr("screening", is_so)
 
-    def tell(self, record: Record, known: Record, objective: str) -> None:
+    def tell(self, record: Record, known: Record, weigh: Weigh) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
         number = record.trial
         if record.kind == "baseline" and number not in self._seats:
@@ -145,18 +148,21 @@ class Memory:
         if open_trial is not None and len(known.accuracies) > 1:
             open_trial.set_user_attr("accuracies", known.accuracies)
         state = _state(known)
-        self.study.tell(number, _values(known, objective) if state == TrialState.COMPLETE else None, state)
+        with self._blaming():
+            self.study.tell(number, _values(known, weigh) if state == TrialState.COMPLETE else None, state)
 
     def fail(self, trial: int) -> None:
         """End a trial, or give up a baseline's seat, without a result."""
         self._seats.discard(trial)
-        self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+        with self._blaming():
+            self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
     def orphans(self) -> list[Orphan]:
         """Trials left running by an earlier driver, now open again."""
         found = []
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            self._open[frozen.number] = Trial(self.study, frozen._trial_id)
+            with self._blaming():
+                self._open[frozen.number] = Trial(self.study, frozen._trial_id)
             if _is_seat(frozen):
                 continue
             notes = frozen.user_attrs
@@ -169,7 +175,7 @@ class Memory:
         return self.study.get_trials(deepcopy=False)
 
 
-def open_memory(folder: Path, records: Sequence[Record], strategy: str, ground: Ground, objective: str) -> Memory:
+def open_memory(folder: Path, records: Sequence[Record], strategy: str, ground: Ground, weigh: Weigh) -> Memory:
     """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
     cut_torn_line(path)
@@ -178,15 +184,15 @@ def open_memory(folder: Path, records: Sequence[Record], strategy: str, ground: 
             memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
             memory.check_knows(records)
             return memory
-        except (ValueError, KeyError, TypeError, AssertionError) as error:  # what Optuna raises on a bad line
+        except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
     memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
-    begin(memory, records, ground, objective)
+    begin(memory, records, ground, weigh)
     return memory
 
 
-def begin(memory: Memory, records: Sequence[Record], ground: Ground, objective: str) -> None:
+def begin(memory: Memory, records: Sequence[Record], ground: Ground, weigh: Weigh) -> None:
     """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
     space, options = ground.space, options_of(ground.space)
     for net in space.baselines():
@@ -199,15 +205,15 @@ def begin(memory: Memory, records: Sequence[Record], ground: Ground, objective: 
     for number in range(len(space.baselines()), max(by_trial) + 1):
         record = by_trial.get(number)
         known = record and told_as(record, trained)
-        memory.study.add_trial(_past(record, known, options, objective))
+        memory.study.add_trial(_past(record, known, options, weigh))
     memory.orphans()  # opens the baselines' seats
     for record in records:
         if record.kind == "baseline":
-            memory.tell(record, record, objective)
+            memory.tell(record, record, weigh)
 
 
 def _past(
-    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], objective: str
+    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], weigh: Weigh
 ) -> FrozenTrial:
     """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
     if record is None or known is None or set(record.genes) != set(options):
@@ -216,7 +222,7 @@ def _past(
     notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
     return create_trial(
         state=state,
-        values=_values(known, objective) if state == TrialState.COMPLETE else None,
+        values=_values(known, weigh) if state == TrialState.COMPLETE else None,
         params=record.genes,
         distributions=dict(distributions(options)),
         user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
@@ -238,11 +244,12 @@ def _state(record: Record) -> TrialState:
     return TrialState.PRUNED if record.status == "duplicate" else _STATES.get(record.status, TrialState.FAIL)
 
 
-def _values(record: Record, objective: str) -> list[float]:
+def _values(record: Record, weigh: Weigh) -> list[float]:
     assert record.accuracy is not None
-    return [record.accuracy, float(record.cost[objective])]
+    return [record.accuracy, float(weigh(record.key, record.cost))]
 
 
-def _quiet() -> None:
+def quiet() -> None:
+    """Keep Optuna's log and its experimental warnings off the terminal."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)

@@ -1,8 +1,11 @@
-"""`Readings`: what nets that stopped at a rung would have reached, from those that went on."""
+"""`Readings`: what nets had at rungs, and what those that stopped would have had further on."""
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from optuna.trial import FrozenTrial, TrialState
@@ -12,34 +15,66 @@ from .ground import Facts
 from .past import readings
 from .surrogate import Example
 
-FEWEST = 5  # nets that went from a rung to the end, before one that stopped there says something
+END = sys.maxsize  # the rung behind all others: a full training
+FEWEST = 5  # nets that went from one rung to another, before one that stopped at the first says something
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A net, and its accuracy at each rung that it passed."""
+
+    trial: int
+    genes: Genes
+    at: dict[int, float]
 
 
 class Readings:
-    """Accuracies at rungs. A straight line leads from each rung to the end, with the scatter around it as doubt."""
+    """Follows the nets of a study. A straight line leads from rung to rung, with the scatter around it as doubt."""
 
     def __init__(self) -> None:
-        self._whole: dict[int, list[tuple[float, float]]] = {}  # by rung: accuracy there and at the end
-        self._stopped: list[FrozenTrial] = []
+        self._ended: list[Curve] = []
+        self._counts: Counter[int] = Counter()
+        self._running: list[Curve] = []
 
-    def learn(self, trial: FrozenTrial) -> None:
-        """A trial has ended."""
-        if trial.state == TrialState.COMPLETE:
-            for rung, accuracy in readings(trial):
-                self._whole.setdefault(rung, []).append((accuracy, trial.values[0]))
-        elif readings(trial):
-            self._stopped.append(trial)
+    def learn(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
+        """Take in trials that have ended since the last call, and all that have not."""
+        curves = [curve for trial in ended if (curve := _curve(trial)).at]
+        self._ended += curves
+        self._counts.update(rung for curve in curves for rung in curve.at)
+        self._running = [curve for trial in running if (curve := _curve(trial)).at]
 
-    def examples(self, facts: Callable[[Genes], Facts], running: Sequence[FrozenTrial], most: int) -> list[Example]:
-        """The nets that stopped or wait at a rung, as examples; at most so many, the latest."""
-        lines = {rung: _line(points) for rung, points in self._whole.items() if len(points) >= FEWEST}
-        found = []
-        for trial in [*self._stopped, *running]:
-            rung, accuracy = max(readings(trial), default=(-1, 0.0))
-            if rung in lines:
+    def level(self, fewest: int) -> int | None:
+        """The furthest rung that so many nets have passed; None if there is none."""
+        counts = self._counts + Counter(rung for curve in self._running for rung in curve.at)
+        return max((rung for rung, count in counts.items() if count >= fewest), default=None)
+
+    def passed(self, level: int) -> list[Curve]:
+        """The nets that came to a rung."""
+        return [curve for curve in (*self._ended, *self._running) if level in curve.at]
+
+    def examples(self, facts: Callable[[Genes], Facts], level: int, most: int) -> list[Example]:
+        """The nets that did not come to a rung, as if they had; at most so many, the latest."""
+        lines, found = self._lines(level), []
+        for curve in (*self._ended, *self._running):
+            rung = max(curve.at)
+            if rung < level and rung in lines:
                 slope, height, doubt = lines[rung]
-                found.append(Example(facts(trial.params), slope * accuracy + height, doubt))
+                found.append(Example(facts(curve.genes), slope * curve.at[rung] + height, doubt))
         return found[-most:] if most > 0 else []
+
+    def _lines(self, level: int) -> dict[int, tuple[float, float, float]]:
+        """From each rung that says something to the `level`."""
+        pairs: dict[int, list[tuple[float, float]]] = {}
+        for curve in self.passed(level):
+            for rung, accuracy in curve.at.items():
+                if rung < level:
+                    pairs.setdefault(rung, []).append((accuracy, curve.at[level]))
+        return {rung: _line(points) for rung, points in pairs.items() if len(points) >= FEWEST}
+
+
+def _curve(trial: FrozenTrial) -> Curve:
+    whole = {END: trial.values[0]} if trial.state == TrialState.COMPLETE else {}
+    return Curve(trial.number, trial.params, dict(readings(trial)) | whole)
 
 
 def _line(points: Sequence[tuple[float, float]]) -> tuple[float, float, float]:

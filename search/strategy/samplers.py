@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import optuna
@@ -57,10 +58,11 @@ def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Gen
 
 
 class TrialChooser:
-    """Lets an Optuna trial answer a space's genes. Every gene is categorical, as drawn."""
+    """Lets an Optuna trial answer a space's genes, each inside a `guard`. Every gene is categorical, as drawn."""
 
-    def __init__(self, trial: Trial) -> None:
-        self._trial = trial
+    def __init__(self, trial: Trial, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+        self._trial, self._guard = trial, guard
 
     def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
-        return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]
+        with self._guard():
+            return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]

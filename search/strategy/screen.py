@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from ...results.front import COSTS
+from ...results.objectives import COSTS
 from .candidate import Candidate
 
 

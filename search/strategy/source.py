@@ -32,7 +32,7 @@ class Source:
     def dry(self) -> bool:
         """Whether all nets wanted were proposed, or there are no more."""
         groups = self._screen.open if self._screen else 0
-        return self.exhausted or self.books.started + groups >= self.books.terms.trials
+        return self.exhausted or self.books.used_up or self.books.started + groups >= self.books.terms.trials
 
     def next(self) -> Candidate | None:
         """A new net to train, or to measure; None if none is wanted or left."""

@@ -6,11 +6,13 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
 
+from ...archs.blame import blaming
 from ...archs.errors import InputError, one_of
 from .buildup import BuildUp
 from .enumeration import Enumerate
@@ -45,9 +47,19 @@ STATELESS = ("random", "buildup", "evolution", "enumerate")
 PLANNED = ("buildup", "enumerate")
 
 
+def is_own(name: str) -> bool:
+    """Whether a strategy is a sampler of the user's own rather than one of `STRATEGIES`."""
+    return ":" in name
+
+
+def guard(name: str) -> AbstractContextManager[None]:
+    """What runs inside is the named strategy: whatever one of the user's own raises there becomes one line."""
+    return blaming(f"strategy {name!r}") if is_own(name) else nullcontext()
+
+
 def check_strategy(name: str) -> None:
     """Raise InputError if there is no such strategy."""
-    if ":" in name:
+    if is_own(name):
         _imported(name)
     else:
         one_of("strategy", name, [*STRATEGIES, "package.module:Class"])
@@ -66,10 +78,8 @@ def sampler(name: str, ground: Ground, offset: int = 0) -> BaseSampler:
         return STRATEGIES[name](replace(ground, seed=ground.seed + offset))
     kind = _imported(name)
     takes_seed = "seed" in inspect.signature(kind).parameters
-    try:
+    with blaming(f"strategy {name!r}: cannot be made without arguments but a seed"):
         return kind(seed=ground.seed + offset) if takes_seed else kind()
-    except TypeError as error:
-        raise InputError(f"strategy {name!r}: cannot be made without arguments ({error})") from None
 
 
 def _imported(name: str) -> Callable[..., BaseSampler]:
@@ -77,9 +87,8 @@ def _imported(name: str) -> Callable[..., BaseSampler]:
     module, _, attribute = name.partition(":")
     sys.path.append(str(Path.cwd()))  # behind all else, so that no file there hides a package
     try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except (ImportError, ValueError, TypeError) as error:
-        raise InputError(f"strategy {name!r}: cannot be imported ({error})") from None
+        with blaming(f"strategy {name!r}: cannot be imported"):
+            found = getattr(importlib.import_module(module), attribute, None)
     finally:
         del sys.path[-1]
     if not (isinstance(found, type) and issubclass(found, BaseSampler)):

@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from ...archs import Genotype, InputError
-from ...archs.errors import one_of
+from ...archs.errors import MOST_SEEDS, count_of, one_of
 from ...results.noise import Spread, paired, verdict
 from ...results.record import Record
 from ...results.store import plain_name, run_folder
@@ -58,8 +58,7 @@ class BuildUp:
 
     def __post_init__(self) -> None:
         one_of("train", self.train, TRAINED)
-        if self.seeds < 1:
-            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+        count_of("seeds", self.seeds, most=MOST_SEEDS)
 
 
 @dataclass(frozen=True)

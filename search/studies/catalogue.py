@@ -9,8 +9,7 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from ...archs import InputError
-from ...archs.errors import one_of
+from ...archs.errors import MOST_SEEDS, count_of, one_of
 from ...results.plot import draw
 from ...results.record import Record
 from ...results.store import plain_name, run_folder, write_json
@@ -54,8 +53,7 @@ class StudyRun:
 
     def __post_init__(self) -> None:
         one_of("study", self.name, STUDIES)
-        if self.seeds < 1:
-            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+        count_of("seeds", self.seeds, most=MOST_SEEDS)
 
 
 @dataclass(frozen=True)

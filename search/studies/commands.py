@@ -24,6 +24,7 @@ from ..options import (
     Seeds,
     SkipBroken,
     Workers,
+    console_of,
     numbers,
     recipe_of,
     request_of,
@@ -49,12 +50,6 @@ def _named(text: str, arch: str, size: str) -> Any:
     from ...results.weights import Named
 
     return Named(text, arch, parse_size(size) if size else None)
-
-
-def _console(as_json: bool) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=as_json)
 
 
 @commands.command()
@@ -86,7 +81,7 @@ def retrain(
     folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     limits, how = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
     asked = Retrain(folder, seeds, place, top, numbers("trials", trials), limits, how, epochs)
-    records = run_retrain(asked, _console(as_json))
+    records = run_retrain(asked, console_of(as_json))
     rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"})
     if as_json:
         print_json(rows)
@@ -134,7 +129,7 @@ def finetune(
     how = recipe_of(recipe, data, epochs, compile_nets)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     asked = Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place)
-    folder, records = run_finetune(asked, _console(as_json))
+    folder, records = run_finetune(asked, console_of(as_json))
     rows = summary(records, {})
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
@@ -177,7 +172,7 @@ def buildup(
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     how = recipe_of(recipe, data, epochs, compile_nets)
     asked = BuildUp(_named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place)
-    found = build_up(asked, _console(as_json))
+    found = build_up(asked, console_of(as_json))
     if as_json:
         print_json(found.to_dict())
     else:
@@ -208,7 +203,7 @@ def few_shot(
     request = request_of(data, image_size, loader, skip_broken, download)
     k, n = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
     asked = FewShotRun(_named(weights, arch, from_size), request, k, n, episodes, seeds)
-    found = measure(asked, _console(as_json))
+    found = measure(asked, console_of(as_json))
     found["files"] = [str(path) for path in draw_curves(found, Path(plot))] if plot else []
     if as_json:
         print_json(found)
@@ -242,7 +237,7 @@ def study(
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
     how = recipe_of(recipe, data, epochs, compile_nets)
-    found = make_study(StudyRun(name, request, how, seeds, quick, run_name, place), _console(as_json))
+    found = make_study(StudyRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
     if as_json:
         print_json(found.to_dict())
     else:

@@ -12,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ...archs import InputError, Network, build
+from ...archs.errors import MOST_SEEDS, count_of
 from ...results.noise import Spread, spread, text
 from ...results.plot import draw
+from ...results.probes.ridge import Labelled, shot_curve
 from ...results.study import Sight
 from ...results.weights import Found, Named
 from ..data.dataset import DataSet, Request
@@ -22,7 +24,7 @@ from ..training.few import BATCH
 from ..training.inherit import inherit
 from ..training.job import QUERIES
 from ..training.memory import open_bench
-from ..training.probe import Labelled, episode_table, features, shot_curve
+from ..training.probe import episode_table, features
 
 SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"
 TOO_FEW = "no episodes: too few validation images a class"
@@ -50,10 +52,11 @@ class FewShotRun:
 
     def __post_init__(self) -> None:
         for name, values in (("shots", self.shots), ("ways", self.ways), ("episodes", (self.episodes,))):
-            if not values or min(values) < 1:
-                raise InputError(f"{name}: must be 1 or more, got {', '.join(map(str, values)) or 'none'}")
-        if self.seeds < 1:
-            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+            if not values:
+                raise InputError(f"{name}: must be 1 or more, got none")
+            for value in values:
+                count_of(name, value)
+        count_of("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ...archs import Genotype, InputError
-from ...archs.errors import one_of
+from ...archs import Genotype
+from ...archs.errors import MOST_SEEDS, count_of, one_of
 from ...results.record import Record
 from ...results.store import plain_name, run_folder
 from ...results.weights import Found, Named
@@ -44,8 +44,7 @@ class Finetune:
 
     def __post_init__(self) -> None:
         one_of("regime", self.regime, REGIMES)
-        if self.seeds < 1:
-            raise InputError(f"seeds: must be 1 or more, got {self.seeds}")
+        count_of("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:

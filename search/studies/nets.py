@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from ...archs.errors import InputError, one_of
 from ...archs.plan import Map
+from ...archs.stage import attention_beside
 from ...spaces.alternet import fit_window
 from ...spaces.scale import scale_for
 
@@ -51,12 +52,6 @@ def with_pool(net: Genotype, pool: str) -> Genotype:
     return replace(net, head=replace(net.head, pool=pool))
 
 
-def attention(width: int) -> tuple[int, int]:
-    """Heads and channels of a head beside conv blocks of this width: 3 x width channels in all, as AlterNet has."""
-    channels = 3 * width
-    return max(1, channels // 64), min(64, channels)
-
-
 def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
 
@@ -69,7 +64,7 @@ def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     wanted = max(4, scale_for(image).windows[0])
     stages = []
     for stage, count, side in zip(net.stages, counts, sides, strict=True):
-        heads, head_dim = attention(stage.width)
+        heads, head_dim = attention_beside(stage.width)
         window = _window(wanted, side)
         stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
     return replace(net, stages=tuple(stages))

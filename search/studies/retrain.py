@@ -9,16 +9,17 @@ from pathlib import Path
 from rich.console import Console
 
 from ...archs import Genotype, InputError
-from ...results.front import leaderboard
+from ...archs.errors import MOST_SEEDS, count_of
+from ...results.board import board_of, objective_of
+from ...results.objectives import Asked
 from ...results.record import Record
 from ...results.retrained import FOLDER, prune
-from ...results.show import find_trial, objective_of
-from ...results.store import read_data_facts, read_records, read_settings
-from ..data.dataset import DataSet, Request
-from ..data.progress import load_showing
+from ...results.show import find_trial
+from ...results.store import read_records, read_settings
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .carry_out import Room, carry_out
+from .of_run import data_of, recipe_of
 from .training import Training
 
 TOP = 3
@@ -49,9 +50,8 @@ class Retrain:
     epochs: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("seeds", "top"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: must be 1 or more, got {getattr(self, name)}")
+        count_of("seeds", self.seeds, most=MOST_SEEDS)
+        count_of("top", self.top)
         if self.trials and self.limits:
             raise InputError("retrain: --trials names nets and a limit chooses among them; give one of the two")
 
@@ -93,7 +93,7 @@ def chosen(asked: Retrain) -> Sequence[Record]:
         named = [find_trial(asked.run, trial) for trial in asked.trials]
         first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.key: first[r.key] for r in named}.values())
-    rows = leaderboard(records, objective_of(asked.run), asked.limits)
+    rows = board_of(asked.run, Asked(limits=asked.limits)).board.rows
     rows.sort(key=lambda row: (row["rank"], -row["accuracy"]))
     if not rows:
         within = f" within {', '.join(f'--max-{k} {v}' for k, v in asked.limits.items())}" if asked.limits else ""
@@ -106,31 +106,3 @@ def other_seeds(run: Path, count: int) -> list[int]:
     """Seeds that the search did not use: its own made these nets look good, which a mean should not keep."""
     used = read_settings(run).get("settings", {}).get("seed", 0)
     return [seed for seed in range(count + 1) if seed != used][:count]
-
-
-def recipe_of(run: Path) -> Recipe:
-    """The recipe that a run trained with.
-
-    Raises:
-        InputError: if its run.json does not hold one.
-    """
-    recipe = read_settings(run).get("settings", {}).get("recipe")
-    if recipe is None:
-        raise InputError(f"run {run.name}: is no search, so it has no recipe; give --recipe")
-    return Recipe.from_dict(recipe)
-
-
-def data_of(run: Path, console: Console) -> DataSet:
-    """The data that a run trained on.
-
-    Raises:
-        InputError: if they cannot be read, or are others now.
-    """
-    facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
-    notes = facts.get("notes", {})
-    size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in notes else None
-    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(notes.get("skipped")))
-    data = load_showing(request, console)
-    if data.split_hash != facts.get("split"):
-        raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
-    return data

@@ -46,7 +46,7 @@ class Training:
         factors: what the plan varies, by name; trainings that differ in the seed alone share them.
         view: part of the data.
         origin: where it starts; None is from scratch.
-        task, test, few: as of `Job`.
+        task, test, few, keep: as of `Job`.
     """
 
     net: Genotype
@@ -59,6 +59,7 @@ class Training:
     task: str = "classes"
     test: bool = False
     few: FewShot | None = None
+    keep: tuple[str, ...] = ()
 
     @cached_property
     def id(self) -> str:
@@ -66,6 +67,7 @@ class Training:
         begun = [self.origin.of, self.origin.zero_head, self.origin.regime] if self.origin else None
         facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
         facts += [self.task, self.test, asdict(self.few) if self.few else None]
+        facts += [list(self.keep)] if self.keep else []
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

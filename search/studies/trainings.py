@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
-from ...results.record import Record
+from ...results.record import Record, now
 from ...results.store import Store
 from ..data.view import View
 from ..training.job import MOST_LOSSES, Job, Outcome
 from ..training.start import Start
-from ..training.told import of_net, of_outcome
+from ..training.told import check_disk, of_net, of_outcome
 from .training import Training
 
 FINAL = ("ok", "nan")  # another try would end the same
@@ -85,6 +85,7 @@ class Trainings:
 
     def report(self, outcome: Outcome) -> Record | None:
         """Take a training's outcome, which is its end."""
+        check_disk(outcome)
         training = self.live.pop(outcome.trial)
         return self._end(outcome.trial, training, outcome.status, outcome)
 
@@ -123,6 +124,7 @@ class Trainings:
             steps=training.steps,
             checkpoint=str(self._checkpoint(training)),
             weights=str(self.weights(training.id)),
+            keep=training.keep,
             view=training.view,
             start=self._start(training),
             task=training.task,
@@ -172,6 +174,7 @@ class Trainings:
             data=terms.data | training.view.facts(),
             seed=training.seed,
             factors=training.factors,
+            ended=now(),
             training=training.id,
             **(of_net(training.net) | of_outcome(found) | terms.common),
         )

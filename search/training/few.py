@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ...archs.weights import read
+from ...results.probes.ridge import Labelled
 from .bench import Bench
 from .job import FewShot, Job
-from .probe import Labelled, episode_table, features
+from .probe import episode_table, features
 
 BATCH = 500
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
+from ...results.latency.setting import Setting
 from ..data.view import WHOLE, View
 from .recipe import Recipe
 from .start import Start
@@ -35,6 +37,15 @@ class FewShot:
 
 
 @dataclass(frozen=True)
+class Timing:
+    """What the latency of a net is measured with: a setting, an image (channels, height, width), the classes."""
+
+    setting: Setting
+    image: tuple[int, int, int]
+    classes: int
+
+
+@dataclass(frozen=True)
 class Job:
     """Train one net up to a step.
 
@@ -55,6 +66,8 @@ class Job:
         test: whether the final net is measured on the test split.
         few: few-shot tasks to measure the final net on.
         signals: cheap signals to measure before the first step; with `until` 0 nothing else is done.
+        timing: measure the untrained net's latency so, and nothing else.
+        limit: seconds that it may take; the worker of one that takes longer is ended.
     """
 
     trial: int
@@ -72,6 +85,8 @@ class Job:
     test: bool = False
     few: FewShot | None = None
     signals: tuple[str, ...] = ()
+    timing: Timing | None = None
+    limit: float = math.inf
 
     @property
     def tick_steps(self) -> int:
@@ -112,7 +127,8 @@ class Outcome:
 
     Attributes:
         trial: number of the trial.
-        status: "ok" (reached `until`), "nan", "oom" or "error".
+        status: "ok" (reached `until`), "nan", "oom", "timeout", "error", or "full": the disk is, which is no fault of
+            the net.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction; None unless ok.
         metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same
@@ -122,6 +138,8 @@ class Outcome:
         device: what it ran on.
         how: loader, precision, passes a step, whether compiled.
         lineage: the weights it started from, and what was taken of them part by part.
+        signals: those that the job asked for.
+        latency: of a job with a timing: `Latency.to_dict()`.
         error: one line, where the status is not ok.
     """
 
@@ -136,4 +154,5 @@ class Outcome:
     how: dict[str, Any] = field(default_factory=dict)
     lineage: dict[str, Any] = field(default_factory=dict)
     signals: dict[str, float] = field(default_factory=dict)
+    latency: dict[str, Any] = field(default_factory=dict)
     error: str = ""

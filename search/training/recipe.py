@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -205,7 +206,7 @@ def _kinds(value: Any, where: str) -> None:
 
 
 def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
-    fine = math.isfinite(value) and (least < value if above else least <= value) and value <= most
+    fine = abs(value) <= sys.float_info.max and (least < value if above else least <= value) and value <= most
     if not fine:
         lower = f"above {least}" if above else f"at least {least}"
         rule = lower if most == math.inf else f"{lower}, at most {most}" if above else f"{least} to {most}"

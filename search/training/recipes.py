@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from ...archs.errors import InputError, one_of
+from ...archs.files import parse_json
 from .recipe import Augment, Recipe
 
 
@@ -129,7 +129,7 @@ def get(name: str) -> Recipe:
     if not name.endswith(".json"):
         return RECIPES[one_of("recipe", name, RECIPES)]()
     try:
-        data = json.loads(Path(name).read_text())
+        data = parse_json(Path(name).read_bytes())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"recipe: {name} cannot be read ({reason})") from None

@@ -6,13 +6,19 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from ...archs import Genotype
+from ...archs import Genotype, OperationError
 from .job import Outcome
 
 
 def of_net(net: Genotype) -> dict[str, Any]:
     """family, key, genotype."""
     return {"family": net.family, "key": net.key, "genotype": net.to_dict()}
+
+
+def check_disk(outcome: Outcome) -> None:
+    """Raise OperationError if a worker found the disk full: the net is not ended, and the same command resumes."""
+    if outcome.status == "full":
+        raise OperationError(outcome.error)
 
 
 def of_outcome(outcome: Outcome) -> dict[str, Any]:

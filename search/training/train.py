@@ -6,31 +6,37 @@ checkpoint gives the curve of the unbroken one without any saved random state.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator
 from dataclasses import asdict, astuple
 from pathlib import Path
-from typing import Any
+from pickle import UnpicklingError
+from typing import IO, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ...archs import Genotype, InputError, build
+from ...archs.files import write_whole
 from ...archs.weights import save
+from ...results.metrics import Scores, evaluate
 from .augment import mixed
 from .begin import begin
 from .bench import MIX, Batch, Bench
 from .ema import Ema
 from .gradients import Gradients, autocast
 from .job import Job, Outcome, Point, Tick
-from .metrics import Scores, evaluate
 from .optimizer import optimizer_for
 from .schedule import kept_steps, peak_rate, rate_at
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
+log = logging.getLogger("alternas")
 
 
 class Trainer:
@@ -48,6 +54,7 @@ class Trainer:
         self.keep = kept_steps(self.recipe, job.steps, job.keep)
         self.step, self.seconds, self.curve = 0, 0.0, []
         self.scores: Scores | None = None  # at this step, once evaluated
+        self.anew = False  # whether there was a checkpoint, and a broken one
         self.load()
         self.feed: Iterator[Batch] = bench.batches(self.recipe, job.seed, self.step, job.until)
 
@@ -74,7 +81,10 @@ class Trainer:
         path = Path(self.job.checkpoint)
         if not path.exists():
             return
-        state = torch.load(path, map_location=self.bench.device, weights_only=True)
+        state = read_checkpoint(path, self.bench.device)
+        self.anew = state is None
+        if state is None:
+            return
         self._check_same(state["of"])
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
@@ -86,7 +96,7 @@ class Trainer:
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
         state |= {"of": self._facts(), "curve": [astuple(point) for point in self.curve]}
-        _whole(Path(self.job.checkpoint), lambda part: torch.save(state, part))
+        write_whole(Path(self.job.checkpoint), lambda file: torch.save(state, file))
 
     def _facts(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
@@ -217,13 +227,29 @@ def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
     save(trainer.task.kept(trainer.best), Path(job.weights))
     confusions = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
 
-    def write(part: Path) -> None:
-        with open(part, "wb") as file:
-            np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
+    def write(file: IO[bytes]) -> None:
+        np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
 
-    _whole(Path(job.confusion), write)
+    write_whole(Path(job.confusion), write)
     test = trainer.evaluate("test").numbers("test_") if job.test else {}
     return train_scores.numbers("train_") | test
+
+
+def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
+    """The state in a checkpoint; None if it is cut short, was changed, or holds a pickle of more than tensors.
+
+    It is put aside then, and training begins anew. torch does not look at the checksums that its files hold.
+    """
+    try:
+        with zipfile.ZipFile(path) as whole:
+            bad = whole.testzip()
+        if bad is None:
+            return torch.load(path, map_location=device, weights_only=True)
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, UnpicklingError) as error:
+        bad = str(error)
+    log.warning("checkpoint %s is broken (%s): kept as %s.broken, and training begins anew", path, bad, path.name)
+    path.replace(path.with_name(f"{path.name}.broken"))
+    return None
 
 
 def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
@@ -234,13 +260,6 @@ def _outcome(trainer: Trainer, status: str, **found: Any) -> Outcome:
         "precision": gradients.precision,
         "passes": gradients.passes,
         "compiled": trainer.recipe.compile,
-    }
+    } | ({"checkpoint": "was broken; begun anew"} if trainer.anew else {})
     told = {"seconds": trainer.seconds, "device": name, "how": how, "lineage": trainer.begun.lineage}
     return Outcome(trainer.job.trial, status, trainer.step, curve=tuple(trainer.curve), **told, **found)
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file by way of another, so that it is there whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write(part := path.with_suffix(f"{path.suffix}.part"))
-    part.replace(path)

@@ -1,0 +1,182 @@
+"""Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, resumed and ranked.
+
+    python benchmarks/scale.py                 # all parts, about 10 minutes on 2 cores
+    python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
+    python benchmarks/scale.py records         # resume, front and memory of the driver at 10,000 records
+
+The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, ledger, journal and
+records are those of a search. Busy is the share of the time between the first start of a job and the moment when
+nothing new is given out, in which workers had a job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from machine import keep, summary
+
+WORKERS, SECONDS, ROUNDS, TICKS = 64, 10.0, 4, 16
+RECORDS, REPEATS = 10_000, 3
+
+
+class Sleeper:
+    """A worker that trains nothing and imports no torch. Same interface as ours."""
+
+    def __init__(self, threads: int, device: str) -> None: ...
+
+    def take(self, data: Any) -> None: ...
+
+    def run(self, job: Any) -> Iterator[Any]:
+        from alternas.search.training.job import Outcome, Point, Tick
+
+        for tick in range(1, TICKS + 1):
+            time.sleep(SECONDS / TICKS)
+            yield Tick(job.trial, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
+        yield Outcome(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
+
+
+class Clock:
+    """A view that notes when jobs start and end."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[float, int]] = []
+
+    def started(self, job: Any) -> None:
+        self.events.append((time.monotonic(), 1))
+
+    def tick(self, tick: Any) -> None: ...
+
+    def ended(self, record: Any, trial: int) -> None:
+        self.events.append((time.monotonic(), -1))
+
+    def refresh(self) -> None: ...
+
+    def busy(self) -> float:
+        """Share of the workers that had a job, from the first start to the last."""
+        end = max(at for at, change in self.events if change == 1)
+        start, running, area, last = self.events[0][0], 0, 0.0, self.events[0][0]
+        for at, change in self.events:
+            area, last = area + running * (min(at, end) - min(last, end)), at
+            running += change
+        return area / (WORKERS * (end - start))
+
+
+def fancied(net: Any) -> float:
+    from alternas.archs import static_cost
+
+    return 1 - 30 / static_cost(net, 10, 8, 1).macs ** 0.5
+
+
+def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
+    """The ledger of a run in `folder`, and its store."""
+    from alternas.archs import static_cost
+    from alternas.results.store import Store
+    from alternas.search.settings import Settings
+    from alternas.search.strategy.books import Terms
+    from alternas.search.strategy.ledger import Ledger
+    from alternas.search.strategy.memory import open_memory
+    from alternas.search.training import recipes
+    from alternas.spaces import get
+
+    space, recipe = get("all", 8), recipes.get("smoke")
+    settings = Settings("all", "digits", strategy, "off", "macs", recipe)
+    common = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
+    terms = Terms(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
+    store = Store(folder)
+    memory = open_memory(folder, store.records, strategy, terms.ground(space), terms.weigh)
+    return Ledger(terms, space, store, memory), store
+
+
+def busy(strategy: str) -> dict[str, Any]:
+    """A search with jobs that sleep, on a node that claims 64 CPUs."""
+    from ray.cluster_utils import Cluster
+
+    from alternas.search.engine import pool
+    from alternas.search.engine.drive import drive
+    from alternas.search.engine.slots import Resources
+
+    pool.Worker = Sleeper  # pyright: ignore[reportAttributeAccessIssue]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            ledger, store = ledger_of(Path(folder), strategy, WORKERS * ROUNDS)
+            clock: Any = Clock()
+            data: Any = SimpleNamespace()
+            with closing(store), closing(pool.Pool(Resources(cluster.address, gpus=0.0), data, WORKERS)) as workers:
+                while workers.starting:  # start-up is not what is measured
+                    workers.poll(1.0)
+                drive(ledger, workers, clock)
+            return {"busy": round(clock.busy(), 4), "jobs": sum(change == 1 for _, change in clock.events)}
+    finally:
+        cluster.shutdown()
+
+
+def fill(folder: Path, strategy: str) -> None:
+    """A run of so many records: every job ends at once."""
+    from alternas.search.training.job import Outcome, Point
+
+    ledger, store = ledger_of(folder, strategy, RECORDS)
+    curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
+    with closing(store):
+        while job := ledger.next_job():
+            ledger.report(Outcome(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
+    settings = {"space": "all", "strategy": strategy, "objective": "macs"}
+    data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
+    (folder / "run.json").write_text(json.dumps({"settings": settings, "trials": RECORDS, "data": data}))
+
+
+def resume(folder: Path, strategy: str) -> None:
+    """In a process of its own: seconds until the first new job is there, and the driver's memory then."""
+    began = time.monotonic()
+    ledger, store = ledger_of(folder, strategy, 2 * RECORDS)
+    with closing(store):
+        assert ledger.next_job() is not None
+        found = {"seconds": time.monotonic() - began, "records": len(store.records)}
+    rollup = Path("/proc/self/smaps_rollup").read_text()
+    private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
+    found |= {"private_mb": private / 1024, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+    print(json.dumps(found | {"torch": "torch" in sys.modules}))
+
+
+def records(strategy: str) -> dict[str, Any]:
+    """Resume and front of a run of 10,000 records."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "runs" / "big"
+        folder.mkdir(parents=True)
+        fill(folder, strategy)
+        again = [sys.executable, __file__, "resume", str(folder), strategy]
+        resumed = [json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
+                   for _ in range(REPEATS)]  # fmt: skip
+        walls = []
+        for _ in range(REPEATS):
+            began = time.monotonic()
+            command = [sys.executable, "-m", "alternas", "front", "big", "--json"]
+            subprocess.run(command, check=True, capture_output=True, cwd=scratch)
+            walls.append(time.monotonic() - began)
+        memory = {name: max(r[name] for r in resumed) for name in ("private_mb", "peak_mb")}
+        seconds = summary([r["seconds"] for r in resumed])
+        return {"resume_seconds": seconds, "front_seconds": summary(walls), "torch": resumed[0]["torch"]} | memory
+
+
+if __name__ == "__main__":
+    part = sys.argv[1] if sys.argv[1:] else "all"
+    if part == "resume":
+        resume(Path(sys.argv[2]), sys.argv[3])
+        sys.exit()
+    figures: dict[str, Any] = {"load": os.getloadavg()[0]}
+    if part in ("busy", "all"):
+        figures["busy"] = {strategy: busy(strategy) for strategy in ("random", "evolution")}
+    if part in ("records", "all"):
+        figures["records"] = {strategy: records(strategy) for strategy in ("random", "evolution")}
+    keep(f"scale_{part}", figures)

@@ -1,0 +1,166 @@
+"""README.md of an exported folder: a model card as Hugging Face's Hub reads it, with what was measured.
+
+Its front matter is YAML whose values are written as JSON, which YAML includes: a class may be called anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..noise import Spread, text
+from . import onnx_format, package_format, pt2_format, timm_format
+
+FILES = {
+    "README.md": "this card",
+    "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
+    "genotype.json": "the architecture as a value; `alternas cost genotype.json SIZES` takes it",
+    "weights.safetensors": "the final weights: averaged ones, where the recipe averages",
+    "model.py": "the net's code in one file, and functions that load it",
+    "model.onnx": "the net for onnxruntime and other runtimes",
+    "model.onnx.data": "its weights, where they are too many for one file",
+    "model.pt2": "the net as a program of torch.export",
+    "timm_model.py": "registers the net with timm",
+}
+USED = {"package": "torch", "onnx": "onnxruntime", "pt2": "torch.export", "timm": "timm"}
+
+
+def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
+    """The card's text.
+
+    Args:
+        facts: what config.json says.
+        layout: the net, a line a part.
+    """
+    parts = [
+        f"---\n{front_matter(facts)}---\n",
+        f"# {facts['name']}\n\nAn image classifier found by alternas, an architecture search over ResNets, "
+        "AlterNets and hybrids of convolution and attention.\n",
+        "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
+        "## What was measured\n\n" + _table(measured(facts)),
+        "## Files\n\n" + _table(_files(facts)),
+        "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
+        *(f"### {USED[name]}\n\n{_usage(name, facts)}" for name in facts["formats"]),
+        "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
+        "Licence of the code: Apache-2.0. The licence of the weights is for whoever trained them to say; "
+        "it depends on the data.\n",
+    ]
+    return "\n".join(parts)
+
+
+def front_matter(facts: Mapping[str, Any]) -> str:
+    """The lines between the dashes."""
+    formats = facts["formats"]
+    fields: dict[str, Any] = {
+        "license": "unknown",
+        "library_name": "timm" if "timm" in formats else "pytorch",
+        "pipeline_tag": "image-classification",
+        "tags": ["image-classification", "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
+    }
+    if facts["accuracy"] is not None:
+        fields |= {"metrics": ["accuracy"], "model-index": [{"name": facts["name"], "results": _results(facts)}]}
+    return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items())
+
+
+def _results(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the Hub lists as results: accuracy by split."""
+    found = {"validation": facts["accuracy"], "test": facts.get("test_accuracy")}
+    return [
+        {
+            "task": {"type": "image-classification"},
+            "dataset": {"name": facts["data"], "type": facts["data"], "split": split},
+            "metrics": [{"type": "accuracy", "value": value}],
+        }
+        for split, value in found.items()
+        if value is not None
+    ]
+
+
+def measured(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Rows of the table: what is known of the net, by name."""
+    height, width = facts["image_size"]
+    kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in facts["formats"].items())
+    sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
+    return {
+        "family": facts["family"],
+        **_accuracies(facts),
+        **_training(facts),
+        "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
+        "parameters": f"{facts['params']:,}",
+        "input": f"{facts['in_chans']} x {height} x {width}",
+        "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
+        "classes": _classes(facts["classes"]),
+        "checked": f"on {facts['checked_on']}, in batches of {sizes}: logits equal those of the searched net, {kinds}",
+    }
+
+
+def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
+    rows: dict[str, str] = {}
+    if facts["accuracy"] is not None:
+        rows["accuracy"] = f"{facts['accuracy']:.4f} ({facts['accuracy_on']})"
+    if facts.get("test_accuracy") is not None:
+        rows["test accuracy"] = f"{facts['test_accuracy']:.4f}"
+    spreads = {"accuracy_over_seeds": "accuracy over seeds", "test_accuracy_over_seeds": "test accuracy over seeds"}
+    return rows | {said: text(Spread(**facts[name])) for name, said in spreads.items() if facts.get(name)}
+
+
+def _training(facts: Mapping[str, Any]) -> dict[str, str]:
+    if facts.get("trained") is None:
+        return {}
+    rows = {
+        "data": str(facts["data"]),
+        "recipe": "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"]),
+        "seed": f"{facts['seed']} ({_of_seeds(facts)})",
+    }
+    found = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return rows | ({"trained with": found} if found else {})
+
+
+def _of_seeds(facts: Mapping[str, Any]) -> str:
+    """Which of a net's trainings these weights are of."""
+    if facts.get("seeds", 1) == 1:
+        return "one training"
+    return f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
+
+
+def _classes(names: Sequence[str]) -> str:
+    return f"{len(names)}: {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}"
+
+
+def _files(facts: Mapping[str, Any]) -> dict[str, str]:
+    always = ("README.md", "config.json", "genotype.json", "weights.safetensors")
+    there = {*always, *(of[name] for of in facts["formats"].values() for name in ("file", "weights") if name in of)}
+    height, width = facts["image_size"]
+    sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
+    return {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items() if name in there}
+
+
+def _usage(name: str, facts: Mapping[str, Any]) -> str:
+    if name == "timm":
+        return timm_format.usage(dict(facts))
+    return {"package": package_format.USAGE, "onnx": onnx_format.USAGE, "pt2": pt2_format.USAGE}[name]
+
+
+def limitations(facts: Mapping[str, Any]) -> list[str]:
+    """What the net is not good for, one line each."""
+    height, width = facts["image_size"]
+    size = f"images of {height} x {width} alone: its positions are made for that size"
+    if not facts["fixed_size"]:
+        size = f"made for images of {height} x {width}; windows of attention, if any, must divide the maps of others"
+    lines = [
+        f"Input: {size}. `model.onnx` and `model.pt2` take this one size.",
+        "Checked in float32 on the CPU; half precision was not looked at.",
+    ]
+    if facts["accuracy"] is None:
+        return [*lines, "Nothing is known of its accuracy."]
+    if not facts.get("accuracy_over_seeds") or facts.get("seeds", 1) < 2:
+        lines.append("The accuracy is of one training: another seed gives another number.")
+    if facts.get("test_accuracy") is None:
+        lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")
+    return [*lines, f"It knows the classes of {facts['data']} and images like those alone."]
+
+
+def _table(rows: Mapping[str, str]) -> str:
+    cells = [(name, " ".join(value.replace("|", "\\|").split())) for name, value in rows.items()]
+    return "| | |\n| --- | --- |\n" + "".join(f"| {name} | {value} |\n" for name, value in cells)

@@ -1,0 +1,89 @@
+"""What an exported folder answers, found in a process of its own in which alternas cannot be imported.
+
+Run as a script: `python -P elsewhere.py FOLDER IMAGES.npy WORK FORMAT ...`. It writes WORK/FORMAT.npy for
+each format: the logits of the first image alone, then of all. It imports nothing of alternas itself.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Answer = Callable[[np.ndarray], np.ndarray]  # raw images (N, C, H, W) -> logits (N, K)
+
+
+def package(folder: Path) -> Answer:
+    """By model.py: its `load` and its own `preprocess`."""
+    model = _module(folder, "model")
+    net = model.load()
+    return lambda images: _run(net, model.preprocess(images))
+
+
+def timm(folder: Path) -> Answer:
+    """By timm's `create_model` after an import of timm_model.py; in the two halves that timm's nets have."""
+    import timm as installed
+
+    net: Any = installed.create_model(_module(folder, "timm_model").NAME, pretrained=True).eval()
+    return lambda images: _run(lambda x: net.forward_head(net.forward_features(x)), _normalised(folder, images))
+
+
+def pt2(folder: Path) -> Answer:
+    """By torch.export.load of model.pt2."""
+    import torch
+
+    net = torch.export.load(folder / "model.pt2").module()
+    return lambda images: _run(net, _normalised(folder, images))
+
+
+def onnx(folder: Path) -> Answer:
+    """By onnxruntime on the CPU, of model.onnx."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    return lambda images: np.asarray(session.run(["logits"], {"images": _normalised(folder, images)})[0])
+
+
+ANSWERS: dict[str, Callable[[Path], Answer]] = {"package": package, "timm": timm, "pt2": pt2, "onnx": onnx}
+
+
+def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
+    """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all."""
+    answer = ANSWERS[name](folder)
+    return np.concatenate([answer(images[:1]), answer(images)])
+
+
+def _normalised(folder: Path, images: np.ndarray) -> np.ndarray:
+    facts = json.loads((folder / "config.json").read_text())
+    mean, std = (np.array(facts[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
+    return (images.astype(np.float32) - mean) / std
+
+
+def _module(folder: Path, name: str) -> Any:
+    """A file of the folder, imported as the folder's own: there may be another `model`."""
+    if str(folder.parent) not in sys.path:
+        sys.path.insert(0, str(folder.parent))
+    return importlib.import_module(f"{folder.name}.{name}")
+
+
+def _run(net: Callable[[Any], Any], x: Any) -> np.ndarray:
+    import torch
+
+    with torch.no_grad():
+        return net(torch.as_tensor(x)).numpy()
+
+
+def main() -> None:
+    sys.modules["alternas"] = None  # type: ignore[assignment] - an import of it now fails
+    folder, images, work, *names = sys.argv[1:]
+    for name in names:
+        np.save(Path(work) / f"{name}.npy", logits(Path(folder), name, np.load(images)))
+
+
+if __name__ == "__main__":
+    main()

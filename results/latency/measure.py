@@ -1,0 +1,161 @@
+"""How long a net takes for a batch, on this machine: warm-up, repeats until the interval is tight, median and spread.
+
+The clock, the threads and the waiting for a GPU are those of `torch.utils.benchmark`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.benchmark import Timer
+
+from ...archs.errors import InputError, OperationError
+from .setting import Setting
+
+TIGHT = 0.02  # width of the median's 95 % interval, over the median
+WARM_SECONDS = 0.3
+LEAST_SECONDS, MOST_SECONDS = 0.5, 10.0  # of measuring
+FEWEST = 12  # times that an interval is made of
+NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
+BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds a batch takes.
+
+    Attributes:
+        setting: what it was measured under.
+        latency_ms: the median.
+        low_ms, high_ms: its 95 % interval.
+        latency_spread_ms: distance of the quartiles.
+        repeats: times that these were taken from.
+        tight: whether the interval came to `TIGHT` before the time was up.
+        busy: load of the machine before, over its cores, where that makes the figures doubtful.
+        memory_bytes: peak on a GPU, weights included.
+        machine: name of the device.
+        when: in UTC.
+    """
+
+    setting: Setting
+    latency_ms: float
+    low_ms: float
+    high_ms: float
+    latency_spread_ms: float
+    repeats: int
+    tight: bool
+    busy: float = 0.0
+    memory_bytes: int | None = None
+    machine: str = ""
+    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+
+    @property
+    def images_per_second(self) -> float:
+        return 1e3 * self.setting.batch / self.latency_ms
+
+    def to_dict(self) -> dict[str, Any]:
+        """Flat, as it is kept."""
+        rest = asdict(self)
+        return rest.pop("setting") | rest | {"images_per_second": self.images_per_second}
+
+
+def measure(network: nn.Module, shape: tuple[int, int, int], setting: Setting) -> Latency:
+    """Latency of a network for images of `shape` (channels, height, width).
+
+    The network is moved and converted. Images are random, weights whatever they are: neither changes the time.
+
+    Raises:
+        InputError: if this machine has not the device.
+        OperationError: if the net does not run so.
+    """
+    check_device(setting)
+    busy, device, dtype = _load(), torch.device(setting.device), getattr(torch, setting.dtype)
+    x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
+    network = network.eval().to(device, dtype)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    try:
+        times = _times(_runner(network, x_BCHW, setting), setting.threads)
+    except (RuntimeError, NotImplementedError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise OperationError(f"latency, {setting.runtime} in {setting.dtype} on {setting.device}: {reason}") from None
+    low, high = median_interval(times)
+    quarters = statistics.quantiles(times, n=4)
+    median = statistics.median(times)
+    return Latency(
+        setting, 1e3 * median, 1e3 * low, 1e3 * high, 1e3 * (quarters[2] - quarters[0]), len(times),
+        tight=_tight(times),
+        busy=busy,
+        memory_bytes=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
+        machine=_machine(device),
+    )  # fmt: skip
+
+
+def check_device(setting: Setting) -> None:
+    """Raise InputError if this machine has not the device."""
+    if setting.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device cuda: this machine has none that torch can use")
+
+
+def median_interval(times: Sequence[float]) -> tuple[float, float]:
+    """Bounds of the median at 95 %, by order statistics (Conover, "Practical Nonparametric Statistics", 3.2)."""
+    ordered, count = sorted(times), len(times)
+    half = NORMAL * math.sqrt(count) / 2
+    low, high = math.floor(count / 2 - half), math.ceil(count / 2 + half)
+    return ordered[max(0, low - 1)], ordered[min(count, high) - 1]
+
+
+def _times(run: Callable[[], object], threads: int) -> list[float]:
+    """Seconds of a call, many times over."""
+    timer = Timer("run()", globals={"run": run}, num_threads=threads)
+    until = time.perf_counter() + WARM_SECONDS
+    timer.timeit(1)
+    while time.perf_counter() < until:
+        timer.timeit(1)
+    until, times = time.perf_counter() + MOST_SECONDS, list[float]()
+    while not (len(times) >= FEWEST and (_tight(times) or time.perf_counter() > until)):
+        times += timer.blocked_autorange(min_run_time=LEAST_SECONDS).times
+    return times
+
+
+def _tight(times: Sequence[float]) -> bool:
+    low, high = median_interval(times)
+    return high - low <= TIGHT * statistics.median(times)
+
+
+def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: Setting) -> Callable[[], object]:
+    """One forward pass, without gradients."""
+    if setting.runtime == "onnx":
+        from .onnx_session import session_of
+
+        return session_of(network, x_BCHW, setting.threads)
+    called: Any = torch.compile(network) if setting.runtime == "compile" else network
+
+    def run() -> object:
+        with torch.inference_mode():
+            return called(x_BCHW)
+
+    return run
+
+
+def _load() -> float:
+    """Load of this machine over its cores where it is high, else 0."""
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return round(load, 2) if load > BUSY else 0.0
+
+
+def _machine(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    from .machine import cpu_name
+
+    return cpu_name()

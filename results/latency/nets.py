@@ -1,0 +1,129 @@
+"""The nets whose latency is wanted: those of a run that were trained whole, or one architecture; measured, and kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from ...archs import Genotype, build
+from ...archs.errors import InputError
+from ..board import board_of
+from ..objectives import ACCURACY, Asked
+from ..show import Scene, find_arch, parse_size, scene_of
+from ..store import find_run, locked, read_records
+from .kept import keep
+from .measure import Latency, check_device, measure
+from .setting import Setting
+
+TIMM = "timm:"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A net to be measured.
+
+    Attributes:
+        name: what it is called on the terminal.
+        key: of its genotype; timm's name for one of timm's.
+        make: builds it.
+        shape: of an image: channels, height, width.
+        facts: trial, family, accuracy, macs, params, as far as they are known.
+    """
+
+    name: str
+    key: str
+    make: Callable[[], nn.Module]
+    shape: tuple[int, int, int]
+    facts: dict[str, object]
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Nets, and the run that they are of, if they are of one."""
+
+    nets: Sequence[Subject]
+    folder: Path | None = None
+
+
+def subjects_of(target: str, image_size: str = "", top: int = 0) -> Subjects:
+    """The nets of a run, the best ranked first, or one net: a zoo name, a genotype's .json file, RUN:TRIAL, timm:NAME.
+
+    Args:
+        target: which.
+        image_size: side or HEIGHTxWIDTH; "" is the run's, timm's, or 224.
+        top: so many nets of a run; 0 is all that were trained whole.
+
+    Raises:
+        InputError: if there is no such net or run, or the size does not fit.
+    """
+    if top < 0:
+        raise InputError(f"top: must be 1 or more, or 0 for all nets, got {top}")
+    if target.startswith(TIMM):
+        return Subjects([_timm(target.removeprefix(TIMM), image_size)])
+    if _is_run(target):
+        folder = find_run(target)
+        return Subjects(_of_run(folder, image_size, top), folder)
+    net, scene = find_arch(target, image_size)
+    return Subjects([_subject(target, net, scene, {"family": net.family})])
+
+
+def measured(subjects: Subjects, settings: Sequence[Setting], tell: Tell) -> Iterator[tuple[Subject, Latency]]:
+    """Measure every net under every setting, one after the other, and keep each result in the run's latency.jsonl.
+
+    A run that is being searched is refused: its trainings would be in the way.
+
+    Raises:
+        InputError: if so.
+        OperationError: if a net does not run under a setting.
+    """
+    for setting in settings:
+        check_device(setting)
+    with locked(subjects.folder) if subjects.folder else nullcontext():
+        for setting in settings:
+            for subject in subjects.nets:
+                tell(subject.name)
+                latency = measure(subject.make(), subject.shape, setting)
+                if subjects.folder:
+                    keep(subjects.folder, subject.key, subject.shape[1:], latency.to_dict())
+                yield subject, latency
+
+
+def _is_run(target: str) -> bool:
+    return os.path.isdir(target) or os.path.isdir(Path("runs") / target)  # False where no folder can have that name
+
+
+def _of_run(folder: Path, image_size: str, top: int) -> list[Subject]:
+    scene, records = scene_of(folder), {r.trial: r for r in read_records(folder)}
+    if image_size:
+        scene = Scene(parse_size(image_size), scene.classes, scene.channels)
+    rows = board_of(folder, Asked((ACCURACY, "macs"))).board.rows
+    if not rows:
+        raise InputError(f"run {folder.name}: no net was trained whole yet")
+    found = []
+    for row in rows[: top or None]:
+        net = Genotype.from_dict(records[row["trial"]].genotype)
+        facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
+        found.append(_subject(f"trial {row['trial']}", net, scene, facts))
+    return found
+
+
+def _subject(name: str, net: Genotype, scene: Scene, facts: dict[str, object]) -> Subject:
+    cost = scene.cost(net)
+    size, shape = scene.image_size, (scene.channels, *scene.image_size)
+    known = facts | {"macs": cost.macs, "params": cost.params}
+    return Subject(name, net.key, lambda: build(net, scene.classes, size, scene.channels), shape, known)
+
+
+def _timm(name: str, image_size: str) -> Subject:
+    from ...archs.timm_models import count_timm, create
+
+    size = parse_size(image_size) if image_size else None
+    counted, shape = count_timm(name, size, None, None)
+    known: dict[str, object] = {"macs": counted["macs"], "params": counted["params"]}
+    return Subject(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, known)

@@ -1,0 +1,77 @@
+"""`Setting`: what a latency is measured under, and how it is spelled. Knows no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ...archs.errors import InputError, is_whole, one_of, shown
+
+DEVICES = ("cpu", "cuda")
+DTYPES = ("float32", "bfloat16", "float16")
+MOST = 2**20
+RUNTIMES = ("eager", "compile", "onnx")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS.
+
+    Attributes:
+        device: cpu or cuda.
+        batch: images at once.
+        dtype: float32, bfloat16 or float16.
+        runtime: eager, compile (torch.compile) or onnx (onnxruntime).
+        threads: of the CPU.
+    """
+
+    device: str = "cpu"
+    batch: int = 1
+    dtype: str = "float32"
+    runtime: str = "eager"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        one_of("device", self.device, DEVICES)
+        one_of("dtype", self.dtype, DTYPES)
+        one_of("runtime", self.runtime, RUNTIMES)
+        for name, value in (("batch", self.batch), ("threads", self.threads)):
+            if not 1 <= value <= MOST:
+                raise InputError(f"{name}: must be from 1 to {MOST}, got {shown(value)}")
+        if self.runtime == "onnx" and (self.dtype, self.device) != ("float32", "cpu"):
+            raise InputError(f"runtime onnx: measured in float32 on the CPU alone, got {self.dtype} on {self.device}")
+
+    def __str__(self) -> str:
+        return "/".join(str(getattr(self, field.name)) for field in fields(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Of "cuda/32/float16"; parts left out, at the end or between, are cpu/1/float32/eager/1.
+
+        Raises:
+            InputError: if a part is none, or they do not go together.
+        """
+        parts = [part.strip() for part in text.split("/")]
+        names = [field.name for field in fields(cls)]
+        if len(parts) > len(names):
+            raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {shown(text)}")
+        given = {name: part for name, part in zip(names, parts, strict=False) if part}
+        for name in given.keys() & {"batch", "threads"}:
+            if not is_whole(given[name]):
+                raise InputError(f"latency: {name} must be a whole number, got {shown(given[name])}")
+        return cls(**given | {name: int(given[name]) for name in given.keys() & {"batch", "threads"}})  # type: ignore[arg-type]
+
+
+def settings_of(device: str, batch: str, dtype: str, flags: tuple[bool, bool], threads: int) -> list[Setting]:
+    """Every batch with every dtype; `flags` say whether nets are compiled, or run in onnxruntime.
+
+    Raises:
+        InputError: if a value is unknown or they do not go together.
+    """
+    if all(flags):
+        raise InputError("compile and onnx: one of them")
+    runtime = RUNTIMES[1 + flags.index(True)] if any(flags) else RUNTIMES[0]
+    sizes = [part.strip() for part in batch.split(",") if part.strip()]
+    if bad := [size for size in sizes if not size.isdecimal()] or (not sizes and [batch]):
+        raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {bad[0]!r}")
+    kinds = [part.strip() for part in dtype.split(",") if part.strip()] or [dtype]
+    return [Setting(device, int(size), kind, runtime, threads) for kind in kinds for size in sizes]

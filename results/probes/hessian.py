@@ -1,0 +1,192 @@
+"""The curvature of the loss: eigenvalues of its Hessian, large, negative and how dense.
+
+Park & Kim, ICLR 2022, section 3 and figure 4 (their code for it was not published): a ViT's loss is flatter than a
+ResNet's, but not convex. Eigenvalues come from Lanczos, not from power iteration: that tracks the magnitude, and
+stops early where a positive and a negative eigenvalue are about as large. In float64 with full
+reorthogonalisation: without it eigenvalues appear several times. BatchNorm is in eval mode, so that the loss is a
+sum over images. B batch, P parameters.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from statistics import mean
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ...archs.errors import InputError
+from ..plot import COLOURS
+from .listen import undisturbed
+from .subject import Finding, Subject
+
+Product = Callable[[Tensor], Tensor]  # v_P float64 -> (Hessian v)_P float64
+Batch = tuple[Tensor, Tensor]  # x_BCHW, labels y_B or soft targets y_BK
+TOP, MINIBATCH, MINIBATCHES = 5, 16, 16  # the paper's k and batch
+
+
+@dataclass(frozen=True, eq=False)
+class Ritz:
+    """What Lanczos knows after its steps, ascending by value.
+
+    Attributes:
+        values: eigenvalues of the tridiagonal matrix: the extreme ones are those of the Hessian.
+        weights: share of the start vector on each: nodes and weights of a Gauss quadrature; they sum to 1.
+        errors: an eigenvalue of the Hessian is at most this far from each value.
+    """
+
+    values: Tensor
+    weights: Tensor
+    errors: Tensor
+
+
+def lanczos(product: Product, start_P: Tensor, steps: int) -> Ritz:
+    """Ritz values of a symmetric matrix. Takes steps x P x 8 bytes; ends early when the Krylov space is exhausted."""
+    basis, diagonal, beside = [start_P.double() / start_P.double().norm()], [], []
+    for step in range(min(steps, len(start_P))):
+        w_P = product(basis[-1])
+        diagonal.append(torch.dot(w_P, basis[-1]).item())
+        vectors = torch.stack(basis)
+        for _ in range(2):  # twice is enough (Parlett, The Symmetric Eigenvalue Problem, 1980)
+            w_P = w_P - vectors.T @ (vectors @ w_P)
+        beside.append(w_P.norm().item())
+        if beside[-1] <= 1e-10 * max(map(abs, diagonal + beside)) or step + 1 == min(steps, len(start_P)):
+            break
+        basis.append(w_P / beside[-1])
+    off = torch.tensor(beside[:-1], dtype=torch.float64)
+    matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64)) + torch.diag(off, 1) + torch.diag(off, -1)
+    values, vectors = torch.linalg.eigh(matrix)
+    return Ritz(values, vectors[0] ** 2, beside[-1] * vectors[-1].abs())
+
+
+def largest(ritz: Ritz, count: int) -> list[tuple[float, float]]:
+    """(eigenvalue, error) of the `count` largest by magnitude, with their signs, the largest first."""
+    order = ritz.values.abs().argsort(descending=True)[:count].tolist()
+    return [(ritz.values[i].item(), ritz.errors[i].item()) for i in order]
+
+
+def loss_of(net: nn.Module, batch: Batch, weight_decay: float = 0.0) -> Tensor:
+    """Mean NLL of a batch in nats, plus weight_decay / 2 times the squared norm of the parameters."""
+    x_BCHW, y = batch
+    squares = sum((p.square().sum() for p in net.parameters()), torch.zeros((), device=x_BCHW.device))
+    return F.cross_entropy(net(x_BCHW), y) + weight_decay / 2 * squares
+
+
+@contextmanager
+def differentiable_twice(net: nn.Module) -> Iterator[list[Tensor]]:
+    """All parameters of `net` as variables, in eval mode, attention in plain operations (the fused ones lack it)."""
+    with undisturbed(net), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
+        yield [*(p.requires_grad_() for p in net.parameters())]
+
+
+def hessian_product(loss: Tensor, parameters: Sequence[Tensor]) -> Product:
+    """v_P -> Hessian of `loss` times v_P by double backward; the graph of `loss` is kept as long as the product."""
+    gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
+    curved = [i for i, gradient in enumerate(gradients) if gradient.requires_grad]
+    sizes = [p.numel() for p in parameters]
+
+    def product(v_P: Tensor) -> Tensor:
+        parts = [part.view_as(p).to(p) for part, p in zip(v_P.split(sizes), parameters, strict=True)]
+        found = torch.autograd.grad(
+            [gradients[i] for i in curved],
+            parameters,
+            [parts[i] for i in curved],
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return torch.cat([part.flatten() for part in found]).double()
+
+    return product
+
+
+def batch_ritz(net: nn.Module, batch: Batch, steps: int, seed: int, weight_decay: float = 0.0) -> Ritz:
+    """Ritz values of the Hessian of one batch's loss, from a random start of signs."""
+    with differentiable_twice(net) as parameters:
+        product = hessian_product(loss_of(net, batch, weight_decay), parameters)
+        size, device = sum(p.numel() for p in parameters), batch[0].device
+        signs = torch.randint(2, (size,), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
+        return lanczos(product, signs.to(device), steps)
+
+
+def density(
+    net: nn.Module, batch: Batch, probes: int = 4, steps: int = 30, seed: int = 0, weight_decay: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """(values, weights) of the whole spectrum of one batch's Hessian by stochastic Lanczos quadrature.
+
+    The weights sum to 1: a weight is the share of eigenvalues near its value (Ghorbani et al., ICML 2019). Nearly all
+    of a net's eigenvalues are about 0, where float32 does not tell their sign.
+    """
+    runs = [batch_ritz(net, batch, steps, seed + i, weight_decay) for i in range(probes)]
+    return torch.cat([run.values for run in runs]), torch.cat([run.weights for run in runs]) / probes
+
+
+def negative_share(values: Tensor, weights: Tensor | None = None) -> float:
+    """NEP, negative eigenvalue proportion: the mass of a spectrum below 0, in [0, 1]."""
+    weights = torch.ones_like(values) if weights is None else weights
+    return (weights[values < 0].sum() / weights.sum()).item()
+
+
+def positive_mean(values: Tensor, weights: Tensor | None = None) -> float:
+    """APE, average positive eigenvalue: the mean of a spectrum above 0; NaN where there is none."""
+    weights = torch.ones_like(values) if weights is None else weights
+    up = values > 0
+    return ((weights * values)[up].sum() / weights[up].sum()).item()
+
+
+def analyse(subject: Subject, steps: int = 20) -> Finding:
+    """Hessian max-eigenvalue spectrum: the five largest by magnitude of each minibatch.
+
+    Args:
+        subject: the net. Minibatches are those of its training, the paper's choice, with its weight decay as L2; of
+            a subject without them, the first 16 of 16 of its images.
+        steps: Hessian products a minibatch.
+
+    Raises:
+        InputError: if there is no minibatch, or an eigenvalue is not finite.
+    """
+    given = subject.training or tuple(islice(subject.images.batches(MINIBATCH), MINIBATCHES))
+    rows = []
+    for b, batch in enumerate(given):
+        ritz = batch_ritz(subject.net, batch, steps, b, subject.weight_decay)
+        for rank, (value, error) in enumerate(largest(ritz, TOP), 1):
+            rows.append({"minibatch": b, "images": len(batch[0]), "rank": rank, "eigenvalue": value, "error": error})
+    if not rows:
+        raise InputError("hessian: needs at least one minibatch, got none")
+    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.hist(values.tolist(), bins=min(60, max(10, len(rows) // 3)), color=COLOURS[0])
+        axes.axvline(0, color="#000000", linewidth=0.8)
+        axes.set_xlabel(f"eigenvalue of the Hessian ({TOP} largest by magnitude of each minibatch)")
+        axes.set_ylabel("number")
+
+    own = "augmented training images" if subject.training else "images as they are, not augmented"
+    title = f"{subject.name}: Hessian max-eigenvalue spectrum"
+    return Finding("hessian", title, rows, _reading(values, rows, own, subject.weight_decay), draw)
+
+
+def _reading(values: Tensor, rows: Sequence[dict[str, Any]], own: str, weight_decay: float) -> str:
+    count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
+    said = [
+        f"In {count} minibatches of up to {max(row['images'] for row in rows)} images ({own}; NLL + "
+        f"{weight_decay:g} / 2 times the squared norm), {100 * share:.0f} % of the {TOP} largest eigenvalues are "
+        f"negative (NEP {share:.3f})."
+    ]
+    if not math.isnan(average):
+        said.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
+    if share == 0:
+        said.append("No direction of strong downward curvature was met: around these weights the loss looks convex.")
+    else:
+        said.append(f"The most negative is {values.min().item():.3g}: around these weights the loss is not convex.")
+    errors = mean(row["error"] / max(1e-12, abs(row["eigenvalue"])) for row in rows)
+    said.append(f"Lanczos knows them to within {100 * errors:.2g} % on average.")
+    return " ".join(said)

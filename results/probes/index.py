@@ -1,0 +1,71 @@
+"""explain.json: which analyses of a run's nets there are, in words and with the names of their files. Free of torch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ...archs.errors import InputError
+from ..store import NAME, write_json
+
+FOLDER = "explain"  # in the run's
+INDEX = "explain.json"
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What one analysis came to, for all nets that it was done on.
+
+    Attributes:
+        analysis, title: as its findings'.
+        nets: their names.
+        readings: of each net, in words; for a net that the analysis does not fit, why not.
+        png, csv: names of its files, "" where no net fits.
+    """
+
+    analysis: str
+    title: str
+    nets: list[str]
+    readings: list[str]
+    png: str = ""
+    csv: str = ""
+
+
+def write_index(folder: Path, facts: dict[str, Any], parts: Sequence[Explained]) -> dict[str, Any]:
+    """Write explain.json: `facts`, and under "analyses" what there is; return it."""
+    told = facts | {"analyses": [asdict(part) for part in parts]}
+    write_json(folder / INDEX, told)
+    return told
+
+
+def read_index(folder: Path) -> dict[str, Any]:
+    """What `write_index` wrote.
+
+    Raises:
+        InputError: if it cannot be read, or is not that.
+    """
+    path = folder / INDEX
+    try:
+        told = json.loads(path.read_text())
+        parts = [Explained(**part) for part in told["analyses"]]
+        return told | {"analyses": [part for part in parts if _fits(part)]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: is not what `alternas explain` writes ({error!s:.200})") from None
+
+
+def _fits(part: Explained) -> bool:
+    """Whether its texts are texts and its files lie in the folder.
+
+    Raises:
+        TypeError: if not.
+    """
+    texts = [part.analysis, part.title, *part.nets, *part.readings]
+    files = [name for name in (part.png, part.csv) if name]
+    if not all(isinstance(text, str) for text in texts) or len(part.nets) != len(part.readings):
+        raise TypeError("an analysis needs a reading for each net, as text")
+    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in files):
+        raise TypeError("files must be named without a folder")
+    return True

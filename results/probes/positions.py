@@ -1,0 +1,116 @@
+"""What position embeddings have learned: how similar each is to all others.
+
+Dosovitskiy et al., ICLR 2021, section 4.5 and figure 7 (1-D), appendix D.4 (2-D): cosine of the embedding of each
+token with that of every other, laid out on the token grid. 2-D ones are their rows' and columns' halves together.
+Relative ones belong to offsets, not to places: they have no such picture.
+
+T tokens of the grid, C channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from ...archs import Network
+from ...archs.errors import InputError
+from .attention import Shape
+from .charts import maps
+from .sites import residual_sites
+from .subject import Finding, Subject
+
+
+def position_tables(net: nn.Module) -> tuple[dict[str, Tensor], Shape]:
+    """The position embeddings (T, C) by where they are added, without the class token's, and the token grid.
+
+    Raises:
+        InputError: if the net has none, or relative ones.
+    """
+    tokens = [site for site in residual_sites(net) if site.grid is not None]
+    parts: Any = net
+    if not tokens:
+        raise InputError("positions: this net has no tokens, so no position embedding")
+    grid = tokens[0].grid
+    assert grid is not None
+    if isinstance(net, Network):
+        assert parts.encoder is not None
+        if parts.encoder.spec.position == "relative":
+            raise InputError("positions: this net's are relative: they belong to offsets between tokens, not to places")
+        tables = [position()[0].detach() for position in parts.encoder.positions]
+    else:
+        tables = [] if parts.pos_embed is None else [parts.pos_embed[0].detach()]
+    if not tables:
+        raise InputError("positions: this net has no position embedding")
+    names = ["encoder"] if len(tables) == 1 else [f"encoder {i + 1}" for i in range(len(tables))]
+    return {name: table[-grid[0] * grid[1] :] for name, table in zip(names, tables, strict=True)}, grid
+
+
+def similarity(table_TC: Tensor) -> Tensor:
+    """(T, T) cosine of each embedding with each."""
+    unit_TC = F.normalize(table_TC.double(), dim=1)
+    return unit_TC @ unit_TC.T
+
+
+def analyse(subject: Subject) -> Finding:
+    """Similarity of the position embeddings, of each table by itself; no image is looked at.
+
+    Raises:
+        InputError: as of `position_tables`.
+    """
+    tables, grid = position_tables(subject.net)
+    found = {name: similarity(table).cpu().numpy() for name, table in tables.items()}
+    rows = [row for name, cosine_TT in found.items() for row in similarity_rows(name, cosine_TT, grid)]
+    title = f"Similarity of the position embeddings of {subject.name}"
+    return Finding("positions", title, rows, _reading(rows), lambda figure: _draw(figure, found, grid))
+
+
+def similarity_rows(name: str, cosine_TT: np.ndarray, grid: Shape) -> list[dict[str, Any]]:
+    """Of each position: mean cosine with its neighbours above, below and beside, its row, its column, and the rest."""
+    rows_T, columns_T = (part.ravel() for part in np.indices(grid))
+    found = []
+    for token, cosine_T in enumerate(cosine_TT):
+        down, across = np.abs(rows_T - rows_T[token]), np.abs(columns_T - columns_T[token])
+        groups = {
+            "neighbours": down + across == 1,
+            "same_row": (down == 0) & (across > 0),
+            "same_column": (across == 0) & (down > 0),
+            "elsewhere": (down > 0) & (across > 0),
+        }
+        means = {key: float(cosine_T[at].mean()) if at.any() else None for key, at in groups.items()}
+        found.append({"table": name, "row": int(rows_T[token]), "column": int(columns_T[token])} | means)
+    return found
+
+
+def _reading(rows: Sequence[dict[str, Any]]) -> str:
+    text = []
+    for name in dict.fromkeys(row["table"] for row in rows):
+        kinds = ("neighbours", "same_row", "same_column", "elsewhere")
+        cells = {kind: [row[kind] for row in rows if row["table"] == name and row[kind] is not None] for kind in kinds}
+        means = {kind: float(np.mean(cell)) for kind, cell in cells.items() if cell}
+        if "neighbours" not in means or "elsewhere" not in means:
+            text.append(f"{name}: the grid is a single row, column or place: there is nothing to compare.")
+            continue
+        near, rest = means["neighbours"], means["elsewhere"]
+        line = (means["same_row"] + means["same_column"]) / 2
+        what = "places are told apart" if near > rest + 0.1 else "near and far places look alike"
+        lines = "; rows and columns show" if line > rest + 0.1 else "; rows and columns do not show"
+        text.append(
+            f"{name}: neighbours have a cosine of {near:.2f}, positions of the same row or column {line:.2f}, others "
+            f"{rest:.2f}: {what}{lines}."
+        )
+    return " ".join(text)
+
+
+def _draw(figure: Figure, found: dict[str, np.ndarray], grid: Shape) -> None:
+    """Every position's map of cosines, at the position's place, as the paper's figure 7."""
+    height, width = grid
+    tiles = [
+        cosine.reshape(height, width, height, width).transpose(0, 2, 1, 3).reshape(height * height, width * width)
+        for cosine in found.values()
+    ]
+    maps(figure, tiles, list(found))

@@ -1,0 +1,94 @@
+"""What an analysis looks at: a net, the images it is shown, and what comes out.
+
+N images, C channels, H x W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Labelled images as they are, before they are normalised for a net.
+
+    Attributes:
+        x_NCHW: float32, black 0 and white 1 (sets without a white keep their raw values).
+        y_N: labels.
+        mean_C, std_C: what a net's images are normalised by, in the units of x_NCHW.
+    """
+
+    x_NCHW: Tensor
+    y_N: Tensor
+    mean_C: Tensor
+    std_C: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x_NCHW)
+
+    def seen(self, x_BCHW: Tensor) -> Tensor:
+        """x_BCHW as a net wants it: normalised by channel."""
+        return (x_BCHW - self.mean_C[:, None, None]) / self.std_C[:, None, None]
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Normalised (x_BCHW, y_B) in the order of the images; the last batch may be smaller."""
+        for x, y in zip(self.x_NCHW.split(size), self.y_N.split(size), strict=True):
+            if len(x):  # nothing is split into one batch of nothing
+                yield self.seen(x), y
+
+    def first(self, count: int) -> Images:
+        """The first `count` images."""
+        return replace(self, x_NCHW=self.x_NCHW[:count], y_N=self.y_N[:count])
+
+    def with_pixels(self, x_NCHW: Tensor) -> Images:
+        """Other pixels, the same labels."""
+        return replace(self, x_NCHW=x_NCHW)
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A trained net under its name, and the images that it is shown.
+
+    Attributes:
+        training: some minibatches of what it was trained on, augmented and normalised: (x_BCHW, y_B), labels or
+            shares of labels; () where they are unknown.
+        weight_decay: of its training.
+    """
+
+    name: str
+    net: nn.Module
+    images: Images
+    training: tuple[tuple[Tensor, Tensor], ...] = ()
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What one analysis found of a subject.
+
+    Attributes:
+        analysis: its name, which files are called by: "fourier", "cka".
+        title: one line.
+        rows: the numbers, one object a row, all with the same keys: they become a CSV file.
+        reading: a paragraph computed from the numbers.
+        draw: draws them on an empty figure.
+    """
+
+    analysis: str
+    title: str
+    rows: list[dict[str, Any]]
+    reading: str
+    draw: Callable[[Figure], None]
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, images: Images, batch: int = 256) -> float:
+    """Share of images whose largest logit is their label's; the net in the mode it is in."""
+    right = sum(int((net(x).argmax(1) == y).sum()) for x, y in images.batches(batch))
+    return right / len(images)

@@ -1,0 +1,77 @@
+"""Findings as files: a picture and a table of each analysis, the nets side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from PIL import Image
+
+from ...archs.errors import InputError
+from ..plot import RULES, plain
+from .catalogue import ANALYSES
+from .index import Explained
+from .subject import Finding
+
+DPI = 90
+
+
+def write_findings(folder: Path, analysis: str, found: Sequence[tuple[str, Finding | str]]) -> Explained:
+    """Write FOLDER/ANALYSIS.png and .csv of one analysis.
+
+    Args:
+        folder: made where it is not there.
+        analysis: its name in the catalogue.
+        found: of each net its name, and its finding or why there is none.
+
+    Raises:
+        InputError: if the folder cannot be written to.
+    """
+    there = [(net, finding) for net, finding in found if isinstance(finding, Finding)]
+    readings = [finding.reading if isinstance(finding, Finding) else finding for _, finding in found]
+    nets, title = [net for net, _ in found], ANALYSES[analysis].about
+    if not there:
+        return Explained(analysis, title, nets, readings)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _png(there, folder / f"{analysis}.png")
+        _csv(there, folder / f"{analysis}.csv")
+    except OSError as error:
+        raise InputError(f"explain: {folder} cannot be written to ({error.strerror or error})") from None
+    return Explained(analysis, title, nets, readings, f"{analysis}.png", f"{analysis}.csv")
+
+
+def _png(found: Sequence[tuple[str, Finding]], path: Path) -> None:
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
+        matplotlib.rcParams.update(RULES)
+        figure = Figure(figsize=(8 * len(found), 5.5), layout="constrained")
+        beside: Any = figure.subfigures(1, len(found), squeeze=False)[0]
+        for part, (_, finding) in zip(beside, found, strict=True):
+            finding.draw(part)
+            part.suptitle(plain(finding.title))
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=DPI)
+    # A palette takes a third of the bytes: a report holds all pictures.
+    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+
+
+def _csv(found: Sequence[tuple[str, Finding]], path: Path) -> None:
+    rows = [{"net": net} | row for net, finding in found for row in finding.rows]
+    with open(path, "w", newline="") as file:
+        writer = csv.DictWriter(file, list(_columns(rows)))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Every name once, in the order of their first rows."""
+    seen: dict[str, None] = {}
+    for row in rows:
+        seen |= dict.fromkeys(row)
+    return iter(seen)

@@ -1,0 +1,114 @@
+"""A run as its report reads it: records, leaderboard, scene, and the list of its nets that have an accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from ..board import board_of
+from ..latency.kept import Kept
+from ..objectives import LATENCY, own_flops
+from ..record import Record
+from ..show import Scene, scene_of
+from ..store import read_data_facts, read_settings
+
+
+@dataclass(frozen=True)
+class Run:
+    """Attributes:
+    folder: of the run.
+    told: the content of run.json.
+    data: what it says of the data.
+    records: in the order written.
+    rows: the leaderboard.
+    objective: the cost that accuracy is weighed against.
+    scene: images and classes.
+    latencies: of its nets, by key, where they were measured.
+    """
+
+    folder: Path
+    told: dict[str, Any]
+    data: dict[str, Any]
+    records: list[Record]
+    rows: list[dict[str, Any]]
+    objective: str
+    scene: Scene
+    latencies: Mapping[str, Kept] = field(default_factory=dict)
+
+    def cost(self, record: Record) -> float:
+        """What accuracy is weighed against."""
+        return self.latencies[record.key].ms if self.objective == LATENCY else record.cost[self.objective]
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings = self.told.get("settings")
+        return settings if isinstance(settings, dict) else {}
+
+    @cached_property
+    def row_of(self) -> dict[int, dict[str, Any]]:
+        """The leaderboard's row of a trial."""
+        return {row["trial"]: row for row in self.rows}
+
+    @cached_property
+    def nets(self) -> list[Record]:
+        """All that have an accuracy of their own: ranked ones by rank, then the others in their order."""
+        known = {r.trial: r for r in self.records}
+        ranked = [known[row["trial"]] for row in self.rows]
+        others = [r for r in self.records if r.accuracy is not None and r.status in ("ok", "pruned")]
+        return ranked + [r for r in others if r.trial not in self.row_of]
+
+    @cached_property
+    def place(self) -> dict[int, int]:
+        """Of a trial in `nets`."""
+        return {record.trial: i for i, record in enumerate(self.nets)}
+
+    @property
+    def ranked(self) -> list[Record]:
+        return self.nets[: len(self.rows)]
+
+    @property
+    def front(self) -> list[Record]:
+        """The nets of rank 1, the cheapest first."""
+        return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
+
+    @cached_property
+    def genes(self) -> list[str]:
+        """The names of all genes, in the order drawn."""
+        return list(dict.fromkeys(name for record in self.records for name in record.genes))
+
+
+def elapsed(records: Sequence[Record]) -> list[float] | None:
+    """Seconds from the start of a run to the end of each of its nets; None if a record does not say when it ended.
+
+    A clock that was set back stands still until it has caught up.
+    """
+    if not records or not all(r.ended for r in records):
+        return None
+    ends = [datetime.fromisoformat(r.ended).timestamp() for r in records]
+    start = min(end - r.seconds for end, r in zip(ends, records, strict=True))
+    return list(accumulate((end - start for end in ends), max))
+
+
+def open_run(folder: Path) -> Run:
+    """What a report is made from.
+
+    Raises:
+        InputError: if the run cannot be read.
+    """
+    found, told, data = board_of(folder), read_settings(folder), read_data_facts(folder)
+    board, objective = found.board, found.board.asked.costs[0]
+    return Run(folder, told, data, list(found.records), board.rows, objective, scene_of(folder), found.latencies)
+
+
+def flops_of(record: Record) -> int:
+    """FLOPs that a net took itself, all its seeds: summed over a run, ancestors count once."""
+    return own_flops(record) * max(1, len(record.accuracies))

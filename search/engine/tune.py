@@ -1,0 +1,231 @@
+"""The same search inside a `ray.tune.Tuner` of the user's own: a searcher and a trainable over the same ledger.
+
+One trial of Tune is one leg of a net's training; nets that wait at a rung wait in the ledger, not in Tune. The
+searcher lives in the driver and is the one writer of the run's folder, which is that of `alternas search`.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ray.tune import TuneConfig, with_parameters
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+from rich.console import Console
+
+from ...archs import InputError, OperationError
+from ...results.store import plain_name, run_folder
+from ..data.dataset import Request
+from ..plan import Ready, Search, prepare
+from ..run import conclude, opened
+from ..settings import Settings, limits_of
+from ..strategy.ledger import Ledger
+from ..training import recipes
+from ..training.job import Job
+from .leg import Leg, LegTrainable, unpacked
+from .pool import Resources
+from .worker import Worker
+
+
+@dataclass(frozen=True)
+class TuneSearch:
+    """A search for a `ray.tune.Tuner`, whose `fit` raises InputError if another driver works on the run, and
+    OperationError if every net fails.
+
+    Attributes:
+        ready: the search, checked, with its data.
+    """
+
+    ready: Ready
+
+    @cached_property
+    def searcher(self) -> LedgerSearcher:
+        """For `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
+        return LedgerSearcher(self.ready.plan, self.ready)
+
+    @property
+    def trainable(self) -> type[LegTrainable]:
+        """For one `Tuner(...)` or `Tuner.restore(...)`: holds the data, which go into the object store once.
+
+        It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
+        """
+        data = self.ready.data.without_test()
+        return with_parameters(LegTrainable, worker=Worker, data=data, since=time.time())  # pyright: ignore[reportReturnType]
+
+    def tune_config(self, workers: int) -> TuneConfig:
+        """For `Tuner(tune_config=...)`: this searcher, as many legs as it takes, and actors that are used again.
+
+        Args:
+            workers: nets trained at a time; as many as fit the cluster, which Tune does not find out by itself.
+        """
+        return TuneConfig(
+            search_alg=self.searcher,
+            scheduler=Patient(),
+            num_samples=-1,
+            max_concurrent_trials=workers,
+            reuse_actors=True,
+            trial_name_creator=_name,
+            trial_dirname_creator=_name,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """The run's, for `alternas front` and all that reads runs."""
+        return run_folder(self.ready.plan.name)
+
+
+def search(
+    space: str = "all",
+    data: str = "digits",
+    trials: int = 16,
+    name: str = "",
+    *,
+    strategy: str = "nsga2",
+    ladder: str = "off",
+    objective: str = "macs",
+    max_macs: str = "",
+    max_params: str = "",
+    recipe: str = "",
+    epochs: float | None = None,
+    seed: int = 0,
+) -> TuneSearch:
+    """A search for a `ray.tune.Tuner`. Arguments are as the options of `alternas search`, with the same defaults.
+
+    The same again over a run that exists resumes it. For settings that are not here, see `inside`.
+
+    Raises:
+        InputError: if one is wrong, or differs from those of the existing run of that name.
+    """
+    how = recipes.get(recipe or recipes.usual(data))
+    settings = Settings(
+        space=space,
+        data=data,
+        strategy=strategy,
+        ladder=ladder,
+        objective=objective,
+        recipe=how if epochs is None else how.with_epochs(epochs),
+        seed=seed,
+        limits=limits_of(macs=max_macs, params=max_params),
+    )
+    return inside(Search(settings, Request(data), trials, name or plain_name(space, data), Resources()))
+
+
+def inside(plan: Search) -> TuneSearch:
+    """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: the plan's resources do not count.
+
+    Raises:
+        InputError: as `search`.
+    """
+    if plan.settings.latency:
+        raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
+    if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
+        raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
+    return TuneSearch(prepare(plan, Console(stderr=True)))
+
+
+class LedgerSearcher(Searcher):
+    """Hands out the legs of a ledger, and reports how they ended. Pickled, as Tune does, it is but its plan."""
+
+    def __init__(self, plan: Search, ready: Ready | None = None) -> None:
+        super().__init__()
+        self._plan, self._ready = plan, ready
+        self._console = Console(stderr=True)
+        self._open = ExitStack()
+        self._ledger: Ledger | None = None
+        self._most = math.inf
+        self._legs: dict[str, int] = {}  # Tune's trials under way -> ours
+        self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LedgerSearcher, (self._plan,)
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The configuration of the next leg; None if there is none for now, FINISHED at the end of the search."""
+        ledger = self._opened()
+        self._report(ledger)
+        if len(self._legs) >= self._most:
+            return None
+        job = ledger.next_job()
+        if job is not None:
+            self._legs[trial_id] = job.trial
+            return _config(job)
+        if self._legs:
+            return None
+        if not ledger.done:
+            raise OperationError(f"run {self._plan.name!r}: nothing runs, and nothing can be run")
+        ledger.close()
+        conclude(ledger, self._console)
+        self.close()
+        return Searcher.FINISHED
+
+    def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
+        """Note a leg's end. The ledger learns of it in `suggest`: what is raised here, Tune takes for the leg's."""
+        if trial_id in self._legs:  # else it is of an earlier driver, brought back by Tuner.restore
+            outcome = None if error else (result or {}).get("outcome", "")
+            self._ended.append((self._legs.pop(trial_id), outcome))
+
+    def set_max_concurrency(self, max_concurrent: int) -> bool:
+        """`TuneConfig.max_concurrent_trials` is kept here: Tune's own count of trials survives a lost driver."""
+        self._most = max_concurrent
+        return True
+
+    def save(self, checkpoint_path: str) -> None:
+        """The run's folder is what is saved; Tune wants a file."""
+        Path(checkpoint_path).write_text(f"{run_folder(self._plan.name).absolute()}\n")
+
+    def restore(self, checkpoint_path: str) -> None:
+        """The run's folder is read when the first leg is asked for."""
+
+    def close(self) -> None:
+        """Let go of the run, so that another searcher can take it up: after a `fit` that was interrupted."""
+        self._open.close()
+        self._ledger = None
+
+    def _opened(self) -> Ledger:
+        if self._ledger is None:
+            self._ready = self._ready or prepare(self._plan, self._console)
+            self._ledger = self._open.enter_context(opened(self._ready))
+        return self._ledger
+
+    def _report(self, ledger: Ledger) -> None:
+        """Tell the ledger how legs have ended."""
+        while self._ended:
+            trial, outcome = self._ended.pop(0)
+            if outcome is None:
+                ledger.lost(trial)
+            elif outcome:
+                ledger.report(unpacked(outcome))
+            else:
+                rule = "leave out a scheduler, and `stop` for single trials; a ladder stops weak nets"
+                raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
+
+
+class Patient(FIFOScheduler):
+    """First in, first out, but for one thing: a leg whose worker is starting waits for it.
+
+    Tune's own would give that leg the next worker that is free and end the starting one; where legs are shorter
+    than the start of a worker, a slot that is not there at once is then never filled.
+    """
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
+        """No leg by name: Tune then gives a free worker to one that has none."""
+        return None
+
+
+def _config(job: Job) -> dict[str, Any]:
+    """What Tune's loggers show of a leg, and the leg itself."""
+    net = job.genotype
+    shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
+    return shown | {"leg": Leg(job, time.time())}
+
+
+def _name(trial: Trial) -> str:
+    """A leg in Tune's tables and folders."""
+    return f"trial{trial.config['trial']}-to-{trial.config['until']}-{trial.trial_id}"

@@ -1,0 +1,197 @@
+"""`explain --findings`: a small CNN, ViT and AlterNet are trained, analysed, and held against the papers' claims."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+
+from ...archs import Encoder, Genotype, Head, Stem, static_cost
+from ...archs.errors import MOST_SEEDS, count_of
+from ...archs.plan import Map
+from ...archs.weights import read
+from ...results.probes.catalogue import analyse
+from ...results.probes.claims import judge
+from ...results.probes.statements import CLAIMS
+from ...results.probes.subject import Subject
+from ...results.record import Record
+from ...results.store import plain_name, run_folder, write_json
+from ..data.dataset import DataSet, Request
+from ..data.progress import load_showing
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .carry_out import Room, carry_out
+from .explain import images_of, training_batches
+from .nets import SMALL_SIDE, net_of
+from .training import Training
+
+WARMUP = "warmup"
+EARLY = f"hessian_{WARMUP}"
+ANALYSES = (
+    "variance", "fourier", "lesion", "noise", "robustness", "hessian", "cka", "skips", "distance", "field", "tokens",
+)  # fmt: skip
+QUICK_STEPS = 60
+WIDTHS, DEPTHS, CLASSES = (32, 48, 64, 96, 128, 192, 256, 384), (3, 4, 6), 10  # of a ViT
+
+
+EPOCHS = {"digits": 200.0}  # after which a ViT has learned: 0.94, at 60 epochs 0.78; else those of the recipe
+
+
+def usual_epochs(data: str) -> float | None:
+    """Passes over data known to us; None leaves them to the recipe."""
+    return EPOCHS.get(data)
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The claims are held against nets trained on these data.
+
+    Attributes:
+        data: what is trained on.
+        recipe: of every training; its epochs must be enough for a ViT.
+        seeds: trainings of each net; 2 or more, for an interval.
+        samples: validation images of the analyses, at most.
+        quick: whether short trainings will do, to see that it works.
+        name: of the run; "" makes one of the data.
+        resources: where.
+    """
+
+    data: Request
+    recipe: Recipe
+    seeds: int
+    samples: int
+    quick: bool
+    name: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        count_of("seeds", self.seeds, least=2, most=MOST_SEEDS)  # for an interval
+        count_of("samples", self.samples, least=8)
+
+
+def nets(image: Map) -> dict[str, Genotype]:
+    """The nets that are compared: the same plain ResNet and AlterNet as in studies, and ViTs of about its MACs."""
+    size = "m" if max(image) <= SMALL_SIDE else "s"
+    cnn = net_of("resnet", size, image)
+    vit = _nearest(cnn, image)
+    return {
+        "cnn": cnn,
+        "vit": vit,
+        "vit_gap": replace(vit, head=Head("avg")),
+        "alternet": net_of("alternet", size, image),
+    }
+
+
+def _nearest(cnn: Genotype, image: Map) -> Genotype:
+    """The ViT with MACs next to those of `cnn`, among those whose maps have frequencies: 8 tokens a side, if it can."""
+    patch = min(16, max(2, min(image) // 8))
+    while image[0] % patch or image[1] % patch:
+        patch -= 1
+    vits = [
+        Genotype(Stem("none"), (), Encoder(dim, depth, dim // 16, patch=patch), Head("token"))
+        for dim, depth in product(WIDTHS, DEPTHS)
+    ]
+    wanted = static_cost(cnn, CLASSES, image).macs
+    return min(vits, key=lambda vit: abs(math.log(static_cost(vit, CLASSES, image).macs / wanted)))
+
+
+def findings(asked: Findings, console: Console) -> dict[str, Any]:
+    """Train what is not trained yet, analyse what is not analysed yet, and judge.
+
+    Returns:
+        data, folder, seeds, "nets" (accuracy of each seed, MACs) and "claims", see `Verdict`.
+
+    Raises:
+        InputError: if something asked for is wrong.
+        OperationError: if workers do not start or everything fails.
+    """
+    data = load_showing(asked.data, console)
+    folder = run_folder(asked.name or plain_name("findings", asked.data.name, "quick" if asked.quick else ""))
+    plan = _plan(asked, data)
+    settings = {"study": "findings", "quick": asked.quick}
+    records = carry_out(plan, Room(folder, "study", data, asked.resources, settings), console)
+    facts = _facts(plan, records, data, asked, folder, console)
+    verdicts = [judge(claim, facts) for claim in CLAIMS]
+    told = {
+        "data": data.name,
+        "folder": str(folder),
+        "seeds": asked.seeds,
+        "nets": _nets(plan, records, data),
+        "claims": [asdict(verdict) for verdict in verdicts],
+    }
+    write_json(folder / "findings.json", told)
+    return told
+
+
+def _plan(asked: Findings, data: DataSet) -> list[Training]:
+    steps = asked.recipe.steps(len(data.train))
+    recipe = asked.recipe
+    if asked.quick and steps > QUICK_STEPS:
+        recipe = recipe.with_epochs(recipe.epochs * QUICK_STEPS / steps)
+        steps = recipe.steps(len(data.train))
+    return [
+        Training(net, recipe, steps, seed, {"net": name}, keep=(WARMUP,))
+        for name, net in nets(data.image_size).items()
+        for seed in range(asked.seeds)
+    ]
+
+
+def _nets(plan: Sequence[Training], records: Sequence[Record], data: DataSet) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for training, record in zip(plan, records, strict=True):
+        cost = static_cost(training.net, len(data.classes), data.image_size, data.in_chans)
+        net = found.setdefault(training.factors["net"], {"macs": cost.macs, "params": cost.params, "accuracy": []})
+        net["accuracy"].append(record.accuracy)
+    return found
+
+
+def _facts(
+    plan: Sequence[Training], records: Sequence[Record], data: DataSet, asked: Findings, folder: Path, console: Console
+) -> list[dict[str, Any]]:
+    """For each seed: net -> analysis -> rows; kept in the folder, so that none is done twice."""
+    facts: list[dict[str, Any]] = [{} for _ in range(asked.seeds)]
+    images = images_of(data, asked.samples, torch.device("cpu"))
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("analyses", total=len(plan))
+        for training, record in zip(plan, records, strict=True):
+            name = training.factors["net"]
+            progress.update(task, description=f"analyses of {name}, seed {training.seed}")
+            if record.status == "ok":
+                found = _kept(training, folder, asked.samples, lambda t=training: _measured(t, data, images, folder))
+                facts[training.seed] |= {
+                    name: found,
+                    f"{name}_{WARMUP}": {"hessian": found.get(f"hessian_{WARMUP}", [])},
+                }
+            progress.advance(task)
+    return facts
+
+
+def _kept(training: Training, folder: Path, samples: int, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    path = folder / "analyses" / f"{training.id}-{samples}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    found = measure()
+    write_json(path, found)
+    return found
+
+
+def _measured(training: Training, data: DataSet, images: Any, folder: Path) -> dict[str, Any]:
+    """The rows of each analysis that fits the net."""
+    weights, device = folder / "weights" / f"{training.id}.safetensors", torch.device("cpu")
+    batches = training_batches(data, training.recipe, device)
+
+    def subject(path: Path) -> Subject:
+        net = read(path, training.net, data.image_size).eval()
+        return Subject(training.factors["net"], net, images, batches, training.recipe.weight_decay)
+
+    whole, early = subject(weights), subject(weights.with_suffix(f".{WARMUP}.safetensors"))
+    found = {name: analyse(name, whole) for name in ANALYSES} | {EARLY: analyse("hessian", early)}
+    return {name: finding.rows for name, finding in found.items() if not isinstance(finding, str)}

@@ -1,0 +1,50 @@
+"""The commands `dashboard` and `doctor`, around a search: parse, call one function, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Address, Data, Json
+
+commands = typer.Typer()
+
+
+@commands.command()
+def dashboard(
+    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
+    storage: Annotated[
+        str, typer.Option(help="The run's database with its password, where it has one: runs keep none.")
+    ] = "",
+) -> None:
+    """Show a run's study in a browser with optuna-dashboard, while it runs or after; Ctrl-C ends it."""
+    from ..results.store import find_run
+    from .strategy.dashboard import serve
+
+    serve(find_run(run), host, port, storage)
+
+
+@commands.command()
+def doctor(
+    address: Address = "",
+    data: Data = "digits",
+    storage_path: Annotated[Path, typer.Option(help="The folder that all nodes write to.")] = Path("runs"),
+    as_json: Json = False,
+) -> None:
+    """Whether this machine or a Ray cluster is fit for a search: versions, GPUs, data, storage, a tiny trial a node."""
+    from ..results.say import print_json, print_text
+    from .engine.checkup import drawn
+    from .engine.doctor import examine
+
+    checks = examine(address, data, storage_path)
+    fit = all(check.ok for check in checks)
+    if as_json:
+        print_json({"ok": fit, "checks": [check.to_dict() for check in checks]})
+    else:
+        print_text(drawn(checks))
+    if not fit:
+        raise typer.Exit(1)

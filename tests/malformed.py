@@ -1,0 +1,391 @@
+"""Malformed inputs drawn from a seed: arguments, genotype files, run folders, data folders and .npz files.
+
+Each case is what was harmed, the words of the command, and a way to lay it out in the current folder. Each is wrong
+for certain: a value is replaced by one that its place can never hold.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from alternas.archs import zoo
+from alternas.results.record import Record
+from alternas.search.training.recipes import get as get_recipe
+from test_cli import finished_run
+
+LONG = "x" * 5000
+HUGE = "9" * 400
+ODD = ["../../x", "/", "\x1b[31m", "a\nb", "é", "\u202e", LONG, "<script>", "--", "-1x"]
+NO_NUMBER = ["many", "nan", "1e", "0x10", "1,5,x", "--3", "½", LONG, "\x07", "True", "None"]
+FREE: dict[str, list[str]] = {  # by option: what it can never be
+    "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
+    "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
+    "number": ["0", "-1", "-inf", *NO_NUMBER],
+    "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
+    "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
+    "shares": ["0", "-1/8", "1/0", "2", "1/4,1/8", "1/8/2", "inf", *NO_NUMBER],
+    "size": ["0", "-8", "8x", "x8", "8x8x8", "1.5", HUGE, "9" * 5000, "٣", *NO_NUMBER],
+    "name": ["..", ".hidden", "-", "a/b", "/etc/x", "a b", "x" * 101, *ODD],
+    "word": ["magic", "Pareto ", "pareto;off", "nsga2\x00"[:-1] + "3", "1", *ODD],
+    "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
+    "url": ["sqlite://", "http://x/y", "postgresql://", "sqlite:///:memory:", "mysql://@/", *ODD],
+    "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", *(odd for odd in ODD if odd != "/"), "cpu/7"],
+    "out": ["taken", "taken/x", "/dev/null/x", LONG, "none/" + LONG],
+    "port": ["-1", "65536", "1.5", *NO_NUMBER],
+}  # fmt: skip
+KINDS = {  # which it is, by the option's name; those of other commands than the first by COMMAND.NAME
+    "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
+    "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "prescreen": "count", "seeds": "count",
+    "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
+    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
+    "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
+    "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number",
+    "epochs": "number", "max_latency": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
+    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "keep": "shares",
+    "image_size": "size", "from_size": "size", "strategy": "word", "ladder": "word", "objective": "word",
+    "objectives": "word", "signal": "word", "signals": "word", "loader": "word", "recipe": "file", "regime": "word",
+    "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
+    "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
+    "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
+    "latency_of": "place", "storage": "url", "svg": "out", "out": "out", "assets": "out", "plot": "out",
+    "port": "port", "samples": "count", "against": "file", "analyses": "word",
+}  # fmt: skip
+ANY = {  # options that may hold anything, with the reason
+    "latency_on": "the name of a resource of a cluster",
+    "host": "the name of a machine",
+    "doctor.data": "what cannot be loaded is a finding of the doctor's",
+    "doctor.storage_path": "likewise",
+    "address": "a cluster that is not there is said when the run is there: test_cluster.py",
+}
+BASE = {  # what each command needs besides
+    "search": ["resnet"], "front": ["mine"], "leaderboard": ["mine"], "compare": ["mine", "other"],
+    "show": ["mine", "0"], "report": ["mine"], "export": ["mine", "--out", "d"], "cost": ["alternet18"],
+    "data": ["digits"], "retrain": ["mine"], "finetune": ["--from", "mine", "--data", "digits"],
+    "buildup": ["--from", "mine", "--data", "digits"], "few-shot": ["--from", "mine", "--data", "digits"],
+    "study": ["data-size", "--data", "digits"], "latency": ["alternet18"], "dashboard": ["mine"],
+    "explain": ["mine"],
+}  # fmt: skip
+WRONG: list[Any] = [None, True, -1, 1.5, 10**400, "", "x", LONG, [], [[]], {}, {"x": {}}, [None], "\ud800", "<b>"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is harmed, the words of the command, and how it is laid out in the current folder."""
+
+    what: str
+    words: tuple[str, ...]
+    lay: Callable[[], object] = lambda: None
+
+
+def arguments(draw: random.Random, commands: dict[str, Any]) -> Iterator[Case]:
+    """One argument of a command that can never be right, the others sound."""
+    places = [(name, p) for name, command in commands.items() for p in command.params if kind_of(name, p.name)]
+    while True:
+        command, param = draw.choice(places)
+        value = draw.choice(FREE[kind_of(command, param.name)])
+        words = list(BASE.get(command, []))
+        if param.param_type_name == "argument":
+            at = next(i for i, p in enumerate(p for p in commands[command].params if p.param_type_name == "argument")
+                      if p.name == param.name)  # fmt: skip
+            words[at : at + 1] = [value]
+            if value.startswith("-"):
+                words = ["--", *words]
+        else:
+            words = [*words, f"{param.opts[0]}={value}"]
+        yield Case(f"{command} {param.name}", (command, *words))
+
+
+def kind_of(command: str, name: str) -> str:
+    """The key of FREE; "" for flags and what may be anything."""
+    if f"{command}.{name}" in ANY or name in ANY:
+        return ""
+    return KINDS.get(f"{command}.{name}", KINDS.get(name, ""))
+
+
+def places_in(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path of every value within `value`, itself included."""
+    yield path
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places_in(value[key], (*path, key))
+
+
+def at(value: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
+
+
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """A copy with another value at `path`."""
+    if not path:
+        return new
+    whole = copy.deepcopy(value)
+    at(whole, path[:-1])[path[-1]] = new
+    return whole
+
+
+def unlike(draw: random.Random, old: Any) -> Any:
+    """A value of another kind: of a number none, of a text no text."""
+    kind = "number" if isinstance(old, int | float) and not isinstance(old, bool) else type(old)
+    other = [
+        new for new in WRONG
+        if ("number" if isinstance(new, int | float) and not isinstance(new, bool) else type(new)) != kind
+    ]  # fmt: skip
+    return draw.choice(other)
+
+
+def torn(draw: random.Random, text: str) -> bytes:
+    """Bytes that are no JSON of an object."""
+    raw = text.encode()
+    deep = b"[" * 100_000
+    ways = [b"", b"null", b"3", b"[]", b'"x"', raw[: draw.randrange(1, len(raw) - 1)], b"\xff\xfe" + raw, deep, raw * 2]
+    return draw.choice([*ways, b"\x00" * 40, b'{"a":' * 50_000, raw.replace(b'"', b"'")])
+
+
+def genotypes(draw: random.Random) -> Iterator[Case]:
+    """A net's JSON file with one thing wrong."""
+    nets = [zoo.get(name, 32).to_dict() for name in ("alternet18", "vit_tiny_r_s16_p8", "resnet50", "vit_tiny_patch16")]
+    while True:
+        what, raw = harmed(draw, draw.choice(nets))
+        words = draw.choice([["--json"], ["--svg", "net.svg"], ["--image-size", "64"], []])
+        yield Case(f"genotype {what}", ("cost", "net.json", *words), partial(Path("net.json").write_bytes, raw))
+
+
+def harmed(draw: random.Random, net: dict[str, Any]) -> tuple[str, bytes]:
+    """What is wrong, and the file's bytes."""
+    text = json.dumps(net)
+    path = draw.choice([path for path in places_in(net) if path and path[-1] != "encoder"])
+    old = at(net, path)
+    number = isinstance(old, int | float) and not isinstance(old, bool)
+    way = draw.choice(["torn", "kind", "kind", "unknown", "twice", "number", "missing"])
+    if way == "kind":
+        new = unlike(draw, old)
+        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, [None] if new == [] else new)).encode()
+    if way == "number" and number:
+        new = draw.choice([-1, 10**400, float("nan"), float("inf"), -0.5, 65537, 1e308])
+        return f"{path}: {new!r:.20}", json.dumps(replaced(net, path, new)).encode()
+    if way == "unknown" and isinstance(old, dict):
+        return f"{path}: unknown field", json.dumps(replaced(net, (*path, draw.choice(ODD)), 1)).encode()
+    if way == "missing":
+        return "no stem", json.dumps({name: part for name, part in net.items() if name != "stem"}).encode()
+    if way == "twice":
+        return "a field twice", text.replace('"kind":', '"kind": "cifar", "kind":').encode()
+    return "torn", torn(draw, text)
+
+
+def recipes(draw: random.Random) -> Iterator[Case]:
+    """A recipe's JSON file with one thing wrong."""
+    recipe = get_recipe("paper_cifar").to_dict()
+    while True:
+        path = draw.choice([path for path in places_in(recipe) if path])
+        new = draw.choice([unlike(draw, at(recipe, path)), unlike(draw, at(recipe, path)), -1, 10**400, float("nan")])
+        raw = draw.choice([json.dumps(replaced(recipe, path, new)).encode()] * 3 + [torn(draw, json.dumps(recipe))])
+        words = draw.choice([("recipes", "mine.json"), ("search", "resnet", "--recipe", "mine.json")])
+        if path != ("name",) or not isinstance(new, str):
+            yield Case(f"recipe {path}: {new!r:.20}", words, partial(Path("mine.json").write_bytes, raw))
+
+
+FILES = ("run.json", "records.jsonl", "latency.jsonl", "retrain/records.jsonl", "study.json", "study.journal")
+TOLD = ("settings", "trials", "data", "command", "versions")
+READERS = [
+    ("front", "mine"), ("front", "mine", "--json"), ("leaderboard", "mine"), ("compare", "mine", "other"),
+    ("report", "mine"), ("export", "mine", "--out", "d"),
+]  # fmt: skip
+
+
+ALL_READERS = [words for words in READERS if "--json" not in words]  # of the facts of the data too
+
+
+def runs(draw: random.Random) -> Iterator[Case]:
+    """A run's folder with one thing wrong in one of its files."""
+    while True:
+        file = draw.choices(FILES, [4, 6, 1, 1, 1, 1])[0]
+        words = draw.choice(READERS) if not file.startswith("study") else ("dashboard", "mine")
+        yield from {"run.json": _facts, "study.journal": _journal}.get(file, _lines)(draw, file, words)
+
+
+def _facts(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
+    path = draw.choice(
+        [(name,) for name in TOLD] + [("data", name) for name in ("image_size", "in_chans", "classes", "mean", "std", "name")]
+        + [("data", "mean", 0), ("data", "image_size", 1), ("data", "classes", 3), ("settings", "objective"),
+           ("settings", "limits"), ("settings", "limits", "macs"), ("settings", "latency"), ()]
+    )  # fmt: skip
+
+    own = random.Random(draw.random())  # so that a case is the same whichever others are run
+
+    def lay() -> None:
+        where = Path("runs/mine") / file
+        facts = json.loads(where.read_text())
+        new = unlike(own, at(facts, path))
+        raw = json.dumps(replaced(facts, path, new)).encode() if path else torn(own, where.read_text())
+        where.write_bytes(raw)
+
+    reads_data = path[:1] == ("data",) and len(path) > 1
+    yield Case(f"{file} {path}", draw.choice(ALL_READERS) if reads_data else words, lay)
+
+
+def _lines(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
+    """A line of JSON with another value at one place of it, or torn."""
+    own = random.Random(draw.random())
+
+    def lay() -> None:
+        where = Path("runs/mine") / file
+        first, *rest = where.read_text().splitlines(keepends=True)
+        value = json.loads(first)
+        path = own.choice([p for p in places_in(value) if known(p)])
+        new = unlike(own, at(value, path)) if len(path) < 2 else "x"  # null is a number that is not known
+        new = [] if new is None else new
+        raw = json.dumps(replaced(value, path, new)).encode() if path else torn(own, first.strip()).replace(b"\n", b"")
+        where.write_bytes(raw + b"\n" + "".join(rest).encode())
+
+    yield Case(file, words, lay)
+
+
+def known(path: tuple[Any, ...]) -> bool:
+    """Whether a record's rules say what stands there: not within what is kept to be read by people."""
+    if path and path[0] in ("device", "batch"):  # of a latency they are any
+        return False
+    return len(path) < 2 or path[0] in (
+        "cost",
+        "budget",
+        "accuracies",
+        "metrics",
+        "curve",
+        "rungs",
+        "excess",
+        "signals",
+    )
+
+
+def _journal(draw: random.Random, file: str, words: tuple[str, ...]) -> Iterator[Case]:
+    raw = draw.choice([b"junk\n{}\n", b"{\n\n", b'{"op_code": 0}\n{"op_code": 99}\n', b"[]\n[]\n", b"\xff\n\xff\n"])
+
+    def lay() -> None:
+        Path("runs/mine/study.json").unlink()
+        (Path("runs/mine") / file).write_bytes(raw)
+
+    yield Case(file, words, lay)
+
+
+def data(draw: random.Random) -> Iterator[Case]:
+    """Folders of pictures and .npz files with one thing wrong."""
+    while True:
+        what, lay = draw.choice([_folder, _npz])(draw)
+        path = "photos" if lay.func is _lay_folder else "data.npz"
+        yield Case(
+            what, draw.choice([("data", path), ("data", path, "--json"), ("search", "resnet", "--data", path)]), lay
+        )
+
+
+def _npz(draw: random.Random) -> tuple[str, Any]:
+    x, y = np.arange(40 * 64, dtype=np.uint8).reshape(40, 8, 8), np.repeat([0, 1], 20)
+    good = {"x": x, "y": y}
+    wrong: dict[str, Any] = {
+        "x of one dimension": good | {"x": x[:, 0, 0]}, "x of five": good | {"x": x[..., None, None]},
+        "x of texts": good | {"x": x.astype(str)}, "x complex": good | {"x": x + 1j}, "x of truths": good | {"x": x > 3},
+        "x of objects": good | {"x": x.astype(object)}, "no images": {"x": x[:0], "y": y[:0]},
+        "no height": good | {"x": x[:, :0]}, "NaN": good | {"x": np.where(x > 3, np.nan, x)},
+        "too large": good | {"x": x.astype(float) * 1e300}, "channels first": good | {"x": np.zeros((40, 3, 8, 8))},
+        "y too short": good | {"y": y[:-1]}, "y too long": good | {"y": np.append(y, 1)}, "y of halves": good | {"y": y / 2},
+        "y of texts": good | {"y": y.astype(str)}, "y of objects": good | {"y": y.astype(object)},
+        "y a number": good | {"y": np.array(3)}, "y one-hot": good | {"y": np.eye(2, dtype=int)[y]},
+        "one class": good | {"y": y * 0}, "an image a class": {"x": x, "y": np.arange(40)}, "no y": {"x": x}, "no x": {"y": y},
+        "nothing": {}, "other names": {"a": x, "b": y}, "too few classes": good | {"classes": np.array(["a"])},
+        "classes a number": good | {"classes": np.array(2)}, "classes objects": good | {"classes": np.array([{}, {}])},
+        "labels below 0 named": good | {"y": y - 1, "classes": np.array(["a", "b"])},
+        "train without labels": {"x_train": x, "y": y}, "val of another shape": {
+            "x_train": x, "y_train": y, "x_val": np.zeros((4, 9, 8), np.uint8), "y_val": y[:4]},
+        "val has a new label": {"x_train": x, "y_train": y, "x_val": x, "y_val": y + 1},
+    }  # fmt: skip
+    what, cut = draw.choice(sorted(wrong)), draw.random()
+    return draw.choice([(what, partial(_lay_npz, wrong[what], 1.0))] * 4 + [("torn npz", partial(_lay_npz, good, cut))])
+
+
+def _lay_npz(arrays: dict[str, Any], share: float) -> None:
+    """So much of the file from its beginning."""
+    path = Path("data.npz")
+    np.savez(path, **arrays)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+
+def _folder(draw: random.Random) -> tuple[str, Any]:
+    ways = ("empty", "no classes", "loose", "empty class", "no pictures", "torn pictures", "one class", "one each",
+            "train alone with others", "val without train", "a file", "a link to nowhere")  # fmt: skip
+    way = draw.choice(ways)
+    return way, partial(_lay_folder, way, draw.randbytes(100))
+
+
+def _lay_folder(way: str, junk: bytes) -> None:
+    root = Path("photos")
+    if way == "a file":
+        root.write_bytes(junk)
+        return
+    root.mkdir()
+    names = {"empty": [], "no classes": [], "one class": ["cat"], "val without train": ["val/cat", "val/dog"]}
+    for name in names.get(way, ["cat", "dog"]):
+        for i in range(1 if way == "one each" else 6):
+            _picture(root / name / f"{i}.png")
+    if way in ("loose", "no classes"):
+        _picture(root / "0.png")
+    if way == "empty class":
+        (root / "bird").mkdir()
+    if way == "train alone with others":
+        _picture(root / "train" / "cat" / "0.png")
+    if way == "no pictures":
+        _replace(root / "cat", lambda path: path.rename(path.with_suffix(".txt")))
+    if way == "torn pictures":
+        _replace(root / "cat", lambda path: path.write_bytes(path.read_bytes()[:40] + junk))
+    if way == "a link to nowhere":
+        _replace(root / "cat", lambda path: (path.unlink(), path.symlink_to("nowhere")))
+
+
+def _replace(folder: Path, change: Callable[[Path], object]) -> None:
+    for path in sorted(folder.iterdir()):
+        change(path)
+
+
+def _picture(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((8, 8, 3), 99, np.uint8)).save(path)
+
+
+def lay_base() -> None:
+    """A run, another, and things that are in the way."""
+    Path("taken").write_text("in the way")
+    Path("folder.json").mkdir()
+    folder = finished_run()
+    finished_run("other")
+    facts = json.loads((folder / "run.json").read_text())
+    facts["settings"] |= {"limits": {"macs": 10**9}, "latency": ""}
+    facts |= {"command": ["alternas", "search"], "versions": {"torch": "2"}}
+    (folder / "run.json").write_text(json.dumps(facts))
+    rows = [json.loads(line) | MORE for line in (folder / "records.jsonl").read_text().splitlines()]
+    text = "".join(json.dumps(asdict(Record(**row))) + "\n" for row in rows)
+    (folder / "records.jsonl").write_text(text)
+    (folder / "retrain").mkdir()
+    (folder / "retrain" / "run.json").write_text(json.dumps(facts))
+    (folder / "retrain" / "records.jsonl").write_text(text.replace('"search"', '"retrain"'))
+    measured = {"key": rows[0]["key"], "latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1}
+    (folder / "latency.jsonl").write_text(2 * (json.dumps(measured) + "\n"))
+    (folder / "study.json").write_text(json.dumps({"storage": "sqlite:////none/x.db", "study": "x"}))
+
+
+MORE: dict[str, Any] = {
+    "metrics": {"nll": 0.5}, "curve": [{"step": 1, "loss": 0.5, "accuracy": 0.1}], "accuracies": {"0": 0.9},
+    "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "excess": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
+    "recipe": {"name": "smoke", "batch": 64}, "data": {"name": "digits", "fraction": 1.0, "split": "x"},
+    "signals": {"naswot": 1.0}, "seconds": 1.5, "ended": "2026-01-01T00:00:00.000+00:00", "device": "cpu",
+    "how": {"loader": "memory"}, "versions": {"torch": "2"}, "training": "0123456789ab", "error": "",
+    "factors": {"trial": 1},
+}  # fmt: skip

@@ -1,0 +1,72 @@
+"""Runs that nothing was trained for: folders with run.json and as many records as asked for."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from alternas.archs import Genotype, static_cost
+from alternas.spaces import Memo, RandomChooser, Space, get
+
+STEPS = (4, 8, 16, 32)
+RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 128, "augment": {"flip": False}}
+DATA = {
+    "name": "digits",
+    "image_size": [8, 8],
+    "in_chans": 1,
+    "classes": [str(i) for i in range(10)],
+    "mean": [4.9],
+    "std": [6.0],
+}
+COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--ladder", "pareto"]
+
+
+def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
+    """A run's folder with these records; `told` goes into run.json."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {"space": "all", "strategy": "random", "ladder": "pareto", "objective": "macs", "recipe": RECIPE}
+    facts = {"settings": settings, "trials": 8, "command": COMMAND, "versions": {"python": "3.11"}, "data": DATA}
+    (folder / "run.json").write_text(json.dumps(facts | told))
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
+    return folder
+
+
+def drawn_records(count: int, seed: int = 0, stops: bool = True) -> list[dict[str, Any]]:
+    """The baselines and random nets of space `all` at 8 px, as a search with a ladder leaves them, or one without."""
+    space, draw = get("all", 8), random.Random(seed)
+    rows = [record(i, net, {}, draw, kind="baseline") for i, net in enumerate(space.baselines())]
+    while len(rows) < count:
+        rows.append(record(len(rows), *_drawn(space, draw.randrange(2000)), draw, stops=stops))
+    return rows[:count]
+
+
+@cache
+def _drawn(space: Space, seed: int) -> tuple[Genotype, dict[str, Any]]:
+    chooser = Memo(RandomChooser(seed))
+    return space.sample(chooser), dict(chooser.genes)
+
+
+def record(
+    trial: int, net: Genotype, genes: dict[str, Any], draw: random.Random, kind: str = "search", stops: bool = True
+) -> dict[str, Any]:
+    """One record, of a net that came as far on the ladder as chance has it."""
+    cost = static_cost(net, 10, 8, 1)
+    best = 0.9 - 2 / math.log(cost.macs) ** 1.2 + draw.gauss(0, 0.03)
+    rungs = len(STEPS) if kind == "baseline" or not stops else min(len(STEPS), 1 + int(draw.expovariate(0.7)))
+    curve = [
+        {"step": step, "loss": 1 / step, "accuracy": round(best * (1 - 1 / (step + 1)), 6)}
+        for step in range(1, STEPS[rungs - 1] + 1)
+    ]
+    reached = [
+        {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
+        for i, step in enumerate(STEPS[:rungs])
+    ]
+    found = {"trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
+    found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
+    found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}
+    return found | {"device": "cpu"}

@@ -1,0 +1,278 @@
+"""Runs side by side, fronts on the command line, and a run as a DataFrame, on runs written by hand."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas import cli
+from alternas.archs import InputError
+from alternas.results import load_run
+from alternas.results.compare import compare, differing
+from alternas.results.objectives import Asked
+from alternas.results.ranking import hypervolume
+from alternas.results.record import Record
+from test_cli import run as run_cli
+
+RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 32}
+NETS = {"one": [(0, 0.8, 100), (1, 0.9, 1000), (2, 0.7, 900)], "two": [(0, 0.85, 100), (1, 0.88, 2000)]}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    return lambda *words: run_cli(monkeypatch, capsys, *words)
+
+
+def write(name: str, nets: list[Any] | None = None, split: str = "s", data: str = "digits", **settings: Any) -> Path:
+    """A run of nets (trial, accuracy, MACs), or of these and more fields."""
+    folder = Path("runs") / name
+    folder.mkdir(parents=True)
+    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": data}
+    facts |= {"mean": [4.9], "std": [6.0], "split": split}
+    usual = {"objective": "macs", "recipe": RECIPE, "seed": 0, "repeats": 1, "image_size": [8, 8]}
+    (folder / "run.json").write_text(json.dumps({"settings": usual | settings, "trials": 2, "data": facts}))
+    records = [record(*net[:3], **dict(*net[3:])) for net in nets or NETS[name]]
+    (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
+    return folder
+
+
+def record(trial: int, accuracy: float | None, macs: int, **more: Any) -> Record:
+    cost = {"macs": macs, "params": macs // 2, "activation_bytes": 1, "peak_activation_bytes": 5}
+    given: dict[str, Any] = {"kind": "search", "family": "resnet", "status": "ok", "recipe": RECIPE, "seconds": 2.0}
+    given |= {"budget": {"done": 8, "full": 8}, "key": f"{macs:012x}", "genotype": {}, "genes": {}, "cost": cost}
+    return Record(trial=trial, accuracy=accuracy, **(given | more))
+
+
+def test_runs_are_measured_against_one_reference() -> None:
+    write("one")
+    write("two")
+    found = compare(["one", "two"], Asked())
+    assert [row["run"] for row in found.runs] == ["one", "two"]
+    for row in found.runs:
+        points = [(a, m) for _, a, m in NETS[row["run"]]]
+        assert row["hypervolume"] == pytest.approx(hypervolume(points, 0.1, [(100, 2000)]))
+    assert [(row["best_accuracy"], row["on_front"], row["on_joint_front"]) for row in found.runs] == [
+        (0.9, 2, 1), (0.88, 2, 1),
+    ]  # fmt: skip
+    assert found.coverage == {"one": {"two": 0.5}, "two": {"one": 0.5}}
+    write("three", [(0, 0.89, 90)])
+    assert compare(["one", "three"], Asked()).coverage == {"one": {"three": 0.0}, "three": {"one": 0.5}}
+    assert [(row["run"], row["trial"]) for row in found.front] == [("two", 0), ("one", 1)]
+    assert found.notes == []
+    assert json.loads(json.dumps(found.to_dict()))["seed_noise"] is None
+
+
+def test_ties_between_runs_are_named_by_run() -> None:
+    write("one", [(0, 0.8, 100, {"accuracies": {"0": 0.799, "1": 0.801}}), (1, 0.9, 1000)])
+    write("two")
+    found = compare(["one", "two"], Asked())
+    assert [(row["run"], row["trial"], row["tied_with"]) for row in found.front] == [
+        ("two", 0, []),
+        ("one", 1, ["two:1"]),
+    ]
+    assert found.to_dict()["seed_noise"] == {"sd": pytest.approx(0.000002**0.5), "trainings": 2, "nets": 1}
+
+
+def test_runs_on_other_images_are_refused() -> None:
+    write("one")
+    write("two", split="t")
+    with pytest.raises(InputError, match=r"same images and validation split, got one digits \(s\), two digits \(t\)"):
+        compare(["one", "two"], Asked())
+    write("three", NETS["two"], split="", data="cue")
+    with pytest.raises(InputError, match=r"three cue \(unknown\)"):
+        compare(["one", "three"], Asked())
+    for names in (["one"], ["one", "one"], ["one", "runs/one"], []):
+        with pytest.raises(InputError, match="two different runs or more"):
+            compare(names, Asked())
+
+
+def test_what_is_not_fair_is_said() -> None:
+    folders = {
+        "one": write("one"),
+        "two": write("two", recipe=RECIPE | {"epochs": 3.0}, seed=1, strategy="random"),
+        "old": write("old", NETS["one"], split="", repeats=3),
+    }
+    assert differing(folders) == [
+        "whether the splits are the same is unknown: old do not say",
+        "recipe.epochs differs, which is no fair comparison: 2.0 in one, 3.0 in two, 2.0 in old",
+        "repeats differs, which is no fair comparison: 1 in one, 1 in two, 3 in old",
+        "seed differs, which is no fair comparison: 0 in one, 1 in two, 0 in old",
+    ]
+
+
+def test_other_budgets_are_said_and_marked(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
+    heir = {"budget": {"done": 4, "full": 4}, "lineage": {"trial": 0, "flops": 5}}
+    write("one", [(0, 0.8, 100), (1, 0.9, 1000, heir)])
+    write("two", [(0, 0.85, 100, {"budget": {"done": 16, "full": 16}})])
+    said = "budgets differ, which is no fair comparison: 1 net 8 steps, 1 net 4 steps on inherited weights (heir)"
+    code, out, _ = alternas("front", "one", "--json")
+    assert code == 0
+    assert [(row["budget_steps"], row["inherited"]) for row in json.loads(out)] == [(8, False), (4, True)]
+    assert said in caplog.text
+    code, out, _ = alternas("front", "one")
+    assert said in " ".join(out.split())
+    assert [line.split()[0] for line in out.splitlines() if line.rstrip().endswith(" heir")] == ["1"]
+    (note,) = compare(["one", "two"], Asked()).notes
+    assert note.endswith(": 1 net 16 steps, 1 net 4 steps on inherited weights (heir), 1 net 8 steps")
+
+
+def test_latencies_of_different_settings_are_not_compared() -> None:
+    for name, device in (("one", "cpu"), ("two", "cuda")):
+        folder = write(name)
+        lines = [{"key": f"{m:012x}", "latency_ms": m / 50, "device": device, "batch": 1} for _, _, m in NETS[name]]
+        (folder / "latency.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert compare(["one", "two"], Asked()).front
+    with pytest.raises(InputError, match="of one setting, got cpu/1/-/-/-/-/-, cuda/1/-/-/-/-/-"):
+        compare(["one", "two"], Asked(("accuracy", "latency_ms")))
+
+
+def test_front_and_leaderboard_on_the_command_line(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
+    folder = write("one", [*NETS["one"], (3, 0.6, 5000, {"family": "hybrid"})])
+    code, out, _ = alternas("leaderboard", "one", "--json")
+    rows = json.loads(out)
+    assert (code, [(row["trial"], row["rank"]) for row in rows]) == (0, [(0, 1), (1, 1), (2, 2), (3, 3)])
+    assert json.loads(alternas("front", "one", "--json")[1]) == rows[:2]
+    for words in (["--objective", "macs"], ["--objectives", "accuracy,macs"]):
+        assert json.loads(alternas("front", "one", "--json", *words)[1]) == rows[:2], "two ways to say one thing"
+    for words, trials in (
+        (["--top", "3"], [0, 1, 2]),
+        (["--max-macs", "950"], [0, 2]),
+        (["--max-params", "50"], [0]),
+        (["--family", "hybrid, vit"], [3]),
+        (["--max-macs", "1k", "--family", "resnet"], [0, 1, 2]),
+    ):
+        assert [row["trial"] for row in json.loads(alternas("leaderboard", "one", "--json", *words)[1])] == trials
+    (folder / "latency.jsonl").write_text('{"key": "000000000064", "latency_ms": 3.0, "device": "cpu"}\n')
+    code, out, _ = alternas("front", "one", "--objectives", "accuracy,macs,latency_ms", "--json")
+    assert [(row["trial"], row["latency_ms"]) for row in json.loads(out)] == [(0, 3.0)]
+    assert "left out: 3 nets without latency ms" in caplog.text
+    code, out, _ = alternas("front", "one", "--objectives", "macs,latency_ms,accuracy")
+    assert "left out: 3 nets without latency ms" in " ".join(out.split())
+    assert "latency: cpu/-/-/-/-/-" in out
+    assert json.loads(alternas("leaderboard", "one", "--max-latency-ms", "2", "--json")[1]) == []
+
+
+def test_the_noise_is_said_under_every_front(alternas: Any) -> None:
+    write("one")
+    assert "seed noise: unknown: every net was trained once" in alternas("front", "one")[1]
+    write("two", [(0, 0.85, 100, {"accuracies": {"0": 0.846, "1": 0.854}}), (1, 0.88, 2000), (2, 0.852, 90)])
+    for command in ("front", "leaderboard"):
+        out = alternas(command, "two")[1]
+        assert "seed noise: 0.57 points (sd over 2 trainings of 1 net)" in out
+        assert "= 2 +1" in out
+    rows = json.loads(alternas("leaderboard", "two", "--json")[1])
+    assert {row["trial"]: row["tied_with"] for row in rows} == {0: [2, 1], 1: [2, 0], 2: [0, 1]}
+
+
+def test_compare_on_the_command_line(alternas: Any) -> None:
+    write("one")
+    write("two", seed=3)
+    code, out, _ = alternas("compare", "one", "two", "--json", "--max-macs", "1000")
+    found = json.loads(out)
+    assert code == 0
+    assert set(found) == {"objectives", "runs", "coverage", "front", "seed_noise", "notes"}
+    assert [row["nets"] for row in found["runs"]] == [3, 1]
+    assert {"run", "trial", "key", "accuracy", "macs", "params", "rank", "gain"} <= set(found["front"][0])
+    code, out, _ = alternas("compare", "one", "two")
+    assert "seed differs, which is no fair comparison: 0 in one, 3 in two" in " ".join(out.split())
+    assert "covers" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("front", "one", "--objectives", "macs,maccs"), "did you mean 'macs'"),
+        (("front", "one", "--objectives", "accuracy"), "two or three"),
+        (("front", "one", "--objectives", "latency_ms"), "nothing was measured in run one"),
+        (("front", "one", "--latency-of", "cpu"), "nothing was measured in run one"),
+        (("front", "one", "--family", "resnets"), "did you mean 'resnet'"),
+        (("front", "one", "--max-macs", "few"), "max-macs"),
+        (("front", "one", "--max-latency-ms", "0"), "max-latency-ms"),
+        (("front", "one", "--max-latency-ms", "nan"), "max-latency-ms"),
+        (("leaderboard", "one", "--top", "-1"), "top"),
+        (("leaderboard", "nowhere"), "nowhere"),
+        (("compare", "one"), "two different runs"),
+        (("compare", "one", "nowhere"), "nowhere"),
+        (("compare",), "runs"),
+    ],
+)
+def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], hint: str) -> None:
+    write("one")
+    code, out, err = alternas(*words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert hint in err.lower()
+
+
+def test_nothing_heavy_is_loaded() -> None:
+    write("one", [(0, 0.8, 100, {"accuracies": {"0": 0.79, "1": 0.81}}), (1, 0.9, 1000)])
+    write("two")
+    check = "import sys; from alternas.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn', 'pandas') if m in sys.modules])"
+    for words in (["front", "one"], ["compare", "one", "two"]):
+        done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_frame_has_the_columns_that_its_docstring_names() -> None:
+    folder = write("one", [*NETS["one"], (3, 0.5, 9, {"status": "pruned", "metrics": {"nll": 1.5}})])
+    named = (load_run.__doc__ or "").split("Columns, all of them always there:")[1].split("\n\n")[0]
+    listed = re.sub(r"^ *(of every|its|of nets)[^:]*(: sd)?:?", r"\2,", named, flags=re.MULTILINE)
+    columns = [name for name in re.findall(r"\b[a-z]+(?:_[a-z]+)*\b", re.sub(r"see [^:]*:", "", listed))]
+    frame = load_run(folder)
+    assert [*frame.columns] == [*dict.fromkeys(columns), "nll"]
+    assert frame.index.name == "trial"
+    (folder / "records.jsonl").write_text("")
+    assert [*load_run(folder).columns] == [*frame.columns][:-1]
+
+
+def test_a_frame_has_the_columns_that_the_page_names() -> None:
+    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    always = page.split("These columns are always there")[1].split("Behind them")[0]
+    rows = re.findall(r"^\| (`[^|]+) \|", always, re.MULTILINE)
+    named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
+    folder = write("one", NETS["one"])
+    (folder / "records.jsonl").write_text("")
+    assert named == [*load_run(folder).columns]
+
+
+def test_a_frame_holds_what_the_leaderboard_says() -> None:
+    heir = {"factors": {"size": 3}, "lineage": {"trial": 0, "flops": 5}}
+    frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, heir), (4, None, 9, {"status": "nan"})]))
+    assert frame["rank"].dropna().to_dict() == {0: 1, 1: 1, 2: 2, 3: 1}
+    assert frame.loc[3, ["factor_size", "inherited", "train_flops", "memory", "steps_full"]].tolist() == [
+        3, True, 6 * 9 * 8 * 32 + 5, 5, 8,
+    ]  # fmt: skip
+    assert frame.loc[4, ["rank", "gain", "train_flops"]].isna().all()
+    assert load_run("one", "params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}
+
+
+def test_the_pages_commands_run(alternas: Any) -> None:
+    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    write("small", NETS["one"])
+    write("mixed", NETS["two"])
+    commands = re.findall(r"^(alternas [^#\n]+)", page, re.MULTILINE)
+    assert len(commands) == 6
+    for command in commands:
+        assert alternas(*command.split()[1:])[0] == 0, command
+
+
+def test_the_page_says_every_field(alternas: Any) -> None:
+    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    write("one")
+    write("two")
+    row = json.loads(alternas("front", "one", "--json")[1])[0]
+    found = json.loads(alternas("compare", "one", "two", "--json")[1])
+    assert not [name for name in (*row, *found) if f"`{name}`" not in page]

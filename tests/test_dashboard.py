@@ -1,0 +1,138 @@
+"""`alternas dashboard`: errors in one line, nothing is written, and the front in a real browser."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.trial import TrialState
+
+from alternas.archs import InputError
+from alternas.search.engine.drive import drive
+from alternas.search.strategy.dashboard import study_of
+from alternas.search.strategy.ledger import Ledger
+from alternas.spaces import get
+from fakes import FakeExecutor, SilentView
+
+Open = Callable[..., Ledger]
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
+
+
+@pytest.fixture(params=["journal", "sqlite"])
+def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) -> Ledger:
+    """Of a search that has ended; its folder is a run's."""
+    storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
+    ledger = open_ledger(get("resnet", 8), trials=6, storage=storage)
+    drive(ledger, FakeExecutor(), SilentView())
+    (tmp_path / "run.json").write_text("{}")
+    return ledger
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """The address that the command prints, while it runs."""
+    pytest.importorskip("optuna_dashboard", reason="needs optuna-dashboard: pip install optuna-dashboard")
+    words = [sys.executable, "-m", "alternas", "dashboard", str(folder), "--port", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
+    try:
+        assert process.stdout
+        line = process.stdout.readline()
+        found = re.match(r"(http://127\.0\.0\.1:\d+/dashboard/studies/\d+) ", line)
+        assert found, (line, process.stderr.read() if process.stderr else "")
+        yield found[1], process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def until(true: Callable[[], Any], what: str) -> Any:
+    end = time.monotonic() + 200
+    while not (found := true()):
+        assert time.monotonic() < end, f"{what}: not within 200 s"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_front_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("needs chromium and chromedriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in (*FLAGS, "--window-size=1300,1400", f"--user-data-dir={tmp_path / 'profile'}"):
+        options.add_argument(flag)
+    with served(tmp_path) as (address, process):
+        driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+        try:
+            driver.get(address)
+            script = """
+                const plot = document.querySelector("#plot-pareto-front, [id*='pareto']");
+                if (!plot || !plot.data) return null;
+                return JSON.stringify(plot.data.map((t) => [[...t.x], [...t.y]]));"""
+            found = json.loads(until(lambda: driver.execute_script(script), "the Pareto front is drawn"))
+        finally:
+            driver.quit()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    drawn = {(round(x, 6), round(y)) for xs, ys in found for x, y in zip(xs, ys, strict=True)}
+    trials = ledger.memory.study.get_trials(states=(TrialState.COMPLETE,))
+    assert drawn == {(round(t.values[0], 6), round(t.values[1])) for t in trials}
+
+
+@pytest.mark.slow
+def test_the_page_changes_nothing(ledger: Ledger, tmp_path: Path) -> None:
+    before = len(ledger.memory.study.get_trials())
+    with served(tmp_path) as (address, _):
+        number = address.rsplit("/", 1)[1]
+        api = address.split("/dashboard")[0] + "/api/studies"
+        with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
+            assert len(json.load(answer)["trials"]) == before
+        for method in ("DELETE", "POST", "PUT"):
+            with pytest.raises(urllib.error.HTTPError, match="405"):
+                urllib.request.urlopen(urllib.request.Request(f"{api}/{number}", method=method, data=b"{}"))
+        with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
+            assert len(json.load(answer)["trials"]) == before
+
+
+def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="has no study"):
+        study_of(tmp_path)
+    assert not list(tmp_path.iterdir()), "looking makes nothing"
+    kept = "postgresql+psycopg://me:***@host/db"
+    (tmp_path / "study.json").write_text(json.dumps({"storage": kept, "study": "x"}))
+    with pytest.raises(InputError, match=r"no passwords; give --storage"):
+        study_of(tmp_path)
+    with pytest.raises(InputError, match="is in postgres") as caught:
+        study_of(tmp_path, "postgresql://me:sesame@other/db")
+    assert "sesame" not in str(caught.value)
+    (tmp_path / "study.json").write_text(json.dumps({"storage": f"sqlite+pysqlite:///{tmp_path}/a.db", "study": "x"}))
+    with pytest.raises(InputError, match=r"a\.db is not there"):
+        study_of(tmp_path)
+    (tmp_path / "study.json").write_text("[]")
+    with pytest.raises(InputError, match="must hold storage and study"):
+        study_of(tmp_path)
+
+
+def test_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from alternas.search.strategy import dashboard
+
+    monkeypatch.setattr(dashboard, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r'pip install "alternas\[dashboard\]"'):
+        dashboard.serve(tmp_path, "127.0.0.1", 0)
+    assert os.listdir(tmp_path) == []

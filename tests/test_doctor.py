@@ -1,0 +1,159 @@
+"""`alternas doctor`: each finding, and real Ray clusters of one node and of two."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import InputError
+from alternas.results.record import versions
+from alternas.search.data.dataset import Pictures, Request
+from alternas.search.data.load import load
+from alternas.search.engine import checkup
+from alternas.search.engine.checkup import TOKEN, Check, Place, checked, drawn, look
+from picture_files import noise, write
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    digits = load(Request("digits")).without_test()
+    (tmp_path / TOKEN).write_text("a token")
+    return Place(versions(), str(tmp_path), "a token", digits, digits)
+
+
+@pytest.fixture(autouse=True)
+def no_trial(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "trained" not in request.node.name:
+        monkeypatch.setattr(checkup, "_trial", lambda digits: "left out")
+
+
+def wrong(place: Place, gpus: float = 0) -> dict[str, str]:
+    """The checks that fail, and what they say."""
+    checks = look("here", place, gpus)
+    assert [c.check for c in checks if c.check != "data"] == ["versions", "gpus", "storage", "disk", "trial"]
+    return {c.check: c.found for c in checks if not c.ok}
+
+
+def test_a_fit_machine_is_fit_and_has_trained(place: Place, tmp_path: Path) -> None:
+    checks = look("here", place, 0)
+    assert [c.found for c in checks if not c.ok] == []
+    assert "2 steps on" in checks[-1].found
+    assert [path.name for path in tmp_path.iterdir()] == [TOKEN], "nothing is left behind"
+
+
+def test_other_versions_are_named(place: Place) -> None:
+    other = place.versions | {"timm": "0.1", "ray": "9"}
+    found = wrong(dataclasses.replace(place, versions=other))
+    assert set(found) == {"versions"}
+    assert f"timm {versions()['timm']} here, 0.1 at the driver" in found["versions"]
+    assert "ray" in found["versions"]
+    assert "optuna" not in found["versions"]
+
+
+def test_cards_that_torch_does_not_see(place: Place) -> None:
+    import torch
+
+    seen = torch.cuda.device_count()
+    assert wrong(place, gpus=seen + 2) == {"gpus": f"Ray counts {seen + 2}, torch sees {seen}"}
+
+
+def test_a_folder_of_the_nodes_own(place: Place, tmp_path: Path) -> None:
+    (tmp_path / TOKEN).write_text("of another driver")
+    assert "is not what the driver has written" in wrong(place)["storage"]
+    (tmp_path / TOKEN).unlink()
+    assert "is not the driver's folder" in wrong(place)["storage"]
+    found = wrong(dataclasses.replace(place, folder=str(tmp_path / "nowhere")))
+    assert set(found) == {"storage", "disk"}
+
+
+def test_a_folder_that_cannot_be_written(place: Place, tmp_path: Path) -> None:
+    if os.getuid() == 0:
+        pytest.skip("root may write anywhere")
+    tmp_path.chmod(0o500)
+    found = wrong(place)
+    tmp_path.chmod(0o700)
+    assert "PermissionError" in found["storage"]
+
+
+def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkup, "LEAST_FREE", 2**60)
+    assert "a search needs" in wrong(place)["disk"]
+
+
+def test_pictures_that_are_not_on_the_node(place: Place, tmp_path: Path) -> None:
+    for i in range(40):
+        write(tmp_path / "pictures" / "ab"[i % 2] / f"{i}.png", noise(i))
+    data = load(Request(str(tmp_path / "pictures"), (16, 16), "stream"))
+    assert isinstance(data.train.images, Pictures)
+    assert wrong(dataclasses.replace(place, data=data)) == {}
+    (tmp_path / "pictures").rename(tmp_path / "elsewhere")
+    assert "No such file" in wrong(dataclasses.replace(place, data=data))["data"]
+
+
+def test_what_is_wrong_stands_in_the_table() -> None:
+    def fail() -> str:
+        raise InputError("data: unknown\nvalue")
+
+    found = checked("driver", "data", fail)
+    assert found == Check("driver", "data", False, "data: unknown value")
+    table = drawn([found, Check("driver", "disk", True, "[1 GiB]")])
+    assert [str(cell) for cell in table.columns[2].cells] == ["NO", "ok"]
+
+
+def doctor(folder: Path, *words: str, **env: str) -> tuple[int, Any, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "alternas", "doctor", "--json", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        env=os.environ | env,
+    )
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+@pytest.mark.slow
+def test_this_machine(tmp_path: Path) -> None:
+    code, found, err = doctor(tmp_path)
+    assert (code, found["ok"]) == (0, True), err
+    assert [c["check"] for c in found["checks"]] == [
+        *("versions", "data", "storage", "cluster"),
+        *("versions", "gpus", "data", "storage", "disk", "trial"),
+    ]
+    assert not list(tmp_path.iterdir()), "the folder that was made is gone"
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there_and_data_that_are_not(tmp_path: Path) -> None:
+    code, found, _ = doctor(tmp_path, "--address", "127.0.0.1:1", "--data", "no-such-set")
+    assert (code, found["ok"]) == (1, False)
+    assert {c["check"]: c["ok"] for c in found["checks"]} == {
+        "versions": True,
+        "data": False,
+        "storage": True,
+        "cluster": False,
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_cluster_of_two_nodes(tmp_path: Path) -> None:
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=1)
+        code, found, err = doctor(tmp_path, "--address", cluster.address)
+        nodes = {c["node"] for c in found["checks"]} - {"driver"}
+        assert (code, len(nodes)) == (0, 2), (found, err)
+        for node in nodes:
+            assert [c["check"] for c in found["checks"] if c["node"] == node][-1] == "trial"
+        assert "2 nodes, 2 CPUs" in next(c["found"] for c in found["checks"] if c["check"] == "cluster")
+    finally:
+        cluster.shutdown()

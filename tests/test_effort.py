@@ -1,0 +1,134 @@
+"""What a search may take: time of a net, time of the command, steps of all trainings."""
+
+from __future__ import annotations
+
+import math
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from typer.testing import CliRunner
+
+import fakes
+from alternas import cli
+from alternas.archs import InputError
+from alternas.search.data.dataset import Request
+from alternas.search.data.load import load
+from alternas.search.effort import Effort
+from alternas.search.engine import pool
+from alternas.search.engine.drive import drive
+from alternas.search.engine.slots import Resources
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.training.job import Job, Outcome, Point, Tick
+from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+
+Open = Callable[..., Ledger]
+
+
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, ladder: str) -> None:
+    most = 12 * STEPS
+    ledger = open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=most))
+    executor = FakeExecutor(3)
+    assert drive(ledger, executor, SilentView())
+    taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in ledger.store.records)
+    assert taken == ledger.books.steps
+    assert most <= taken < most + 3 * STEPS, "those that run are trained to their next stop"
+    found = Counter(r.status for r in ledger.store.records if r.kind == "search")
+    assert not ledger.live
+    assert set(found) <= {"ok", "pruned", "duplicate"}
+    assert open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=most)).complete
+    more = open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=2 * most))
+    assert not more.complete
+    drive(more, FakeExecutor(3), SilentView())
+    assert 2 * most <= more.books.steps < 2 * most + 3 * STEPS
+
+
+def test_seeds_and_live_nets_count(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=9, effort=Effort(train_steps=8 * STEPS - 1))
+    for _ in range(8):  # four plain ResNets, two seeds each
+        assert not ledger.books.used_up
+        job = ledger.next_job()
+        assert job is not None
+        ledger.report(Outcome(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until)))
+    assert ledger.books.used_up
+    assert ledger.next_job() is None
+    assert ledger.complete
+
+
+def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> None:
+    ledger, executor = open_ledger(trials=50, ladder="pareto"), FakeExecutor(1)
+    poll = executor.poll
+
+    def slow(timeout: float) -> list[Any]:
+        time.sleep(0.01)
+        return poll(timeout)
+
+    executor.poll = slow  # type: ignore[method-assign]
+    assert not drive(ledger, executor, SilentView(), seconds=0.2)
+    before = len(ledger.store.records)
+    assert before < 54
+    assert drive(open_ledger(trials=50, ladder="pareto"), FakeExecutor(1), SilentView())
+
+
+def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=8, ladder="pareto", effort=Effort(trial_minutes=2.0))
+    limits: dict[int, list[float]] = {}
+
+    def fate(job: Job) -> Any:
+        limits.setdefault(job.trial, []).append(job.limit)
+        accuracy = fake_accuracy(job.genotype, job.until)
+        return Outcome(job.trial, "ok", job.until, accuracy, seconds=30.0 * len(limits[job.trial]))
+
+    drive(ledger, FakeExecutor(1, fate), SilentView())
+    assert limits[0] == [120.0, 120.0], "another seed is another training"
+    assert [120.0, 90.0, 60.0, 30.0] in limits.values()
+    unlimited = open_ledger(trials=9, ladder="pareto").next_job()
+    assert unlimited is not None
+    assert unlimited.limit == math.inf
+
+
+class Hanging:
+    """A worker whose odd trials give one sign of life and then hang."""
+
+    def __init__(self, threads: int, device: str) -> None: ...
+
+    def take(self, data: Any) -> None: ...
+
+    def run(self, job: Job) -> Iterator[Tick | Outcome]:
+        yield Tick(job.trial, Point(3, 1.0, 0.5), 0.1)
+        if job.trial % 2:
+            threading.Event().wait()
+        yield Outcome(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_net_that_hangs_is_ended_and_its_worker_replaced(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "Worker", Hanging)
+    for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
+        ray.cloudpickle.register_pickle_by_value(module)
+    ledger = open_ledger(trials=4, effort=Effort(trial_minutes=0.02))
+    with closing(pool.Pool(Resources(workers=1), load(Request("digits")), 1)) as workers:
+        assert drive(ledger, workers, SilentView())
+    for record in ledger.store.records:
+        if record.status != "duplicate":
+            assert record.status == ("timeout" if record.trial % 2 else "ok")
+    late = next(r for r in ledger.store.records if r.status == "timeout")
+    assert late.error == "took longer than 1 s"
+    assert late.budget["done"] == 3
+
+
+@pytest.mark.parametrize("option", ["--trial-minutes", "--max-hours", "--max-train-steps"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "x"])
+def test_limits_are_above_nothing(option: str, value: str) -> None:
+    found = CliRunner().invoke(cli.app, ["search", option, value])
+    assert isinstance(found.exception, InputError | SystemExit)
+    assert "runs" not in [path.name for path in Path.cwd().glob("runs/*")]

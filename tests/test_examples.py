@@ -1,0 +1,82 @@
+"""The examples run, as they stand or with fewer searches."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+import alternas
+
+EXAMPLES = Path(alternas.__file__).parent / "examples"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+def said(folder: Path, *words: str) -> str:
+    """What a Python process with these arguments prints, in a folder that has the examples."""
+    shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_space_in_a_file(tmp_path: Path) -> None:
+    """A search of two trials; the same again has nothing to do, a changed file is another space."""
+    words = ("-m", "alternas", "search", "./my_space.py", "--trials", "2", "--epochs", "1", "--json")
+    front = json.loads(said(tmp_path, *words))
+    folder = tmp_path / "runs" / "my_space-digits"
+    before = (folder / "records.jsonl").read_text()
+    assert sum(json.loads(line)["kind"] == "search" for line in before.splitlines()) >= 2
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["space_source"] == (EXAMPLES / "my_space.py").read_text()
+    assert facts["settings"]["genes"]["heads3"] == [2, 4, 8]
+    assert json.loads(said(tmp_path, *words)) == front
+    elsewhere = ["../elsewhere/my_space.py" if word == "./my_space.py" else word for word in words]
+    shutil.copytree(EXAMPLES, tmp_path.parent / "elsewhere", dirs_exist_ok=True)
+    assert json.loads(said(tmp_path, *elsewhere)) == front, "the same source in another place"
+    (tmp_path / "my_space.py").write_text(facts["space_source"] + "# changed\n")
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "space is 'my_space.py of source " in done.stderr
+    assert (folder / "records.jsonl").read_text() == before
+    shutil.rmtree(tmp_path.parent / "elsewhere")
+
+
+def test_own_images(tmp_path: Path) -> None:
+    out = said(tmp_path, "own_images.py")
+    assert "3 classes, 108 pictures to train on" in out
+    assert "accuracy" in out
+    assert out.splitlines()[-1].startswith("drawings/circle/0.png is a ")
+    assert (tmp_path / "own-images-best" / "model.py").exists()
+
+
+def test_compare_spaces(tmp_path: Path) -> None:
+    code = "import compare_spaces as c; c.SEEDS, c.TRIALS, c.EPOCHS = (0, 1), 2, 1; c.main()"
+    out = said(tmp_path, "-c", code)
+    volumes = json.loads(out.splitlines()[-1])
+    assert {space: list(by_seed) for space, by_seed in volumes.items()} == {
+        "resnet": ["0", "1"],
+        "alternet": ["0", "1"],
+    }
+    assert "alternet against resnet: " in out
+    assert all(0 <= volume <= 1 for by_seed in volumes.values() for volume in by_seed.values())
+    assert Image.open(tmp_path / "compare_spaces.png").size == (700, 450)
+
+
+def test_inside_tune(tmp_path: Path) -> None:
+    out = said(tmp_path, "inside_tune.py")
+    rows = [json.loads(line) for line in (tmp_path / "runs/inside-tune/records.jsonl").read_text().splitlines()]
+    assert sum(row["kind"] == "search" and row["status"] in ("ok", "pruned") for row in rows) == 6
+    assert " legs, 0 lost\n" in out
+    assert "trial " in out.splitlines()[-1]
+    legs = list((tmp_path / "tune-results/inside-tune").glob("trial*-to-*"))
+    assert len(legs) > len(rows), "a net that was promoted has several"
+    assert all(list(leg.glob("events.out.tfevents.*")) for leg in legs)
+    shown = json.loads(said(tmp_path, "-m", "alternas", "front", "inside-tune", "--json"))
+    assert [f"trial {net['trial']}: accuracy {net['accuracy']:.3f} " in out for net in shown] == [True] * len(shown)
+    assert "0 legs, 0 lost" in said(tmp_path, "inside_tune.py")

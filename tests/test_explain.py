@@ -1,0 +1,229 @@
+"""`alternas explain`: which nets and images, what is written, what the report shows of it; no net is trained."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from alternas.archs import InputError, build, static_cost
+from alternas.archs.weights import save
+from alternas.results.probes.index import INDEX, read_index
+from alternas.results.report.page import write_report
+from alternas.search.data.dataset import Request
+from alternas.search.data.load import load
+from alternas.search.studies import explain as module
+from alternas.search.studies.explain import Explain, explain
+from alternas.search.studies.findings import nets
+from alternas.search.training import recipes
+from alternas.spaces import RandomChooser, get
+from runs import made_run, record
+from test_cli import alternas  # noqa: F401
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on digits: two plain ResNets and an AlterNet, with weights that nobody trained."""
+    monkeypatch.chdir(tmp_path)
+    space, draw = get("all", 8), random.Random(0)
+    nets = [*space.baselines()[:2], next(net for net in drawn(space) if net.family == "alternet")]
+    rows = [record(i, net, {}, draw, "baseline" if i < 2 else "search", stops=False) for i, net in enumerate(nets)]
+    settings = {"objective": "macs", "recipe": recipes.get("smoke").to_dict()}
+    folder = made_run(tmp_path / "runs" / "mine", rows, data=load(Request("digits")).facts(), settings=settings)
+    for i, (net, row) in enumerate(zip(nets, rows, strict=True)):
+        torch.manual_seed(i)
+        save(build(net, 10, 8, 1), folder / "weights" / f"{row['key']}.safetensors")
+    return folder
+
+
+def drawn(space: Any) -> Any:
+    return (space.sample(RandomChooser(seed)) for seed in range(1000))
+
+
+def test_the_files_of_an_explanation(run: Path) -> None:
+    told = explain(Explain("mine:2", "1", ("variance", "fourier"), samples=40), QUIET)
+    assert told["images"] == 40
+    assert [net["trial"] for net in told["nets"]] == [2, 1]
+    folder = run / "explain"
+    files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files])
+    with open(folder / "variance.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
+    assert json.loads((folder / INDEX).read_text()) == told
+    assert [part.analysis for part in read_index(folder)["analyses"]] == ["variance", "fourier"]
+
+
+def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run: Path, monkeypatch: Any) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(subject) or "nothing")
+    explain(Explain("mine:2", "zoo", ("variance",), samples=10_000), QUIET)
+    data = load(Request("digits"))
+    first, other = seen
+    assert len(first.images) == len(data.val)
+    assert float(first.images.x_NCHW.max()) == 1
+    x, y = next(first.images.batches(len(data.val)))
+    assert torch.equal(y, torch.as_tensor(data.val.y_N))
+    raw = torch.as_tensor(data.val.images, dtype=torch.float32)
+    assert torch.allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
+    assert not first.net.training
+    assert first.weight_decay == recipes.get("smoke").weight_decay
+    assert len(first.training) == module.MINIBATCHES
+    assert first.training[0][0].shape == (module.MINIBATCH, 1, 8, 8)
+    assert first.net.genotype.family == "alternet"
+    assert other.net.genotype.family == "resnet"
+
+
+def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
+    rows = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    macs = [row["cost"]["macs"] for row in rows]
+    nearest = min((0, 1), key=lambda i: max(macs[i], macs[2]) / min(macs[i], macs[2]))
+    told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
+    assert told["nets"][1]["trial"] == nearest
+    assert explain(Explain("mine:0", "zoo", ("variance",), samples=8), QUIET)["nets"][1]["trial"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("mine:7",), "no trial 7"),
+        (("mine", "--against", "7"), "no trial 7"),
+        (("mine", "--against", "theirs:1"), "no run 'theirs'"),
+        (("mine", "--analyses", "forier"), "did you mean 'fourier'"),
+        (("mine", "--samples", "3"), "samples: must be 8 or more"),
+        (("mine", "--device", "gpu"), "device: unknown value"),
+        (("nobody",), "no run 'nobody'"),
+    ],
+)
+def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+    code, out, err = alternas("explain", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert hint in err
+    assert not (run / "explain").exists()
+
+
+def test_weights_that_are_gone(run: Path) -> None:
+    for path in (run / "weights").iterdir():
+        path.unlink()
+    with pytest.raises(InputError, match="trained weights are not there"):
+        explain(Explain("mine:2"), QUIET)
+
+
+def test_an_analysis_that_fits_no_net_says_why(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unfit(name: str, subject: Any, other: Any = None) -> str:
+        return f"{subject.name}: has no attention"
+
+    monkeypatch.setattr(module, "analyse", unfit)
+    told = explain(Explain("mine:2", analyses=("variance",)), QUIET)
+    (part,) = told["analyses"]
+    assert (part["png"], part["readings"]) == ("", ["trial 2 (alternet): has no attention"])
+    assert "has no attention" in module.said(told)
+
+
+def test_the_command(alternas: Callable[..., Any], run: Path) -> None:  # noqa: F811
+    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--samples", "16", "--out", "there", "--json")
+    assert code == 0
+    assert json.loads(out)["folder"] == "there"
+    assert Path("there/variance.png").read_bytes()[:4] == b"\x89PNG"
+    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--samples", "16", "--out", "there")
+    assert "there/variance.png" in out
+
+
+def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
+    write_report(run, tmp_path / "before.html")
+    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
+    facts = write_report(run, tmp_path / "after.html", tmp_path / "assets")
+    assert "Why it wins" not in (tmp_path / "before.html").read_text()
+    page = (tmp_path / "after.html").read_text()
+    assert "Why it wins" in page
+    assert 'src="data:image/png;base64,' in page
+    assert {"explain_variance.png", "explain_variance.csv"} <= {Path(p).name for p in facts["assets"]}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"png": "../../secret.png"},
+        {"png": 3},
+        {"title": None},
+        {"readings": []},
+        {"more": 1},
+    ],
+)
+def test_an_index_that_was_changed_is_refused(run: Path, tmp_path: Path, change: dict[str, Any]) -> None:
+    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
+    path = run / "explain" / INDEX
+    told = json.loads(path.read_text())
+    told["analyses"][0] |= change
+    path.write_text(json.dumps(told))
+    with pytest.raises(InputError, match=r"explain\.json: is not what"):
+        write_report(run, tmp_path / "page.html")
+
+
+def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
+    explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
+    path = run / "explain" / INDEX
+    told = json.loads(path.read_text())
+    told["analyses"][0] |= {"title": "<script>1</script>", "readings": ["<img src=x>"]}
+    path.write_text(json.dumps(told))
+    write_report(run, tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "<script>1" not in page
+    assert "<img src=x>" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ((), "got neither"),
+        (("mine", "--findings"), "got both"),
+        (("--findings", "--seeds", "1"), "seeds: must be 2 or more"),
+        (("--findings", "--samples", "2"), "samples: must be 8 or more"),
+        (("--findings", "--against", "1"), "--against goes without --findings"),
+        (("--findings", "--data", "nothing"), "nothing"),
+        (("mine", "--data", "digits"), "--data goes with --findings"),
+        (("mine", "--seeds", "3"), "--seeds goes with --findings"),
+    ],
+)
+def test_bad_words_of_findings(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+    code, out, err = alternas("explain", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert hint in err
+
+
+@pytest.mark.parametrize("size", [(8, 8), (16, 16), (32, 32), (28, 28), (224, 224), (12, 30)])
+def test_nets_of_the_findings_fit_any_image(size: tuple[int, int]) -> None:
+    macs = {name: static_cost(net, 10, size).macs for name, net in nets(size).items()}
+    assert max(macs.values()) / min(macs.values()) < 1.5, macs
+    assert nets(size)["vit"].head.pool == "token"
+    assert nets(size)["vit_gap"].head.pool == "avg"
+
+
+@pytest.mark.slow
+def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
+    monkeypatch.chdir(tmp_path)
+    words = ("explain", "--findings", "--data", "digits", "--quick", "--seeds", "2", "--samples", "16", "--json")
+    code, out, err = alternas(*words)
+    assert code == 0, err
+    told = json.loads(out)
+    assert set(told["nets"]) == {"cnn", "vit", "vit_gap", "alternet"}
+    assert all(len(net["accuracy"]) == 2 for net in told["nets"].values())
+    assert len(told["claims"]) == 22
+    measured = [claim for claim in told["claims"] if claim["seeds"] == 2]
+    assert len(measured) >= 18, [claim["why"] for claim in told["claims"]]
+    folder = Path(told["folder"])
+    before = {path: path.stat().st_mtime_ns for path in folder.glob("analyses/*.json")}
+    assert len(before) == 8
+    assert json.loads(alternas(*words)[1]) == told
+    assert before == {path: path.stat().st_mtime_ns for path in folder.glob("analyses/*.json")}
+    code, out, _ = alternas(*words[:-1])
+    assert "not measured" in out or "undecided" in out

@@ -1,0 +1,305 @@
+"""What disks and clocks do to a run: full, torn, changed, set back. More faults are in docs/guarantees.md."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from alternas.archs import Genotype, OperationError, build, files, static_cost, zoo
+from alternas.archs.files import full, write_whole
+from alternas.results.front import leaderboard
+from alternas.results.record import FREE, Record
+from alternas.results.report.facts import elapsed
+from alternas.results.store import Store, read_records, weights_file
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.engine.drive import drive
+from alternas.search.engine.worker import Worker
+from alternas.search.strategy import candidate
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.training import recipes, train
+from alternas.search.training.job import Job, Outcome
+from alternas.search.training.train import read_checkpoint
+from alternas.spaces import get
+from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+
+Open = Callable[..., Ledger]
+CPU = torch.device("cpu")
+
+
+def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of this name lie on a disk that is full."""
+
+    def opened(path: Path, mode: str) -> Any:
+        return open("/dev/full" if path.name == f"{name}.part" else path, mode)
+
+    monkeypatch.setattr(files, "open", opened, raising=False)
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "deep" / "file"
+    write_whole(path, lambda file: file.write(b"before"))
+    no_room_for("file", monkeypatch)
+    with pytest.raises(OSError, match="No space left") as raised:
+        write_whole(path, lambda file: file.write(b"after"))
+    assert path.read_bytes() == b"before"
+    assert [p.name for p in path.parent.iterdir()] == ["file"]
+    assert full(raised.value) == "cannot write (No space left on device); the same command resumes"
+    assert not full(OSError(errno.ENOENT, "no such file"))
+    assert not full(ValueError("no space left"))
+
+
+def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_ledger: Open, tmp_path: Path) -> None:
+    ledger = open_ledger(trials=6)
+    rest = ledger.store._file
+
+    def fill(*_: Any) -> None:
+        if len(ledger.store.records) == 3:
+            ledger.store._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+
+    view = SilentView()
+    view.ended = fill  # type: ignore[method-assign]
+    with pytest.raises(OSError, match="No space left"):
+        drive(ledger, FakeExecutor(2), view)
+    rest.close()
+    assert len(read_records(tmp_path)) == 3
+    again = open_ledger(trials=6)
+    drive(again, FakeExecutor(2), SilentView())
+    trials = [r.trial for r in read_records(tmp_path)]
+    assert len(trials) == len(set(trials)) == len(again.store.records)
+    assert sum(r.kind == "search" and r.status == "ok" for r in again.store.records) == 6
+
+
+def test_half_a_record_is_cut_when_the_run_is_opened_again(open_ledger: Open, tmp_path: Path) -> None:
+    drive(open_ledger(trials=2), FakeExecutor(2), SilentView())
+    path, record = tmp_path / "records.jsonl", read_records(tmp_path)[0]
+    whole = path.read_bytes()
+    store = Store(tmp_path)
+    store._file.close()
+
+    class Half:
+        """A disk with room for forty bytes."""
+
+        name = str(path)
+
+        def write(self, data: bytes) -> int:
+            with open(path, "ab") as file:
+                return file.write(data[:40])
+
+        def close(self) -> None: ...
+
+    half: Any = Half()
+    store._file = half
+    with pytest.raises(OSError, match="No space left"):
+        store.append(record)
+    assert path.read_bytes() == whole + path.read_bytes()[-40:]
+    Store(tmp_path).close()
+    assert path.read_bytes() == whole
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return load(Request("digits")).without_test()
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
+    return Job(3, net, recipes.get("smoke"), 0, 2, 4, str(tmp_path / "c.pt"), str(tmp_path / "w.safetensors"))
+
+
+def run(job: Job, digits: DataSet) -> Outcome:
+    worker = Worker(1, "cpu")
+    worker.take(digits)
+    last = list(worker.run(job))[-1]
+    assert isinstance(last, Outcome)
+    return last
+
+
+@pytest.mark.parametrize("file", ["c.pt", "w.safetensors", "w.npz"])
+def test_a_worker_with_a_full_disk_does_not_blame_the_net(
+    job: Job, digits: DataSet, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    no_room_for(file, monkeypatch)
+    outcome = run(replace(job, until=4), digits)
+    monkeypatch.undo()
+    assert outcome.status == "full"
+    assert outcome.error.startswith("a worker cannot write")
+    assert run(replace(job, until=4), digits).status == "ok", "with room again"
+
+
+def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_ledger: Open) -> None:
+    def fate(job: Job) -> Any:
+        return Outcome(job.trial, "full", error="a worker cannot write") if job.trial == 5 else None
+
+    with pytest.raises(OperationError, match="a worker cannot write"):
+        drive(open_ledger(trials=6), FakeExecutor(1, fate), SilentView())
+    again = open_ledger(trials=6)
+    assert 5 not in [r.trial for r in again.store.records]
+    drive(again, FakeExecutor(1), SilentView())
+    assert {r.trial: r.status for r in again.store.records}[5] == "ok"
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed"])
+def test_a_broken_checkpoint_is_put_aside(job: Job, digits: DataSet, tmp_path: Path, harm: str) -> None:
+    assert run(job, digits).step == 2
+    path = Path(job.checkpoint)
+    whole, draw, broken = path.read_bytes(), random.Random(harm), 0
+    sound_state = torch.load(path, weights_only=True)
+    for _ in range(20):
+        at = draw.randrange(len(whole))
+        path.write_bytes(whole[:at] if harm == "cut" else whole[:at] + bytes([whole[at] ^ 1 << draw.randrange(8)]) +
+                         whole[at + 1:])  # fmt: skip
+        state = read_checkpoint(path, CPU)
+        if state is not None and harm == "changed":  # a byte between the parts, that nothing reads
+            assert all(torch.equal(tensor, sound_state["net"][name]) for name, tensor in state["net"].items())
+            continue
+        assert state is None, f"byte {at} of {len(whole)}"
+        assert not path.exists()
+        assert path.with_name("c.pt.broken").exists()
+        broken += 1
+    assert broken >= 10
+    path.write_bytes(whole)
+    sound = run(replace(job, until=4), digits)
+    path.write_bytes(whole[:100])
+    anew = run(replace(job, until=4), digits)
+    assert anew.how["checkpoint"] == "was broken; begun anew"
+    assert "checkpoint" not in sound.how
+    assert [p.accuracy for p in anew.curve] == [p.accuracy for p in sound.curve]
+
+
+def test_a_run_in_another_place_resumes(open_ledger: Open, tmp_path: Path) -> None:
+    executor = FakeExecutor(1)
+    drive(open_ledger(trials=3), executor, SilentView())
+    names = {Path(job.weights).name for job in executor.ran}
+    assert all(Path(job.weights).is_absolute() for job in executor.ran)
+    assert not [r for r in read_records(tmp_path) if str(tmp_path) in str(r.to_dict())], "no record knows its place"
+    assert names
+
+
+TIGHT = """
+import resource, signal, sys
+from alternas.cli import main
+from alternas.search import run
+
+def tight(*words, drive=run.drive):
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    return drive(*words)
+
+run.drive = tight
+sys.argv[0] = "alternas"
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None:
+    """The system lets no file of the driver grow beyond 20 kB once Ray, which writes too, is up."""
+    words = ["search", "resnet", "--trials", "3", "--epochs", "1", "--name", "small", "--strategy", "random", "--json"]
+    tight = subprocess.run([sys.executable, "-c", TIGHT, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert tight.returncode == 1, tight.stderr
+    assert "Traceback" not in tight.stderr
+    assert "the same command resumes" in tight.stderr.splitlines()[-1]
+    again = subprocess.run([sys.executable, "-m", "alternas", *words], cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stderr
+    trained = [r for r in read_records(tmp_path / "runs" / "small") if r.kind == "search" and r.status == "ok"]
+    assert len(trained) == 3
+
+
+def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Path) -> None:
+    """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
+    space, chance = get("resnet", 8), random.Random(0)
+    drive(open_ledger(space, trials=5), FakeExecutor(2), SilentView())
+    files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
+    whole = [path.read_bytes() for path in files]
+    last = whole[0].rfind(b"\n", 0, -1) + 1
+    for tear in range(100):
+        cuts = [chance.randrange(last, len(whole[0])), chance.randrange(len(whole[1]))]
+        which = chance.choice([(0,), (1,), (0, 1)])
+        for i, path in enumerate(files):
+            path.write_bytes(whole[i][: cuts[i]] if i in which else whole[i])
+        ledger = open_ledger(space, trials=5)
+        drive(ledger, FakeExecutor(2), SilentView())
+        kept = whole[0][:last] if 0 in which else whole[0]
+        assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
+        in_order(read_records(tmp_path))
+
+
+def in_order(records: list[Record]) -> None:
+    """Five nets and the baselines, none twice, each as its net says."""
+    trained = [r for r in records if r.status == "ok"]
+    assert Counter(r.kind for r in trained) == {"search": 5, "baseline": 4}
+    assert len({r.trial for r in records}) == len(records)
+    assert len({r.key for r in trained}) == len(trained)
+    for r in trained:
+        net = Genotype.from_dict(r.genotype)
+        assert (r.key, r.cost) == (net.key, static_cost(net, 10, 8, 1).totals())
+        assert r.accuracy == fake_accuracy(net, STEPS)
+
+
+@pytest.mark.slow
+def test_trainings_that_fail_are_records_and_the_search_goes_on(
+    open_ledger: Open, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the net's forward pass to the front: real workers, whose first three nets after the baselines fail."""
+    fates, keys = {4: "oom", 5: "nan", 6: "error"}, list[str]()
+
+    def frail(net: Genotype, *rest: Any) -> Any:
+        made = build(net, *rest)
+        keys.extend({net.key} - set(keys))
+        forward, fate = made.forward, fates.get(keys.index(net.key))
+
+        def fail(x_BCHW: torch.Tensor) -> torch.Tensor:
+            if fate == "oom":
+                raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+            if fate == "error":
+                raise KeyError("no such map")
+            return forward(x_BCHW) * torch.nan
+
+        made.forward = fail if fate else forward
+        return made
+
+    monkeypatch.setattr(train, "build", frail)
+    ledger = open_ledger(get("resnet", 8), trials=5)
+    assert drive(ledger, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
+    records = [r for r in read_records(tmp_path) if r.status not in FREE]
+    assert {keys.index(r.key): r.status for r in records} == fates | dict.fromkeys((0, 1, 2, 3, 7, 8), "ok")
+    assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
+    assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)
+    assert {row["key"] for row in leaderboard(records)} == {r.key for r in records if r.status == "ok"}
+
+
+def test_a_clock_that_is_set_back_harms_nothing(
+    open_ledger: Open, job: Job, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at it finds an hour less: seconds stay above 0, records stand in the order they were made."""
+    hours = itertools.count()
+    monkeypatch.setattr(time, "time", lambda: 1.8e9 - 3600 * next(hours))
+    monkeypatch.setattr(candidate, "now", lambda: datetime.fromtimestamp(time.time(), UTC).isoformat())
+    assert run(replace(job, until=4), digits).seconds > 0
+    executor = FakeExecutor(2)
+    drive(open_ledger(trials=3), executor, SilentView())
+    drive(open_ledger(trials=6), executor, SilentView())
+    records = read_records(tmp_path)
+    assert all(r.seconds >= 0 for r in records)
+    trained = [r.trial for r in records if r.status == "ok"]
+    ran = [other.trial for other in executor.ran]
+    assert trained == [trial for i, trial in enumerate(ran) if trial not in ran[i + 1 :]], "baselines have two seeds"
+    ends = elapsed(records)
+    assert ends == sorted(ends or [])
+    assert next(hours) >= len(records), "the clock was looked at for each"

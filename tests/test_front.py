@@ -1,0 +1,287 @@
+"""Leaderboards on hand-made records: objectives, limits, gains, knees, ties, and what is read beside the records."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from alternas.archs import InputError, static_cost, zoo
+from alternas.results.board import board_of
+from alternas.results.front import Beside, front, leaderboard, pick, ranked
+from alternas.results.latency.kept import latencies_of, read_latencies
+from alternas.results.objectives import Asked, parse_objectives, train_flops, train_seconds
+from alternas.results.record import Record
+from alternas.results.seeds import Noise, noise_of
+
+
+def record(
+    trial: int, accuracy: float | None, macs: int, kind: str = "search", status: str = "ok", **more: Any
+) -> Record:
+    cost = {"macs": macs, "params": 10 * macs, "activation_bytes": 1} | more.pop("cost", {})
+    return Record(
+        trial, kind, more.pop("family", "resnet"), f"k{trial}", {}, {}, cost, status, accuracy=accuracy, **more
+    )
+
+
+RECORDS = [
+    record(0, 0.80, 1_000_000, "baseline"),
+    record(1, 0.90, 100_000_000, "baseline"),
+    record(2, 0.87, 10_000_000),
+    record(3, 0.70, 20_000_000),
+    record(4, 0.95, 30_000_000, status="pruned"),
+    record(5, None, 30_000_000, status="nan"),
+    record(6, 0.60, 500_000),
+]
+
+
+def test_leaderboard_holds_full_budgets_alone() -> None:
+    rows = leaderboard(RECORDS)
+    assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
+    gains = {row["trial"]: row["gain"] for row in rows}
+    assert gains[2] == pytest.approx(2.0)
+    assert gains[6] is None
+    assert rows[2]["accuracy_per_gmac"] == pytest.approx(87.0)
+
+
+def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
+    rows = leaderboard(RECORDS, "macs", {"macs": 20_000_000, "params": 150_000_000})
+    assert [row["trial"] for row in rows] == [6, 0, 2]
+    assert rows[2]["gain"] == pytest.approx(2.0)
+
+
+def test_pick() -> None:
+    rows = front(RECORDS)
+    assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
+    with pytest.raises(InputError, match="did you mean 'gain'"):
+        pick(rows, "gains")
+    with pytest.raises(InputError, match="no trained net"):
+        pick([], "accuracy")
+
+
+def test_objectives_as_typed() -> None:
+    assert parse_objectives("") == ()
+    assert parse_objectives("params") == ("accuracy", "params")
+    assert parse_objectives(" memory, accuracy,macs ") == ("accuracy", "memory", "macs")
+    assert parse_objectives("macs,params") == ("macs", "params")
+    for wrong in ("accuracy", "macs,macs", "accuracy,macs,params,memory", "beauty", "macs,accurcy"):
+        with pytest.raises(InputError, match="objectives"):
+            parse_objectives(wrong)
+
+
+def test_three_objectives() -> None:
+    """Net 3 loses to net 2 on MACs, but has the fewest bytes alive."""
+    memory = {0: 500, 1: 900, 2: 700, 3: 100, 6: 400}
+    records = [
+        record(r.trial, r.accuracy, r.cost["macs"], cost={"peak_activation_bytes": memory[r.trial]})
+        for r in RECORDS
+        if r.trial in memory
+    ]
+    found = {row["trial"]: row["rank"] for row in leaderboard(records, "accuracy,macs,memory")}
+    assert found == {0: 1, 1: 1, 2: 1, 3: 1, 6: 1}
+    assert [row["trial"] for row in front(records, "memory")] == [3, 0, 2, 1]
+    assert [row["trial"] for row in front(records, "macs,memory")] == [6, 3], "without accuracy"
+    without = ranked([*records, record(9, 0.99, 1)], Asked(parse_objectives("memory")))
+    assert without.missing == {"memory": 1}
+    assert 9 not in {row["trial"] for row in without.rows}
+
+
+def test_gains_are_at_equal_cost_of_the_first_objective() -> None:
+    latency = {"k0": 1.0, "k1": 100.0, "k2": 10.0}
+    measured = latencies_of([_measured(key, ms) for key, ms in latency.items()])
+    rows = ranked(RECORDS, Asked(("accuracy", "latency_ms")), Beside(measured)).rows
+    assert {row["trial"]: row["gain"] for row in rows} == {0: 0.0, 1: 0.0, 2: pytest.approx(2.0)}
+    assert rows[0]["latency_spread_ms"] == 0.1
+
+
+def test_families_are_ranked_alone() -> None:
+    records = [*RECORDS, record(7, 0.5, 10_000_000, family="hybrid")]
+    board = ranked(records, Asked(("accuracy", "macs"), families=("hybrid",)))
+    assert [(row["trial"], row["rank"]) for row in board.rows] == [(7, 1)]
+    assert board.rows[0]["gain"] == pytest.approx(-35.0), "baselines shape the curve"
+    assert board.over == 5
+    with pytest.raises(InputError, match="did you mean 'hybrid'"):
+        Asked(families=("hybird",))
+
+
+def test_training_compute_counts_ancestors() -> None:
+    net = zoo.get("alternet18", 32)
+    cost = static_cost(net, 10, 32)
+    first = record(0, 0.5, cost.macs, budget={"done": 7, "full": 7}, recipe={"batch": 32}, seconds=3.0)
+    heir = record(1, 0.6, 1000, budget={"done": 4, "full": 4}, recipe={"batch": 32}, seconds=6.0,
+                  accuracies={"0": 0.6, "1": 0.6}, lineage={"trial": 0, "flops": train_flops(first)})  # fmt: skip
+    assert train_flops(first) == cost.training_flops(7 * 32)
+    assert train_flops(heir) == 6 * 1000 * 4 * 32 + cost.training_flops(7 * 32)
+    assert train_seconds(heir, {0: first, 1: heir}) == 6.0, "one of two seeds, and the ancestor"
+    assert train_seconds(heir, {1: heir}) is None
+    assert train_flops(record(2, 0.5, 10)) is None
+    assert train_flops(record(2, 0.5, 10, budget={"done": 1}, recipe={"batch": 2}, lineage={"weights": "timm"})) is None
+    assert train_seconds(record(2, 0.5, 10), {}) is None
+
+
+def test_the_knee_is_marked_once() -> None:
+    rows = leaderboard([record(0, 0.1, 10), record(1, 0.8, 100), record(2, 0.9, 1000), record(3, 0.2, 1000)])
+    assert [row["trial"] for row in rows if row["knee"]] == [1]
+    assert not any(row["knee"] for row in leaderboard([record(0, 0.1, 10), record(1, 0.8, 100)]))
+
+
+def with_seeds(trial: int, accuracies: list[float], macs: int, **more: Any) -> Record:
+    mean = sum(accuracies) / len(accuracies)
+    return record(trial, mean, macs, accuracies={str(i): a for i, a in enumerate(accuracies)}, **more)
+
+
+def test_noise_is_pooled_over_all_that_was_repeated() -> None:
+    records = [with_seeds(0, [0.1, 0.3], 10, kind="baseline"), with_seeds(1, [0.4, 0.5, 0.6], 10), record(2, 0.9, 10)]
+    again = [
+        record(i, a, 10, "retrain", budget={"full": 5, "done": 5}, seed=i, factors={"trial": 2})
+        for i, a in enumerate([0.7, 0.8])
+    ]
+    again = [Record(**(r.to_dict() | {"key": "k2"})) for r in again]
+    noise = noise_of(records)
+    assert noise
+    assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.04 / 3)), 3, 5, 2)
+    noise = noise_of(records, again)
+    assert noise
+    assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.045 / 4)), 4, 7, 3)
+    assert noise_of([record(2, 0.9, 10)], again[:1]) is None
+    rows = ranked(records, Asked(("accuracy", "macs")), Beside(retrained=again)).rows
+    found = {row["trial"]: (row["sd"], row["seeds"], row["retrained_accuracy"], row["retrained_seeds"]) for row in rows}
+    assert found[1] == (pytest.approx(0.1), 3, None, None)
+    assert found[2] == (None, 1, pytest.approx(0.75), 2)
+
+
+def brute_ties(rows: list[dict[str, Any]], noise: Noise) -> dict[int, set[int]]:
+    """By scipy's t, pair by pair."""
+
+    def within(a: dict[str, Any], b: dict[str, Any]) -> bool:
+        width = stats.t.ppf(0.975, noise.degrees) * noise.sd * math.sqrt(1 / a["seeds"] + 1 / b["seeds"])
+        return abs(a["accuracy"] - b["accuracy"]) <= width
+
+    def beaten(row: dict[str, Any]) -> bool:
+        return any(f["macs"] <= row["macs"] and f["accuracy"] > row["accuracy"] and not within(f, row)
+                   for f in rows if f["rank"] == 1)  # fmt: skip
+
+    ties: dict[int, set[int]] = {row["trial"]: set() for row in rows}
+    for a, b in itertools.permutations(rows, 2):
+        if 1 in (a["rank"], b["rank"]) and within(a, b) and not beaten(a) and not beaten(b):
+            ties[a["trial"]].add(b["trial"])
+    return ties
+
+
+def test_ties_are_those_of_brute_force() -> None:
+    import random
+
+    chance = random.Random(0)
+    sizes = set()
+    for round_ in range(60):
+        records = [with_seeds(0, [0.5, 0.5 + chance.choice([0.0, 0.02, 0.1])], 50)]
+        for trial in range(1, 14):
+            seeds = [chance.randint(30, 70) / 100 + 0.001 * i for i in range(chance.randint(1, 3))]
+            records.append(with_seeds(trial, seeds, chance.randint(1, 9) * 10))
+        noise = noise_of(records)
+        rows = leaderboard(
+            [r if len(r.accuracies) > 1 else record(r.trial, r.accuracy, r.cost["macs"]) for r in records]
+        )
+        assert noise
+        expected = brute_ties(rows, noise)
+        assert {row["trial"]: set(row["tied_with"]) for row in rows} == expected, round_
+        sizes.add(sum(map(len, expected.values())))
+    assert len(sizes) > 10
+
+
+def test_ties_name_the_closest_first_and_need_noise() -> None:
+    records = [with_seeds(0, [0.50, 0.52], 10), record(1, 0.53, 20), record(2, 0.56, 30), record(3, 0.99, 40)]
+    found = {row["trial"]: row["tied_with"] for row in leaderboard(records)}
+    assert found == {0: [1, 2], 1: [0, 2], 2: [1, 0], 3: []}
+    assert all(row["tied_with"] is None for row in leaderboard(RECORDS))
+    costs_alone = ranked(records, Asked(("macs", "params")))
+    assert all(row["tied_with"] is None for row in costs_alone.rows)
+
+
+def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
+    usual = {
+        "device": "cpu",
+        "batch": 1,
+        "dtype": "float32",
+        "runtime": "eager",
+        "threads": 2,
+        "image_size": [8, 8],
+        "machine": "Chip",
+    }
+    return {"key": key, "latency_ms": ms, "latency_spread_ms": 0.1, "when": "2026-01-01"} | usual | setting
+
+
+def _measured(key: str, ms: float) -> Any:
+    from alternas.results.latency.kept import Kept
+
+    return Kept(key, ms, 0.1, "cpu")
+
+
+def write(folder: Path, *rows: dict[str, Any]) -> Path:
+    (folder / "latency.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_the_last_latency_of_a_net_counts(tmp_path: Path) -> None:
+    write(tmp_path, _line("a", 1.0), _line("b", 2.0), _line("a", 3.0))
+    found = latencies_of(read_latencies(tmp_path))
+    assert {key: m.ms for key, m in found.items()} == {"a": 3.0, "b": 2.0}
+    assert found["a"].setting == "cpu/1/float32/eager/2/8/Chip"
+
+
+def test_a_setting_is_named_by_as_much_as_tells_it(tmp_path: Path) -> None:
+    write(tmp_path, _line("a", 1.0), _line("a", 2.0, batch=8), _line("a", 3.0, device="N/V H200", dtype="bfloat16"),
+          _line("a", 4.0, image_size=[8, 12], runtime="onnx", batch=8), _line("a", 5.0, machine="Other"))  # fmt: skip
+    measured = read_latencies(tmp_path)
+    for selector, ms in (("cpu/1/////chip", 1.0), ("/8//eager", 2.0), ("n-v h200", 3.0), ("///ONNX", 4.0),
+                         ("/////8x12", 4.0), ("//////other", 5.0)):  # fmt: skip
+        assert latencies_of(measured, selector)["a"].ms == ms, selector
+    for selector, said in (("", "5 settings, say which: cpu/1/float32/eager/2/8/Chip, "),
+                           ("cpu", "'cpu' is 4 of those"),
+                           ("tpu", "'tpu' is none of those"), ("cpu/1/float32/eager/2/8/9", "none")):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            latencies_of(measured, selector)
+    with pytest.raises(InputError, match="nothing was measured in run mine"):
+        latencies_of([], where="mine")
+
+
+def test_broken_latencies_are_named(tmp_path: Path) -> None:
+    assert read_latencies(tmp_path) == []
+    good = json.dumps(_line("a", 1.0))
+    for bad in (
+        "{",
+        "[]",
+        "{}",
+        json.dumps(_line("a", 0.0)),
+        json.dumps(_line("a", "fast")),
+        json.dumps(_line(3, 1.0)),
+    ):
+        (tmp_path / "latency.jsonl").write_text(f"{good}\n{bad}\n{good}\n")
+        with pytest.raises(InputError, match="line 2 is broken"):
+            read_latencies(tmp_path)
+    (tmp_path / "latency.jsonl").write_text(f"{good}\n{good[:9]}")
+    assert len(read_latencies(tmp_path)) == 1
+
+
+def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
+    run = {"settings": {"objective": "params", "limits": {"macs": 150}}, "data": {}}
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
+    board = board_of(tmp_path).board
+    assert (board.asked.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
+    assert [row["trial"] for row in board.rows] == [1, 0]
+    tighter = board_of(tmp_path, Asked(("accuracy", "macs"), {"macs": 120})).board
+    assert [row["trial"] for row in tighter.rows] == [0]
+    looser = board_of(tmp_path, Asked(limits={"macs": 1000})).board
+    assert len(looser.rows) == 2
+    with pytest.raises(InputError, match="nothing was measured"):
+        board_of(tmp_path, Asked(limits={"latency_ms": 5.0}))
+    write(tmp_path, _line("k0", 3.0), _line("k1", 6.0))
+    assert [row["latency_ms"] for row in board_of(tmp_path).board.rows] == [6.0, 3.0]
+    assert [row["trial"] for row in board_of(tmp_path, Asked(limits={"latency_ms": 5.0})).board.rows] == [0]

@@ -1,0 +1,246 @@
+"""Measured latency: the statistics against known figures, what is measured and kept, the command."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+from alternas import cli
+from alternas.archs import InputError, build, static_cost, zoo
+from alternas.archs.errors import OperationError
+from alternas.results.latency import measure as measuring
+from alternas.results.latency.kept import FILE, latencies_of, read_latencies
+from alternas.results.latency.measure import Latency, measure, median_interval
+from alternas.results.latency.nets import Subject, measured, subjects_of
+from alternas.results.latency.onnx_session import session_of
+from alternas.results.latency.setting import Setting, settings_of
+from alternas.results.latency.table import agreement, rows_of, said
+from alternas.results.store import locked
+
+IMAGE = (3, 8, 8)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("WARM_SECONDS", 0.0), ("LEAST_SECONDS", 0.01), ("MOST_SECONDS", 0.05)):
+        monkeypatch.setattr(measuring, name, seconds)
+
+
+@pytest.mark.parametrize("count", [20, 101, 1000])
+def test_the_medians_interval_is_the_binomial_one(count: int) -> None:
+    draw = random.Random(count)
+    times = [draw.lognormvariate(0, 0.3) for _ in range(count)]
+    low, high = median_interval(times)
+    exact = stats.quantile_test(times, q=1, p=0.5).confidence_interval(0.95)
+    ordered = sorted(times)
+    for ours, theirs in ((low, exact.low), (high, exact.high)):
+        assert abs(ordered.index(ours) - ordered.index(theirs)) <= 1, "the normal approximation of the ranks"
+
+
+def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
+    draw = random.Random(0)
+    samples = [[draw.expovariate(1) for _ in range(60)] for _ in range(2000)]
+    held = sum(low <= 0.6931 <= high for low, high in map(median_interval, samples))
+    assert 0.93 < held / len(samples) < 0.985
+
+
+class Sleeper(nn.Module):
+    """Says what it was called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        self.seen: list[tuple[Any, ...]] = []
+
+    def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+        threads = torch.get_num_threads()
+        self.seen.append((tuple(x_BCHW.shape), x_BCHW.dtype, threads, torch.is_inference_mode_enabled(), self.training))
+        return x_BCHW
+
+
+@pytest.mark.parametrize(("batch", "dtype", "threads"), [(1, "float32", 1), (5, "bfloat16", 2)])
+def test_the_setting_is_what_is_run(batch: int, dtype: str, threads: int) -> None:
+    net, before = Sleeper(), torch.get_num_threads()
+    found = measure(net, IMAGE, Setting("cpu", batch, dtype, "eager", threads))
+    assert set(net.seen) == {((batch, *IMAGE), getattr(torch, dtype), threads, True, False)}
+    assert torch.get_num_threads() == before
+    assert found.repeats >= measuring.FEWEST
+    assert 0 < found.low_ms <= found.latency_ms <= found.high_ms
+    assert found.images_per_second == pytest.approx(1000 * batch / found.latency_ms)
+    assert found.machine
+    assert found.memory_bytes is None
+
+
+def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of the timer counts calls: three milliseconds each."""
+    calls = [0]
+    monkeypatch.setattr("torch.utils.benchmark.utils.timer.timer", lambda: 0.003 * calls[0])
+
+    class Counted(Sleeper):
+        def forward(self, x_BCHW: torch.Tensor) -> torch.Tensor:
+            calls[0] += 1
+            return x_BCHW
+
+    original = measuring.Timer
+    monkeypatch.setattr(
+        measuring, "Timer", lambda *given, **named: original(*given, **named, timer=lambda: 0.003 * calls[0])
+    )
+    found = measure(Counted(), IMAGE, Setting())
+    assert (found.latency_ms, found.low_ms, found.high_ms) == pytest.approx((3, 3, 3))
+    assert found.latency_spread_ms == pytest.approx(0, abs=1e-9)
+    assert found.tight
+
+
+def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 4)
+    for load, said_ in ((7.0, 1.75), (1.9, 0.0)):
+        monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
+        assert measure(Sleeper(), IMAGE, Setting()).busy == said_
+
+
+def test_a_net_that_does_not_run_is_one_line() -> None:
+    with pytest.raises(OperationError, match=r"latency, eager in float32 on cpu: .*shapes"):
+        measure(nn.Linear(3, 4), IMAGE, Setting())
+
+
+@pytest.mark.parametrize(("given", "about"), [
+    (("gpu", "1", "float32", (False, False), 1), "device"), (("cpu", "0", "float32", (False, False), 1), "batch"),
+    (("cpu", "1,x", "float32", (False, False), 1), "batch"), (("cpu", "", "float32", (False, False), 1), "batch"),
+    (("cpu", "1", "float23", (False, False), 1), "did you mean 'float32'"),
+    (("cpu", "1", "float32", (True, True), 1), "one of them"), (("cpu", "1", "float32", (False, False), 0), "threads"),
+    (("cpu", "1", "bfloat16", (False, True), 1), "onnx"),
+])  # fmt: skip
+def test_wrong_settings(given: Any, about: str) -> None:
+    with pytest.raises(InputError, match=about):
+        settings_of(*given)
+
+
+def test_every_batch_with_every_dtype() -> None:
+    found = settings_of("cpu", "1, 32", "float32,bfloat16", (False, False), 2)
+    assert [(s.batch, s.dtype) for s in found] == [(1, "float32"), (32, "float32"), (1, "bfloat16"), (32, "bfloat16")]
+    assert said(found[0], "Chip") == "Chip (cpu, 2 threads): batch 1, float32, eager"
+    assert settings_of("cpu", "1", "float32", (True, False), 1)[0].runtime == "compile"
+    assert settings_of("cpu", "1", "float32", (False, True), 1)[0].runtime == "onnx"
+
+
+def test_onnxruntime_runs_the_same_net() -> None:
+    pytest.importorskip("onnxruntime")
+    net = build(zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4), 10, 8, 3).eval()
+    x_BCHW = torch.rand(3, *IMAGE)
+    (logits,) = session_of(net, x_BCHW, 1)()  # type: ignore[misc]
+    with torch.no_grad():
+        assert np.abs(logits - net(x_BCHW).numpy()).max() < 1e-5
+    found = measure(net, IMAGE, Setting("cpu", 3, "float32", "onnx", 1))
+    assert found.setting.runtime == "onnx"
+    with pytest.raises(InputError, match="timm"):
+        session_of(nn.Identity(), x_BCHW, 1)
+
+
+def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[Subject, Latency]:
+    facts: dict[str, object] = {"trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
+    subject = Subject(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts)
+    return subject, Latency(Setting(), ms, ms, ms, 0.0, 20, True)
+
+
+def test_rows_are_ranked_by_either_cost() -> None:
+    rows = rows_of([pair(0, 0.9, 100, 5.0), pair(1, 0.8, 200, 1.0), pair(2, 0.7, 50, 6.0), pair(3, 0.85, 70, 9.0)])
+    by_trial = {row["trial"]: (row["rank"], row["rank_macs"]) for row in rows}
+    assert by_trial == {0: (1, 1), 1: (1, 2), 2: (2, 1), 3: (2, 1)}
+    assert [row["trial"] for row in rows] == [1, 0, 2, 3]
+    costs = [(row["macs"], row["latency_ms"]) for row in rows]
+    assert agreement(rows) == pytest.approx(stats.spearmanr(*zip(*costs, strict=True)).statistic)
+    assert agreement(rows[:2]) is None
+    assert agreement(rows_of([pair(i, 0.5, 7, float(i + 1)) for i in range(4)])) is None
+    assert rows_of([pair(0, None, 100, 5.0)])[0]["rank"] is None
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of three nets, one of them not trained to the end."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "runs" / "mine"
+    folder.mkdir(parents=True)
+    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
+    facts |= {"mean": [4.9], "std": [6.0]}
+    (folder / "run.json").write_text(json.dumps({"settings": {"objective": "macs"}, "trials": 2, "data": facts}))
+    lines = []
+    for trial, (width, status) in enumerate(((4, "ok"), (8, "ok"), (4, "pruned"))):
+        net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=width)
+        cost = static_cost(net, 10, 8, 1).totals()
+        row = {"trial": trial, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
+        lines.append(row | {"genes": {}, "cost": cost, "status": status, "accuracy": 0.8 + trial / 10})
+    (folder / "records.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
+    settings = settings_of("cpu", "1,2", "float32", (False, False), 1)
+    heard: list[str] = []
+    found = list(measured(subjects_of("mine"), settings, heard.append))
+    assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"
+    kept = [json.loads(line) for line in (run / FILE).read_text().splitlines()]
+    assert [(row["key"], row["batch"], row["latency_ms"]) for row in kept] == [
+        (subject.key, latency.setting.batch, latency.latency_ms) for subject, latency in found
+    ]
+    wanted = {"key", "image_size", "device", "batch", "dtype", "runtime", "threads", "latency_ms", "latency_spread_ms"}
+    assert wanted <= set(kept[0])
+    assert kept[0]["image_size"] == [8, 8]
+    read = latencies_of(read_latencies(run), "cpu/2")
+    assert {key: measurement.ms for key, measurement in read.items()} == {
+        subject.key: latency.latency_ms for subject, latency in found if latency.setting.batch == 2
+    }
+    assert [s.facts["trial"] for s in subjects_of("mine", top=1).nets] == [0]
+    assert subjects_of("mine", "16").nets[0].shape == (1, 16, 16)
+
+
+def test_a_run_at_work_is_not_measured(run: Path) -> None:
+    with locked(run), pytest.raises(InputError, match="worked on by another process"):
+        next(measured(subjects_of("mine"), [Setting()], print))
+    assert not (run / FILE).exists()
+
+
+def test_single_nets(run: Path) -> None:
+    one = subjects_of("mine:1")
+    assert (one.folder, [s.name for s in one.nets], one.nets[0].shape) == (None, ["mine:1"], (1, 8, 8))
+    named = subjects_of("resnet18", "32").nets[0]
+    assert (named.shape, named.facts["macs"]) == ((3, 32, 32), zoo_cost("resnet18"))
+    timms = subjects_of("timm:resnet18", "64").nets[0]
+    assert (timms.key, timms.shape, timms.facts["params"]) == ("timm:resnet18", (3, 64, 64), 11_689_512)
+    for target, size, top in (("nothing", "", 0), ("mine", "", -1), ("mine:9", "", 0), ("resnet18", "x", 0)):
+        with pytest.raises(InputError):
+            subjects_of(target, size, top)
+
+
+def zoo_cost(name: str) -> int:
+    return static_cost(zoo.get(name, (32, 32)), 1000, (32, 32), 3).macs
+
+
+def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def alternas(*words: str) -> tuple[Any, str, str]:
+        monkeypatch.setattr(sys, "argv", ["alternas", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    code, out, _ = alternas("latency", "mine", "--batch", "1,4", "--json")
+    found = json.loads(out)
+    assert (code, [group["rows"][0]["batch"] for group in found]) == (0, [1, 4])
+    assert {row["trial"] for row in found[0]["rows"]} == {0, 1}
+    code, out, _ = alternas("latency", "mine", "--threads", "2")
+    assert code == 0
+    assert "cpu, 2 threads): batch 1, float32, eager" in " ".join(out.split())
+    assert "trial 1" in out
+    code, out, error = alternas("latency", "mine", "--batch", "none")
+    assert (code, out, error.count("\n")) == (2, "", 1)
+    code, _, error = alternas("latency", "mine", "--device", "cuda")
+    assert torch.cuda.is_available() or (code == 2 and "has none" in error)

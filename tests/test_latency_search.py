@@ -1,0 +1,250 @@
+"""Latency as an objective: nets are measured before they are trained, and strategies guess the others'."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from alternas import cli
+from alternas.archs import Genotype, InputError, static_cost
+from alternas.archs.errors import OperationError
+from alternas.results.board import board_of
+from alternas.results.latency.kept import FILE, read_latencies
+from alternas.results.latency.setting import Setting
+from alternas.results.store import read_records
+from alternas.search.engine.drive import drive
+from alternas.search.settings import Settings, latency_of
+from alternas.search.strategy import latencies as module
+from alternas.search.strategy.latencies import Latencies
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.training.job import Job, Outcome, Timing
+from alternas.spaces import get
+from alternas.spaces.choosers import RandomChooser
+from fakes import FakeExecutor, SilentView
+
+TIMING = Timing(Setting(), (1, 8, 8), 10)
+
+
+def price(net: Genotype) -> Any:
+    return static_cost(net, 10, 8, 1)
+
+
+def milliseconds(net: Genotype) -> float:
+    """A machine on which depth costs more than MACs."""
+    return 1e-4 * price(net).macs ** 0.5 * sum(stage.depth for stage in net.stages) ** 1.5
+
+
+def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
+    setting = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 1, "machine": machine}
+    return {"latency_ms": ms, "latency_spread_ms": 0.1} | setting
+
+
+def timed(job: Job) -> list[Any] | None:
+    """The fate of a job: its latency if it is to be measured, else the usual."""
+    return Outcome(job.trial, "ok", latency=row(milliseconds(job.genotype))) if job.timing else None
+
+
+@pytest.fixture
+def ledger(open_ledger: Callable[..., Ledger]) -> Callable[..., Ledger]:
+    def open_it(strategy: str = "random", **more: Any) -> Ledger:
+        return open_ledger(strategy=strategy, objective="latency_ms", latency=str(Setting()), **more)
+
+    return open_it
+
+
+@pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+def test_every_net_is_measured_once_before_it_is_trained(
+    ledger: Callable[..., Ledger], strategy: str, ladder: str, tmp_path: Path
+) -> None:
+    work, executor = ledger(strategy, ladder=ladder, trials=14), FakeExecutor(3, timed)
+    drive(work, executor, SilentView())
+    measured: set[str] = set()
+    for job in executor.ran:
+        key = job.genotype.key
+        assert bool(job.timing) == (key not in measured), "first its latency, then training"
+        measured.add(key)
+    kept = read_latencies(tmp_path)
+    assert len(kept) == len(measured) == len({m.key for m in kept})
+    told = {t.number: t.values for t in work.memory.study.trials if t.values}
+    by_key = {m.key: m.ms for m in kept}
+    for record in work.store.records:
+        if record.status == "ok" and record.trial in told:
+            assert told[record.trial] == [record.accuracy, by_key[record.key]]
+
+
+def test_a_resumed_search_measures_nothing_again(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
+    drive(ledger(trials=4), FakeExecutor(2, timed), SilentView())
+    (tmp_path / "study.journal").unlink()
+    executor = FakeExecutor(2, timed)
+    drive(ledger(trials=8), executor, SilentView())
+    again = [job.genotype.key for job in executor.ran if job.timing]
+    assert len(again) == len(set(again)) == 4
+    assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
+
+
+def test_a_net_that_cannot_be_measured_is_not_trained(ledger: Callable[..., Ledger]) -> None:
+    def fate(job: Job) -> Any:
+        if job.timing and job.trial == 5:
+            return Outcome(job.trial, "error", error="no such operator")
+        return timed(job)
+
+    work, executor = ledger(trials=4), FakeExecutor(1, fate)
+    drive(work, executor, SilentView())
+    assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
+    assert not any(job.trial == 5 and not job.timing for job in executor.ran)
+
+
+def test_a_lost_meter_is_asked_again(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
+    from fakes import lose
+
+    lost: list[int] = []
+
+    def fate(job: Job) -> Any:
+        if job.timing and job.trial not in lost:
+            lost.append(job.trial)
+            return lose(job)
+        return timed(job)
+
+    work = ledger(trials=3)
+    drive(work, FakeExecutor(1, fate), SilentView())
+    assert all(r.status in ("ok", "duplicate") for r in work.store.records)
+
+
+def test_another_machine_ends_the_search(ledger: Callable[..., Ledger]) -> None:
+    def fate(job: Job) -> Any:
+        return Outcome(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other")) if job.timing else None
+
+    with pytest.raises(OperationError, match=r"Chip before, and now in .*Other"):
+        drive(ledger(trials=4), FakeExecutor(1, fate), SilentView())
+
+
+def test_trained_nets_without_a_latency_are_named(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
+    drive(ledger(trials=3), FakeExecutor(2, timed), SilentView())
+    lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
+    (tmp_path / FILE).write_text("".join(lines[1:]))
+    latencies = Latencies(tmp_path, TIMING, price)
+    with pytest.raises(InputError, match="1 trained nets, trial 0 first, have no latency in cpu/1/float32/eager/1/8"):
+        latencies.recall(read_records(tmp_path))
+
+
+def draws(count: int) -> list[Genotype]:
+    space = get("alternet", 8)
+    nets = {net.key: net for net in (space.sample(RandomChooser(seed)) for seed in range(4 * count))}
+    return list(nets.values())[:count]
+
+
+def test_the_line_finds_a_power_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RIDGE", 1e-9)
+    latencies, nets = Latencies(tmp_path, TIMING, price), draws(60)
+
+    def law(net: Genotype) -> float:
+        cost = price(net)
+        return 3e-3 * cost.macs**0.5 * cost.params**0.25 * cost.activation_bytes**0.125
+
+    for net in nets[:40]:
+        latencies.take(net, row(law(net)))
+    for net in nets[40:]:
+        assert latencies.of(net) == pytest.approx(law(net), rel=1e-3)
+
+
+def test_a_guess_before_there_is_a_line_goes_as_macs(tmp_path: Path) -> None:
+    latencies, (first, second, *_) = Latencies(tmp_path, TIMING, price), draws(8)
+    assert latencies.of(second) / latencies.of(first) == pytest.approx(price(second).macs / price(first).macs)
+    latencies.take(first, row(2.0))
+    assert latencies.of(first) == 2.0
+    assert latencies.of(second) == pytest.approx(2.0 * price(second).macs / price(first).macs)
+
+
+def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
+    from scipy.stats import spearmanr
+
+    latencies, nets = Latencies(tmp_path, TIMING, price), draws(80)
+    for net in nets[:40]:
+        latencies.take(net, row(milliseconds(net)))
+    true = [milliseconds(net) for net in nets[40:]]
+    ours, macs = ([of(net) for net in nets[40:]] for of in (latencies.of, lambda net: price(net).macs))
+    assert spearmanr(ours, true).statistic > max(0.97, spearmanr(macs, true).statistic)
+
+
+def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Callable[..., Ledger]) -> None:
+    work = open_ledger(objective="latency_ms", latency=str(Setting()))
+    ground = work.terms.ground(work.space)
+    genes = {name: options[0] for name, options in _options(work).items()}
+    guess = ground.facts(genes).cost
+    assert work.terms.latencies is not None
+    work.terms.latencies.take(ground.facts(genes).net, row(7.5))
+    assert guess != ground.facts(genes).cost == 7.5
+
+
+def _options(work: Ledger) -> dict[str, Any]:
+    from alternas.spaces import options_of
+
+    return dict(options_of(work.space))
+
+
+@pytest.mark.parametrize(("text", "spelled"), [
+    ("", "cpu/1/float32/eager/1"), ("cuda/32", "cuda/32/float32/eager/1"), ("cuda//float16", "cuda/1/float16/eager/1"),
+    ("cpu/1/float32/onnx/4", "cpu/1/float32/onnx/4"),
+])  # fmt: skip
+def test_a_setting_is_said_in_full(text: str, spelled: str) -> None:
+    assert latency_of("latency_ms", text) == spelled == str(Setting.parse(spelled))
+
+
+@pytest.mark.parametrize("text", ["gpu", "cpu/x", "cpu/0", "cpu/1/float23", "cpu/1/float32/eager/1/2", "cuda///onnx"])
+def test_wrong_settings_are_one_line(text: str) -> None:
+    found = CliRunner().invoke(cli.app, ["search", "--objective", "latency_ms", "--latency", text])
+    assert found.exit_code != 0
+    with pytest.raises(InputError):
+        Setting.parse(text)
+
+
+def test_latency_goes_with_its_objective() -> None:
+    with pytest.raises(InputError, match="goes with objective latency_ms"):
+        Settings("all", "digits", "random", "off", "macs", None, latency="cpu/1/float32/eager/1")  # type: ignore[arg-type]
+
+
+def run(*words: str) -> int:
+    """The exit code of a command, in a process of its own."""
+    return subprocess.run([sys.executable, "-m", "alternas", *words], capture_output=True).returncode
+
+
+@pytest.mark.slow
+def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["search", "resnet", "--objective", "latency_ms", "--trials", "2", "--epochs", "1", "--strategy", "random"]
+    assert run(*words, "--name", "quick", "--json") == 0
+    kept = read_latencies(Path("runs/quick"))
+    assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
+    rows = board_of(Path("runs/quick")).board.rows
+    assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
+    saved = json.loads(Path("runs/quick/run.json").read_text())["settings"]
+    assert saved["latency"] == "cpu/1/float32/eager/1"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_latency_is_measured_on_a_node_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray.cluster_utils import Cluster
+
+    monkeypatch.chdir(tmp_path)
+    words = ["search", "resnet", "--objective", "latency_ms", "--trials", "2", "--epochs", "1", "--strategy", "random"]
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    try:
+        cluster.add_node(num_cpus=3, resources={"edge": 1})
+        there = [*words, "--address", cluster.address, "--latency-on"]
+        assert run(*there, "far", "--name", "none") == 2
+        assert run(*there, "edge", "--workers", "3", "--name", "none") == 2, "two fit, not five"
+        assert run(*there, "edge", "--workers", "2", "--name", "beside", "--json") == 0
+    finally:
+        cluster.shutdown()
+    trained = [r for r in read_records(Path("runs/beside")) if r.status == "ok"]
+    assert {m.key for m in read_latencies(Path("runs/beside"))} == {r.key for r in trained}

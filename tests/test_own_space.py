@@ -1,0 +1,204 @@
+"""A space in the user's own file: every strategy takes it, a changed one is another, and what is wrong is one line."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import alternas
+from alternas.archs import InputError
+from alternas.results.record import Record
+from alternas.search.engine.drive import drive
+from alternas.search.strategy.ledger import Ledger
+from alternas.spaces import FileSpace, Replay, find, get, members
+from fakes import FakeExecutor, SilentView
+
+EXAMPLE = Path(alternas.__file__).parent / "examples" / "my_space.py"
+Made = Callable[..., FileSpace]
+MOST = "from alternas.archs import Encoder, Genotype, Head, Stage, Stem\n"
+HEAD = f"""{MOST}class Mine:
+    def __init__(self, image_size):
+        self.calls = 0
+    def sample(self, chooser):
+"""
+FINE = f"""{HEAD}        width = chooser.choose('width', (4, 8))
+        return Genotype(Stem('cifar', width), (Stage(width=8),))
+"""
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """Writes a file of the given text in the current folder, and makes its space."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(text: str | bytes, side: int = 8) -> FileSpace:
+        Path("mine.py").write_bytes(text if isinstance(text, bytes) else text.encode())
+        return FileSpace("./mine.py", (side, side))
+
+    return make
+
+
+def drawn(body: str) -> str:
+    """A file whose `sample` has these lines."""
+    return HEAD + "".join(f"        {line}\n" for line in body.splitlines())
+
+
+NET = "return Genotype(Stem('cifar', 8), (Stage(depth=2, width=8, msa=m),))"
+BASELINES = FINE + "    def baselines(self):\n        return "
+WRONG = {
+    "raises on import": ("import math\nx = math.sqrt('a')\n", "mine.py:2: TypeError: must be real number"),
+    "does not parse": ("x = 1\ndef f(:\n", "mine.py:2: SyntaxError: invalid syntax"),
+    "is no text": (b"x = '\xff'\n", "SyntaxError"),
+    "imports what is not there": ("import no_such_module_at_all\n", "mine.py:1: ModuleNotFoundError"),
+    "misuses a library": ("import json\njson.loads('{')\n", "mine.py:2: JSONDecodeError: Expecting"),
+    "ends the program": ("import sys\nsys.exit(3)\n", "exits the program with 3"),
+    "holds no space": ("from alternas.spaces.resnet import ResNetSpace\nclass _Helper:\n    def sample(self, c): ...\n",
+                       "one class with a method sample(chooser), a space, got none"),
+    "holds two": (FINE + "class Other(Mine): ...\n", "got Mine, Other"),
+    "takes no image size": ("class Mine:\n    def sample(self, chooser): ...\n",
+                            "Mine((8, 8)): TypeError: Mine() takes no arguments"),
+    "fails in the constructor": (MOST + "class Mine:\n    def __init__(self, size):\n        self.side = size / 2\n"
+                                 "    def sample(self, chooser): ...\n", "mine.py:4: TypeError"),
+    "raises in sample": (drawn("m = chooser.choose('m', (0, 1))\nreturn {}[m]"), "mine.py:7: KeyError: 1"),
+    "raises for few nets": (drawn("m = chooser.choose('m', tuple(range(40)))\nif m == 17: raise ValueError('17!')\n"
+                                  "return Genotype(Stem('cifar', m + 1), (Stage(),))"), "mine.py:7: ValueError: 17!"),
+    "breaks the genotype's rule": (drawn(f"m = chooser.choose('m', (0, 1, 2))\n{NET}"),
+                                   "mine.py:7: stage 1: the build-up rule needs depth >= 2 msa, got depth 2, msa 2"),
+    "does not fit the image": (drawn("m = chooser.choose('m', (2, 3))\n"
+                                     "return Genotype(Stem('patchify', 8, m), (Stage(),))"),
+                               "the net of m 3 does not fit images of 8x8 px: stem: "),
+    "returns no net": (drawn("chooser.choose('m', (0, 1))"), "sample() must return a Genotype, got None"),
+    "chooses nothing": (drawn("return Genotype(Stem(), (Stage(),))"), "chooses no gene"),
+    "chooses at times": (drawn("m = chooser.choose('m', (0, 1))\nif m: chooser.choose('heads', (1, 2))\n" + NET),
+                         "gene heads: chosen for some nets and not for others"),
+    "changes options": (drawn("m = chooser.choose('m', (0, 1))\nw = chooser.choose('width', (8, 16 + m))\n" + NET),
+                        "gene width: its options change from net to net, [8, 1"),
+    "chooses twice": (drawn("m = chooser.choose('m', (0, 1))\nchooser.choose('m', (0, 1, 2))\n" + NET),
+                      "mine.py:7: gene m: chosen twice with other options, [0, 1] and [0, 1, 2]"),
+    "goes by chance": (drawn("import random\nm = chooser.choose('m', (0, 1))\n"
+                             "return Genotype(Stem('cifar', random.choice((8, 16))), (Stage(),))"),
+                       "sample() goes by more than its genes: m "),
+    "goes by its past": (drawn("self.calls += 1\nm = chooser.choose('m', (0, 1))\n"
+                               "return Genotype(Stem('cifar', self.calls), (Stage(),))"), "more than its genes"),
+    "no options": (drawn("chooser.choose('m', ())"), "mine.py:6: gene m: options must be a tuple of one or more"),
+    "no name": (drawn("chooser.choose(1, (1, 2))"), "a gene's name must be a text, got 1"),
+    "mixed options": (drawn("chooser.choose('m', (1, 'a'))"), "numbers alone or texts alone, got (1, 'a')"),
+    "options of no kind": (drawn("chooser.choose('m', (None, 1))"), "numbers alone or texts alone"),
+    "the same option twice": (drawn("chooser.choose('m', (1, 1))"), "gene m: an option stands there twice"),
+    "no baselines": (BASELINES + "None\n", "baselines() must return a tuple of Genotypes, got None"),
+    "baselines with attention": (BASELINES + "(Genotype(Stem(), (Stage(msa=1),)),)\n", "got one of family 'alternet'"),
+    "baselines that fall": (BASELINES + "[Genotype(Stem('cifar', w), (Stage(width=8),)) for w in (9, 8)]\n",
+                            "baseline 2: must cost more than the one before"),
+    "baselines that do not fit": (BASELINES + "(Genotype(Stem('patchify', 8, 3), (Stage(),)),)\n",
+                                  "baseline 1 does not fit images of 8x8 px"),
+    "baselines that raise": (BASELINES + "1 / 0\n", "mine.py:9: ZeroDivisionError"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_one_line(made: Made, case: str) -> None:
+    text, said = WRONG[case]
+    with pytest.raises(InputError) as error:
+        made(text)
+    message = str(error.value)
+    assert message.startswith("space ./mine.py: ")
+    assert said in message
+    assert "\n" not in message
+    assert not list(Path().rglob("*.pyc"))
+
+
+def test_files_that_are_not_there(made: Made) -> None:
+    for name in ("none.py", "./none", "folder.py"):
+        Path("folder.py").mkdir(exist_ok=True)
+        with pytest.raises(InputError, match=rf"space {name}: (cannot be read|must be a file)"):
+            find(name, 8)
+    with pytest.raises(InputError, match=r"did you mean 'alternet'\?\); known: all.*, ./my_space.py"):
+        find("alternets", 8)
+    assert find("resnet", 8).name == "resnet"
+
+
+def test_a_fine_one(made: Made) -> None:
+    space = made(FINE)
+    assert (space.name, space.options, space.size()) == ("mine.py", {"width": (4, 8)}, 2)
+    assert space.baselines() == get("resnet", 8).baselines()
+    assert made(FINE).identity == space.identity != made(FINE + "# more\n").identity
+    assert made(FINE.replace("(4, 8)", "[4, 8]")).options == {"width": (4, 8)}, "a list will do"
+    assert space.source == FINE
+    made("number: int = 1\nassert __annotations__['number'] is int\n" + FINE)  # compiled as the user would
+
+
+def test_the_file_that_is_there_is_run(made: Made) -> None:
+    """Not a compiled copy of what stood there before, which an import takes if time and length agree."""
+    widths = [made(FINE.replace("(4, 8)", options)).options["width"] for options in ("(4, 8)", "(5, 9)")]
+    assert widths == [(4, 8), (5, 9)]
+
+
+def test_a_late_mistake_is_one_line_too(made: Made) -> None:
+    """A net that the check has not drawn."""
+    text = drawn(
+        "a, b, c = (chooser.choose(name, tuple(range(1, 41))) for name in 'abc')\n"
+        "if a == b == c: raise OSError('late')\nreturn Genotype(Stem('cifar', a), (Stage(width=b, heads=c),))"
+    )
+    space = made(text.replace("a == b == c", "a == b == c == 40"))
+    with pytest.raises(InputError, match=r"space ./mine.py: mine.py:7: OSError: late"):
+        space.sample(Replay({"a": 40, "b": 40, "c": 40}))
+    late = text.replace("a == b == c: raise OSError('late')", "a == b == c == 40: chooser.choose('d', (1, 2))")
+    with pytest.raises(InputError, match=r"gene d: chosen for some nets and not for others"):
+        made(late).sample(Replay({"a": 40, "b": 40, "c": 40}))
+    text = text.replace("a == b == c", "False")
+    space = made(text)
+    assert space.size() is None
+    assert made(text + "    def size(self):\n        return 1000\n").size() == 1000
+    with pytest.raises(InputError, match="size"):
+        made(text + "    def size(self):\n        return 'many'\n").size()
+
+
+def test_a_choosers_own_error_is_not_blamed_on_the_file(made: Made) -> None:
+    with pytest.raises(InputError, match=r"^gene width: must be one of"):
+        made(FINE).sample(Replay({"width": 5}))
+
+
+def test_a_space_may_build_on_ours(made: Made) -> None:
+    space = made(
+        "from __future__ import annotations\nfrom dataclasses import dataclass, replace\n"
+        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.scale import scale_for\n"
+        "@dataclass\nclass _Range:\n    low: int\n"
+        "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
+        "        super().__init__(size, replace(scale_for(size), widths=(_Range(6).low,)))\n"
+    )
+    assert space.options["width"] == (6,)
+    assert space.size() == get("alternet", 8).size() // 5  # of five widths, one
+    with pytest.raises(InputError, match=r"mine.py:10: space 'alternet' needs square images"):
+        FileSpace("mine.py", (8, 12))
+
+
+@pytest.mark.parametrize("side", [7, 8, 32, 224])
+def test_the_example_by_hand(side: int) -> None:
+    """Depth 2: no MSA block, or one with three heads to choose from; 3: the same; 4: none, one or two."""
+    space = FileSpace(str(EXAMPLE), (side, side))
+    stems = 2 if side % 2 == 0 else 1
+    assert space.size() == stems * 3 * ((1 + 3) + (1 + 3) + (1 + 3 + 3))
+    assert {net.key for net in space.baselines()} <= {net.key for _, net in members(space)}
+
+
+@pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2", "evolution", "buildup", "enumerate"])
+def test_every_strategy_takes_it(
+    strategy: str, open_ledger: Callable[..., Ledger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Searched, stopped and taken up again; nets of the space alone."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EXAMPLE, "mine.py")
+    nets = {net.key for _, net in members(FileSpace("mine.py", (8, 8)))}
+    for trials in (6, 12):
+        ledger = open_ledger(FileSpace("mine.py", (8, 8)), trials, strategy)
+        drive(ledger, FakeExecutor(), SilentView())
+    searched: list[Record] = [r for r in ledger.store.records if r.kind == "search" and r.status == "ok"]
+    assert len({r.key for r in searched}) == len(searched)
+    assert len(searched) == (6 if strategy == "buildup" else 12), "three baselines, two steps each, all of them kept"
+    assert {r.key for r in searched} <= nets
+    assert {r.key for r in ledger.store.records if r.kind == "baseline"} <= nets
+    if strategy == "buildup":
+        assert {r.family for r in searched} == {"alternet"}

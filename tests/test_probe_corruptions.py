@@ -1,0 +1,165 @@
+"""Common corruptions, each against another library or a closed form."""
+
+from __future__ import annotations
+
+import colorsys
+import io
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+
+from alternas.archs import InputError
+from alternas.results.probes import robustness
+from alternas.results.probes.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
+from alternas.results.probes.subject import Images, Subject
+
+FALL = ("glass blur", "frost", "elastic transform")  # published strengths of which a later one is nearer
+NOT_RANDOM = ("defocus blur", "zoom blur", "brightness", "contrast", "pixelate", "jpeg compression")
+
+
+def pictures(count: int = 12, channels: int = 3, size: tuple[int, int] = (32, 32)) -> Tensor:
+    """Smooth, with some grain."""
+    generator = torch.Generator().manual_seed(0)
+    coarse = torch.rand(count, channels, 6, 6, generator=generator)
+    grain = 0.05 * torch.randn(count, channels, *size, generator=generator)
+    return (F.interpolate(coarse, size=size, mode="bicubic") + grain).clamp(0, 1)
+
+
+def distances(name: str, x: Tensor) -> list[float]:
+    return [(corrupted(x, name, severity) - x).square().mean().sqrt().item() for severity in SEVERITIES]
+
+
+@pytest.mark.parametrize("name", CORRUPTIONS)
+@pytest.mark.parametrize(("channels", "size"), [(3, (12, 20)), (1, (8, 8))])
+def test_images_stay_images(name: str, channels: int, size: tuple[int, int]) -> None:
+    x = pictures(3, channels, size)
+    before = x.clone()
+    for severity in (1, 5):
+        y = corrupted(x, name, severity)
+        assert (y.shape, y.dtype) == (x.shape, x.dtype)
+        assert y.isfinite().all()
+        assert 0 <= y.min() <= y.max() <= 1
+        assert torch.equal(y, corrupted(x, name, severity, seed=0))
+        if channels == 3:
+            assert torch.equal(y, corrupted(x, name, severity, seed=1)) is (name in NOT_RANDOM)
+            assert not torch.equal(y, x)
+    assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("name", [name for name in CORRUPTIONS if name not in FALL])
+def test_a_higher_severity_is_farther(name: str) -> None:
+    found = distances(name, pictures())
+    assert found == sorted(found)
+    assert found[4] > 1.2 * found[0] > 0
+
+
+def test_where_published_strengths_are_not_farther_their_parts_are() -> None:
+    x = pictures().double().numpy()
+    strengths = CORRUPTIONS["elastic transform"][2]
+    warps = [elastic_transform(x, (a, s, 0), np.random.default_rng(0)) for a, s, _ in strengths]
+    found = [np.abs(warp - x).mean() for warp in warps]
+    assert found == sorted(found)
+    assert found[0] == pytest.approx(0, abs=1e-9)
+    ice = [corrupted(torch.zeros(4, 1, 16, 16), "frost", severity).mean().item() for severity in SEVERITIES]
+    assert ice == sorted(ice)
+
+
+@pytest.mark.parametrize("name", [name for name, (group, _, _) in CORRUPTIONS.items() if group == "blur"])
+def test_blurs_keep_the_mean_and_smooth(name: str) -> None:
+    x = pictures() * 0.6 + 0.2  # nothing to clip
+    y = corrupted(x, name, 5)
+    assert y.mean().item() == pytest.approx(x.mean().item(), abs=2e-3)
+    if name in ("defocus blur", "glass blur"):  # symmetric, or swaps: exactly
+        assert torch.allclose(y.mean((2, 3)), x.mean((2, 3)), atol=1e-6)
+    flat = torch.full((2, 3, 16, 16), 0.4)
+    assert torch.allclose(corrupted(flat, name, 5), flat, atol=1e-6)
+    if name != "glass blur":  # swapped pixels are rough
+        assert y.diff(dim=3).abs().mean() < x.diff(dim=3).abs().mean()
+
+
+def test_a_point_is_blurred_as_its_definition_says() -> None:
+    point = torch.zeros(1, 1, 33, 33)
+    point[..., 16, 16] = 1
+    disk = corrupted(point, "defocus blur", 5)[0, 0]  # radius 1.5: nine pixels, hardly softened
+    assert torch.allclose(disk[15:18, 15:18], torch.full((3, 3), 1 / 9), atol=1e-4)
+    streak = corrupted(point, "motion blur", 5)[0, 0]
+    side = streak[:, :16].sum(), streak[:, 17:].sum()
+    assert min(side) < 1e-6  # to one side
+    lengths = [step for step in range(1, 17) if streak[:, 16 + step].sum() + streak[:, 16 - step].sum() > 1e-9]
+    assert max(lengths) <= 10
+    zoomed = corrupted(point, "zoom blur", 1)[0, 0]
+    assert zoomed.argmax() == point.argmax()
+    assert zoomed[16, 16].item() == pytest.approx(1)  # the centre stays where it is
+
+
+def test_noise_has_its_size() -> None:
+    grey = torch.full((16, 3, 32, 32), 0.5)
+    normal = corrupted(grey, "gaussian noise", 1) - grey
+    assert normal.std().item() == pytest.approx(0.04, rel=0.02)
+    shot = corrupted(grey, "shot noise", 3) - grey
+    assert shot.var().item() == pytest.approx(0.5 / 100, rel=0.03)
+    impulse = corrupted(grey, "impulse noise", 5)
+    for value in (0, 1):
+        assert (impulse == value).double().mean().item() == pytest.approx(0.035, rel=0.1)
+    assert set(impulse.unique().tolist()) == {0, 0.5, 1}
+
+
+def test_brightness_is_that_of_colorsys() -> None:
+    x = pictures(1, 3, (5, 5))
+    x[0, :, 0, 0] = 0
+    y = corrupted(x, "brightness", 4)
+    for row in range(5):
+        for column in range(5):
+            h, s, v = colorsys.rgb_to_hsv(*x[0, :, row, column].tolist())
+            wanted = colorsys.hsv_to_rgb(h, s, min(1, v + 0.2))
+            assert y[0, :, row, column].tolist() == pytest.approx(wanted, abs=1e-5)
+
+
+def test_contrast_pixelate_and_jpeg() -> None:
+    x = pictures(2)
+    mean = x.mean((2, 3), keepdim=True)
+    assert torch.allclose(corrupted(x, "contrast", 5), mean + 0.15 * (x - mean), atol=1e-6)
+    grid = (torch.arange(32) % 2).float().expand(1, 1, 32, 32)
+    assert corrupted(grid, "pixelate", 5).std() < 0.8 * grid.std()
+    file = io.BytesIO()
+    pixels = np.round(255 * x[0].numpy()).astype(np.uint8).transpose(1, 2, 0)
+    Image.fromarray(pixels).save(file, "JPEG", quality=40)
+    assert np.allclose(
+        255 * corrupted(x, "jpeg compression", 5)[0].numpy().transpose(1, 2, 0), np.array(Image.open(file))
+    )
+
+
+def test_what_is_refused() -> None:
+    x = pictures(1)
+    with pytest.raises(InputError, match="did you mean 'fog'"):
+        corrupted(x, "fogg", 1)
+    with pytest.raises(InputError, match="from 1 to 5, got 6"):
+        corrupted(x, "fog", 6)
+    with pytest.raises(InputError, match="1 or 3 channels, got 2"):
+        corrupted(x[:, :2], "fog", 1)
+    with pytest.raises(InputError, match="lie in"):
+        corrupted(x + 1, "fog", 1)
+
+
+class Brighter(nn.Module):
+    """Whether an image is brighter than half, surely."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return 100 * torch.stack([-x_BCHW.mean((1, 2, 3)), x_BCHW.mean((1, 2, 3))], 1)
+
+
+def test_robustness_of_a_net_that_sees_brightness() -> None:
+    level = torch.tensor([0.15, 0.3, 0.6, 0.7])[:, None, None, None].expand(4, 1, 8, 8)
+    images = Images(level.clone(), torch.tensor([0, 0, 1, 1]), torch.tensor([0.5]), torch.tensor([0.25]))
+    found = robustness.analyse(Subject("bright", Brighter(), images))
+    by = {(row["corruption"], row["severity"]): row for row in found.rows}
+    assert by["clean", 0]["accuracy"] == by["gaussian noise", 1]["accuracy"] == 1
+    assert by["brightness", 5]["accuracy"] == 0.75  # 0.3 becomes 0.6: logits 40 and -40 for the other class
+    assert by["brightness", 5]["nll"] == pytest.approx(80 / 4, rel=1e-3)
+    assert by["brightness", 5]["ece"] > 0.2
+    assert "Calibration is worse" in found.reading
+    assert "on 4 clean images" in found.reading

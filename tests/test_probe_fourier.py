@@ -1,0 +1,138 @@
+"""Frequencies and variances of the residual stream, against numpy and closed forms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+
+from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
+from alternas.results.probes import fourier, variance
+from alternas.results.probes.fourier import frequencies, highest, log_amplitudes
+from alternas.results.probes.sites import residual_sites
+from alternas.results.probes.stream import mean_over_images
+from alternas.results.probes.subject import Images, Subject
+from alternas.results.probes.variance import map_variance
+from nets import NETS
+
+
+def subject_of(name: str) -> Subject:
+    torch.manual_seed(0)
+    net, x, y = build(NETS[name], 5, 16, 2), torch.rand(6, 2, 16, 16), torch.randint(5, (6,))
+    return Subject(name, net, Images(x, y, torch.zeros(2), torch.ones(2)))
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 7), (14, 14), (6, 10)])
+def test_log_amplitudes_are_numpys(height: int, width: int) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(2, 3, height, width)
+    spectrum = np.log(np.abs(np.fft.fft2(x.double().numpy())) + 1e-6)
+    rolled = np.roll(spectrum, (height // 2, width // 2), (2, 3)).mean((0, 1))
+    short = min(height, width)
+    outwards = [rolled[height // 2 + k, width // 2 + k] for k in range(short - short // 2)]
+    wanted = np.array(outwards) - rolled[height // 2, width // 2]
+    assert log_amplitudes(x).numpy() == pytest.approx(wanted, abs=1e-4)
+    assert len(frequencies(height, width)) == len(wanted)
+
+
+def test_the_last_frequency_is_below_pi() -> None:
+    assert frequencies(14, 14)[-1] == pytest.approx(0.857, abs=1e-3)
+    assert frequencies(32, 32)[-1] == 15 / 16
+    assert frequencies(7, 7)[-1] == pytest.approx(6 / 7)
+
+
+def test_an_impulse_and_white_noise_are_flat() -> None:
+    impulse = torch.zeros(1, 1, 8, 8)
+    impulse[..., 2, 5] = 3
+    assert log_amplitudes(impulse).abs().max() < 1e-5
+    torch.manual_seed(2)
+    noise = log_amplitudes(torch.randn(256, 32, 16, 16))[1:]
+    assert (noise - math.log(2) / 2).abs().max() < 0.06  # of a complex normal number less that of a real one
+    assert noise.max() - noise.min() < 0.05
+
+
+def test_a_box_blur_lowers_the_last_and_a_wave_has_its_place() -> None:
+    torch.manual_seed(3)
+    x = torch.randn(8, 4, 14, 14)
+    blurred = F.avg_pool2d(F.pad(x, (1, 1, 1, 1), "circular"), 3, 1)
+    assert log_amplitudes(blurred)[-1] < log_amplitudes(x)[-1] - 1
+    t = torch.arange(16)
+    wave = 1 + torch.cos(2 * math.pi * 5 / 16 * (t[:, None] + t[None, :]))
+    assert log_amplitudes(wave[None, None]).argsort(descending=True)[:2].tolist() == [0, 5]
+    assert log_amplitudes(wave[None, None])[5].item() == pytest.approx(-math.log(2), abs=1e-4)
+
+
+def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
+    subject = subject_of("basic")
+    found = fourier.analyse(subject)
+    last = {row["site"]: row for row in highest(found.rows)}
+    assert last["stem"]["change"] is None
+    assert last["stage 2 block 1"]["change"] is None
+    one, two = last["stage 1 block 1"], last["stage 1 block 2"]
+    assert two["change"] == pytest.approx(two["log_amplitude"] - one["log_amplitude"])
+    assert one["frequency_pi"] == 7 / 8
+    assert f"{last['stage 2 block 2']['change']:+.3g}" in found.reading
+    again = variance.analyse(subject)
+    assert [row["site"] for row in again.rows if row["stage_end"]] == ["stem", "stage 1 block 2", "stage 2 block 2"]
+    assert [row["change"] is None for row in again.rows] == [True, False, False, True, False]
+    for finding in (found, again):
+        finding.draw(Figure())
+
+
+def row(place: int, op: str, change: float | None, height: int = 8) -> dict[str, Any]:
+    return {
+        "place": place,
+        "site": f"site {place}",
+        "op": op,
+        "height": height,
+        "frequency_pi": 0.75,
+        "log_amplitude": -1.0,
+        "change": change,
+    }
+
+
+def test_the_reading_follows_the_numbers() -> None:
+    """MSA and conv compared at one size of map."""
+    rows = [row(0, "stem", None), row(1, "conv", 0.5), row(2, "conv", 0.1), row(3, "msa", -1.0), row(4, "msa", -2.0)]
+    told = fourier._reading([*rows, row(5, "conv", -9.0, height=4)], 7)
+    assert "On maps 8 px high the mean change of that amplitude is conv +0.3 (2), msa -1.5 (2)." in told
+    assert "On maps 4 px high the mean change of that amplitude is conv -9 (1)." in told
+    assert "MSA adds less than conv." in told
+    assert "2 of 2 MSAs lower it and 2 of 3 convs raise it: not as Park" in told  # the convs' mean is below 0
+    assert "2 of 2 convs raise it: as Park" in fourier._reading(rows, 7)
+    turned = [one | {"change": None if one["change"] is None else -one["change"]} for one in rows]
+    assert "MSA adds no less than conv." in fourier._reading(turned, 7)
+    assert "0 of 2 MSAs lower it" in fourier._reading(turned, 7)
+    assert "no change can be told" in fourier._reading(rows[:1], 7)
+
+
+def test_small_maps_are_left_out() -> None:
+    found = fourier.analyse(subject_of("bit"))  # 4 px behind the stem, 2 px behind the second stage
+    assert {row["height"] for row in found.rows} == {4}
+    assert "Left out" in found.reading
+    tiny = Genotype(Stem("none"), (), Encoder(16, 1, 2, patch=8), Head("token"))
+    subject = Subject("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
+    with pytest.raises(InputError, match="at least 4 px"):
+        fourier.analyse(subject)
+    assert len(variance.analyse(subject).rows) == 3
+
+
+def test_variance_is_numpys_and_pooling_lowers_it() -> None:
+    torch.manual_seed(4)
+    x = torch.randn(3, 5, 6, 8)
+    assert map_variance(x).item() == pytest.approx(x.double().numpy().var((2, 3), ddof=1).mean())
+    assert map_variance(F.avg_pool2d(x, 2)) < 0.5 * map_variance(x)
+    assert map_variance(x + torch.randn(3, 5, 1, 1)).item() == pytest.approx(map_variance(x).item())
+
+
+def test_uneven_batches_give_the_mean_over_images() -> None:
+    subject = subject_of("msa")
+    sites = residual_sites(subject.net)
+    parts = mean_over_images(subject.net, sites, subject.images, map_variance, batch=4)
+    whole = mean_over_images(subject.net, sites, subject.images, map_variance, batch=6)
+    assert [v.item() for v in parts] == pytest.approx([v.item() for v in whole], rel=1e-5)

@@ -1,0 +1,153 @@
+"""Eigenvalues of the Hessian, against known spectra, numpy on the whole matrix, and finite differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from alternas.archs import InputError, build
+from alternas.results.probes import hessian
+from alternas.results.probes.hessian import (
+    batch_ritz,
+    density,
+    differentiable_twice,
+    hessian_product,
+    lanczos,
+    largest,
+    loss_of,
+    negative_share,
+    positive_mean,
+)
+from alternas.results.probes.subject import Images, Subject
+from nets import NETS, lively
+
+SPECTRUM = torch.tensor([5.0, -5.0001, 3.0, -2.0, 1.0, 0.5, -0.25, 0.1, *torch.linspace(-0.05, 0.05, 52)]).double()
+
+
+def quadratic() -> tuple[Tensor, Tensor]:
+    """w'Aw / 2 with A of that spectrum at a random point."""
+    generator = torch.Generator().manual_seed(0)
+    turn, _ = torch.linalg.qr(torch.randn(60, 60, generator=generator, dtype=torch.float64))
+    w = torch.randn(60, generator=generator, dtype=torch.float64).requires_grad_()
+    return w, 0.5 * w @ (turn @ torch.diag(SPECTRUM) @ turn.T) @ w
+
+
+@pytest.mark.parametrize("steps", [30, 60, 200])
+def test_a_quadratic_loss_of_known_spectrum(steps: int) -> None:
+    """Negative ones too, and a pair of nearly the same magnitude."""
+    w, loss = quadratic()
+    start = torch.randn(60, generator=torch.Generator().manual_seed(1))
+    ritz = lanczos(hessian_product(loss, [w]), start, steps)
+    found = [value for value, _ in largest(ritz, 8)]
+    wanted = sorted(SPECTRUM.tolist(), key=abs, reverse=True)[:8]
+    assert found == pytest.approx(wanted, abs=1e-4)
+    assert all(error < 1e-4 for _, error in largest(ritz, 8))
+    assert ritz.weights.sum().item() == pytest.approx(1)
+    if steps >= 60:
+        assert ritz.values.numpy() == pytest.approx(np.sort(SPECTRUM.numpy()), abs=1e-6)
+
+
+def test_errors_bound_what_few_steps_miss() -> None:
+    w, loss = quadratic()
+    ritz = lanczos(hessian_product(loss, [w]), torch.ones(60), 6)
+    assert len(ritz.values) == 6
+    for value, error in zip(ritz.values, ritz.errors, strict=True):
+        assert (SPECTRUM - value).abs().min() <= error + 1e-9
+    assert ritz.errors.max() > 1e-4
+
+
+def test_lanczos_ends_when_the_space_is_exhausted() -> None:
+    scale = torch.tensor([2.0, 2.0, -1.0, -1.0], dtype=torch.float64)
+    ritz = lanczos(lambda v: scale * v, torch.ones(4), 4)
+    assert ritz.values.tolist() == pytest.approx([-1, 2])
+    assert ritz.weights.tolist() == pytest.approx([0.5, 0.5])
+
+
+def tiny() -> nn.Module:
+    torch.manual_seed(0)
+    parts = [
+        nn.Conv2d(1, 2, 3),
+        nn.BatchNorm2d(2),
+        nn.GELU(),
+        nn.Flatten(),
+        nn.Linear(8, 3),
+        nn.Tanh(),
+        nn.Linear(3, 3),
+    ]
+    return lively(nn.Sequential(*parts)).double()
+
+
+@pytest.mark.parametrize("soft", [False, True])
+def test_a_tiny_net_has_the_eigenvalues_of_its_whole_matrix(soft: bool) -> None:
+    net, x = tiny().eval(), torch.randn(6, 1, 4, 4, dtype=torch.float64)
+    y = torch.rand(6, 3, dtype=torch.float64).softmax(1) if soft else torch.randint(3, (6,))
+    names, sizes = zip(*((name, p.shape) for name, p in net.named_parameters()), strict=True)
+
+    def loss(w_P: Tensor) -> Tensor:
+        parts = w_P.split([size.numel() for size in sizes])
+        tensors = {name: part.view(size) for name, part, size in zip(names, parts, sizes, strict=True)}
+        return F.cross_entropy(functional_call(net, tensors, (x,)), y) + 0.005 * w_P.square().sum()
+
+    w_P = torch.cat([p.detach().flatten() for p in net.parameters()])
+    matrix = torch.autograd.functional.hessian(loss, w_P)
+    wanted = np.linalg.eigvalsh(matrix.numpy())  # type: ignore[union-attr]
+    batch = (x, y)
+    found = batch_ritz(net.train(), batch, len(w_P), 0, weight_decay=0.01).values.numpy()
+    assert (found[-1], found[0]) == pytest.approx((wanted[-1], wanted[0]), abs=1e-4)
+    assert wanted[0] < -1e-3
+    values, weights = density(net, batch, probes=2, steps=6, weight_decay=0.01)
+    assert weights.sum().item() == pytest.approx(1)
+    signs = [torch.randint(2, w_P.shape, generator=torch.Generator().manual_seed(i)).double() * 2 - 1 for i in (0, 1)]
+    for power, product in ((1, matrix), (3, matrix @ matrix @ matrix)):  # quadratures keep the moments of a start
+        moment = sum(v @ product @ v for v in signs) / 2 / len(w_P)
+        assert (weights * values**power).sum().item() == pytest.approx(moment.item(), rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["vit", "msa", "transformer", "bit"])
+def test_products_are_differences_of_gradients(name: str) -> None:
+    """Attention too: the fused kernels have no second derivative."""
+    torch.manual_seed(1)
+    net = lively(build(NETS[name], 3, 16, 2)).double().eval()
+    batch = (torch.randn(3, 2, 16, 16, dtype=torch.float64), torch.arange(3))
+    v_P = torch.randn(sum(p.numel() for p in net.parameters()), dtype=torch.float64)
+    v_P /= v_P.norm()
+    with differentiable_twice(net) as parameters:
+        found = hessian_product(loss_of(net, batch, 0.1), parameters)(v_P)
+        sides = []
+        for step in (1e-5, -2e-5):
+            with torch.no_grad():
+                for p, part in zip(parameters, v_P.split([p.numel() for p in parameters]), strict=True):
+                    p += step * part.view_as(p)
+            gradients = torch.autograd.grad(loss_of(net, batch, 0.1), parameters)
+            sides.append(torch.cat([g.flatten() for g in gradients]))
+    wanted = (sides[0] - sides[1]) / 2e-5
+    assert (found - wanted).norm() < 1e-4 * wanted.norm()
+
+
+def test_shares_and_means_of_a_spectrum() -> None:
+    values, weights = torch.tensor([-2.0, -1.0, 1.0, 4.0]), torch.tensor([0.1, 0.1, 0.6, 0.2])
+    assert negative_share(values) == 0.5
+    assert negative_share(values, weights) == pytest.approx(0.2)
+    assert positive_mean(values) == 2.5
+    assert positive_mean(values, weights) == pytest.approx(1.75)
+    assert np.isnan(positive_mean(-values.abs()))
+
+
+def test_finding() -> None:
+    net = tiny().float()
+    images = Images(torch.randn(20, 1, 4, 4), torch.randint(3, (20,)), torch.zeros(1), torch.ones(1))
+    found = hessian.analyse(Subject("tiny", net, images), steps=12)
+    assert [row["images"] for row in found.rows] == [16] * 5 + [4] * 5
+    shares = sum(row["eigenvalue"] < 0 for row in found.rows) / 10
+    assert f"NEP {shares:.3f}" in found.reading
+    assert ("looks convex" in found.reading) is (shares == 0)
+    found.draw(Figure())
+    soft = [(images.x_NCHW[:4], torch.full((4, 3), 1 / 3))]
+    assert "augmented training images" in hessian.analyse(Subject("tiny", net, images, tuple(soft)), steps=4).reading
+    with pytest.raises(InputError, match="at least one"):
+        hessian.analyse(Subject("tiny", net, images.first(0)))

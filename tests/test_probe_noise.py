@@ -1,0 +1,82 @@
+"""Noise of one frequency: where its energy lies and how much it is, against counting."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from alternas.results.probes import noise
+from alternas.results.probes.noise import asked, noisy, ring, ring_noise
+from alternas.results.probes.subject import Images, Subject
+
+
+@pytest.mark.parametrize("side", [32, 33, 48])
+@pytest.mark.parametrize("frequency", [0.0, 0.1, 0.33, 0.5, 0.9, 1.0])
+def test_the_ring_is_cut_at_the_half_sizes(side: int, frequency: float) -> None:
+    """Square boxes of half-sizes floor((f ± s) side / 2 pi), the inner one taken out."""
+    inner, outer = (math.floor((math.pi * frequency + s) * side / (2 * math.pi)) for s in (-0.2, 0.2))
+    found = ring(side, side, frequency)
+    for row in range(side):
+        for column in range(side):
+            largest = max(min(row, side - row), min(column, side - column))
+            assert found[row, column] == (inner < largest <= outer)
+
+
+@pytest.mark.parametrize("size", [(8, 8), (12, 12), (7, 7)])
+def test_each_frequency_of_a_small_image_is_asked_for_once(size: tuple[int, int]) -> None:
+    frequencies = [2 * k / size[0] for k in range(size[0] // 2 + 1)]
+    assert torch.equal(sum(ring(*size, f) for f in frequencies), torch.ones(size, dtype=torch.float64))
+    assert asked(*size) == pytest.approx(frequencies)
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 32, 32), (4, 3, 32, 24), (4, 2, 7, 7)])
+def test_energy_lies_in_the_ring_alone(shape: tuple[int, ...]) -> None:
+    for frequency in asked(*shape[2:])[::2]:
+        x = ring_noise(shape, frequency, 0.7, torch.Generator().manual_seed(0))
+        energy, inside = torch.fft.fft2(x.double()).abs().square(), ring(*shape[2:], frequency).bool()
+        assert energy[..., ~inside].sum() < 1e-10 * energy.sum()
+        assert (energy.mean((0, 1))[inside] > 0).all()
+        assert x.shape == shape
+
+
+def test_its_size_is_the_rings_share_of_epsilon() -> None:
+    """No ring is scaled up: signs of size epsilon have it in equal parts on every frequency."""
+    for frequency in (0.25, 0.75):
+        x = ring_noise((64, 3, 32, 32), frequency, 0.7, torch.Generator().manual_seed(1))
+        share = ring(32, 32, frequency).sum() / 32**2
+        assert x.square().mean().sqrt().item() == pytest.approx(0.7 * share.sqrt().item(), rel=0.02)
+
+
+def images_of(count: int = 60) -> Images:
+    torch.manual_seed(2)
+    level = torch.rand(count, 1, 1, 1)
+    x = (level + 0.05 * torch.randn(count, 1, 16, 16)).clamp(0, 1)
+    return Images(x, (level.flatten() > 0.5).long(), torch.zeros(1), torch.ones(1))
+
+
+class Mean(nn.Module):
+    """Sees nothing but the mean of an image."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        mean_B = x_BCHW.mean((1, 2, 3)) - 0.5
+        return torch.stack([-mean_B, mean_B], 1)
+
+
+def test_a_net_that_sees_the_mean_alone() -> None:
+    images, net = images_of(), Mean()
+    assert torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 3).x_NCHW)
+    assert not torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 4).x_NCHW)
+    found = noise.analyse(Subject("mean", net, images), epsilon=5)
+    rows: list[dict[str, Any]] = found.rows
+    assert [row["frequency_pi"] for row in rows] == pytest.approx([k / 8 for k in range(9)])
+    assert rows[0]["change"] < -0.05
+    assert all(row["change"] == 0 for row in rows[1:])
+    assert "Noise at 0 pi costs most" in found.reading
+    assert "low frequencies hurt more" in found.reading
+    found.draw(Figure())
+    assert "No frequency lowers it" in noise.analyse(Subject("mean", net, images), epsilon=0).reading

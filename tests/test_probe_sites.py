@@ -1,0 +1,132 @@
+"""Where nets are listened to, and that they are left as they were."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import timm
+import torch
+from torch import nn
+
+from alternas.archs import InputError, Network, build
+from alternas.results.probes.listen import captured, listening, undisturbed
+from alternas.results.probes.sites import Site, as_map, residual_sites, stage_ends
+from nets import NETS
+
+
+def net_of(name: str) -> Network:
+    torch.manual_seed(0)
+    return build(NETS[name], 5, 16, 2)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
+    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    sites = residual_sites(net)
+    heard = captured(net, sites, x)
+    assert [site.name for site in sites] == list(heard)
+    assert len({site.name for site in sites}) == len(sites)
+    for site in sites:
+        assert as_map(site, heard[site.name]).ndim == 4
+    net.eval()
+    last = heard[sites[-1].name]
+    with torch.no_grad():
+        if net.encoder is not None:
+            z = net.encoder.pool(net.encoder.norm(last))
+        else:
+            z = (last if net.norm is None else net.norm(last).relu()).mean((2, 3))
+        assert torch.allclose(net.head(z), net(x), atol=1e-6)
+    assert stage_ends(sites)[-1] == len(sites) - 1
+    assert len(stage_ends(sites)) == len({site.stage for site in sites})
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_is_left_as_it_was(name: str) -> None:
+    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    net(x).sum().backward()
+    net.stages.eval()
+    frozen = next(net.parameters())
+    frozen.requires_grad_(False)
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    grads = {key: p.grad for key, p in net.named_parameters()}
+    values = {key: grad.clone() for key, grad in grads.items() if grad is not None}
+    modes = [module.training for module in net.modules()]
+    torch.manual_seed(7)
+    captured(net, residual_sites(net), x)
+    with undisturbed(net):
+        torch.rand(1)
+        frozen.requires_grad_(True)
+        net(x).sum().backward()
+    drawn = torch.rand(1)
+    torch.manual_seed(7)
+    assert drawn == torch.rand(1)
+    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+    assert all(grads[key] is p.grad for key, p in net.named_parameters())
+    assert all(torch.equal(grads[key], value) for key, value in values.items())
+    assert [module.training for module in net.modules()] == modes
+    assert not frozen.requires_grad
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+
+
+@pytest.mark.parametrize("name", ["transformer", "vit", "hybrid pooled"])
+def test_between_msa_and_mlp(name: str) -> None:
+    net, x = net_of(name), torch.randn(3, 2, 16, 16)
+    sites = residual_sites(net)
+    heard, found = captured(net, sites, x), 0
+    for msa, mlp in pairwise(sites):
+        if (msa.op, mlp.op) == ("msa", "mlp"):
+            block: Any = net.get_submodule(mlp.module)
+            with torch.no_grad():
+                y = heard[msa.name] + block.mlp(block.norm2(heard[msa.name]))
+            assert torch.allclose(heard[mlp.name], y, atol=1e-6)
+            found += 1
+    assert found
+
+
+def test_what_was_heard_is_not_overwritten() -> None:
+    net, x = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(inplace=True)), torch.randn(2, 2, 4, 4)
+    at = [Site("before", "1", "in", "conv", "1"), Site("conv", "0", "out", "conv", "1")]
+    heard = captured(net, at, x)
+    with torch.no_grad():
+        assert torch.equal(heard["conv"], net[0](x))
+        assert torch.equal(heard["before"], net[0](x))
+
+
+def test_the_stream_of_a_timm_resnet() -> None:
+    net = timm.create_model("resnet18", num_classes=3).eval()
+    sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
+    assert [site.name for site in sites][:3] == ["stem", "stage 1 block 1", "stage 1 block 2"]
+    assert stage_ends(sites) == [0, 2, 4, 6, 8]
+    heard = captured(net, sites, x)
+    with torch.no_grad():
+        stem = net.maxpool(net.act1(net.bn1(net.conv1(x))))
+        assert torch.equal(heard["stem"], stem)
+        assert torch.equal(heard["stage 1 block 1"], net.layer1[0](stem))
+
+
+def test_the_stream_of_a_timm_vit() -> None:
+    net = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, num_classes=3).eval()
+    sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
+    assert [site.name for site in sites][1:3] == ["encoder 1 msa", "encoder 1 mlp"]
+    heard = captured(net, sites, x)
+    with torch.no_grad():
+        whole = net.forward_intermediates(x, norm=False, intermediates_only=True)
+    for block, name in enumerate(("encoder 1 mlp", "encoder 2 mlp")):
+        site = next(site for site in sites if site.name == name)
+        assert torch.allclose(as_map(site, heard[name]), whole[block], atol=1e-6)
+
+
+def test_clones_keep_their_graph() -> None:
+    net, x = net_of("basic"), torch.randn(2, 2, 16, 16, requires_grad=True)
+    sites = residual_sites(net)
+    with undisturbed(net), listening(net, sites) as heard:
+        net(x)
+    heard["stage 2 block 1"].sum().backward()
+    assert x.grad is not None
+
+
+def test_other_nets_are_refused() -> None:
+    with pytest.raises(InputError, match="got Linear"):
+        residual_sites(nn.Linear(2, 2))

@@ -1,0 +1,146 @@
+"""Skips: every addition of every net is found, ratios are those of the norms, a dropped skip is a net without it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import timm
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from timm.models.resnet import BasicBlock, ResNet
+from timm.models.vision_transformer import VisionTransformer
+from torch import Tensor, nn
+
+from alternas.archs import build
+from alternas.results.probes.layers import seeing
+from alternas.results.probes.listen import captured
+from alternas.results.probes.sites import residual_sites
+from alternas.results.probes.skips import Addition, additions, analyse, skip_ratios, without_skip
+from alternas.results.probes.subject import Images, Subject
+from nets import NETS, lively
+
+
+def made(name: str) -> nn.Module:
+    """One of NETS, or a small one of timm's."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        if name == "timm vit":
+            return lively(VisionTransformer(16, 4, 2, 3, embed_dim=12, depth=2, num_heads=3, init_values=0.5)).eval()
+        if name == "timm resnet":
+            return lively(ResNet(BasicBlock, (1, 1, 1, 1), 3, 2)).eval()
+        return lively(build(NETS[name], 5, 16, 2)).eval()
+
+
+def pixels(count: int = 3) -> Tensor:
+    return torch.randn(count, 2, 16, 16, generator=torch.Generator().manual_seed(1))
+
+
+def sums(net: nn.Module, places: list[Addition], x: Tensor) -> dict[str, Tensor]:
+    heard = captured(net, [site for place in places for site in (place.skip, place.branch)], x)
+    return {place.name: heard[place.skip.name] + heard[place.branch.name] for place in places}
+
+
+@pytest.mark.parametrize("name", [*NETS, "timm vit", "timm resnet"])
+def test_skip_and_branch_add_up_to_the_stream(name: str) -> None:
+    net, places, x = made(name), additions(made(name)), pixels()
+    sites = [site for site in residual_sites(net) if site.op != "stem"]
+    assert [place.name for place in places] == [site.name for site in sites]
+    stream, found = captured(net, sites, x), sums(net, places, x)
+    for site in sites:
+        after_relu = stream[site.name].min() >= 0
+        total = F.relu(found[site.name]) if after_relu else found[site.name]
+        torch.testing.assert_close(stream[site.name], total, rtol=1e-5, atol=1e-5)
+
+
+def test_ratios_are_those_of_norms() -> None:
+    net, x = made("vit"), pixels()
+    places = additions(net)
+    found = skip_ratios(net, places, x.split(2))
+    heard = captured(net, [site for place in places for site in (place.skip, place.branch)], x)
+    for place in places:
+        z, f = heard[place.skip.name], heard[place.branch.name]
+        pairs = [[math.hypot(*z[b, t].tolist()) / math.hypot(*f[b, t].tolist()) for t in range(17)] for b in range(3)]
+        assert found[place.name]["cls"] == pytest.approx(sum(row[0] for row in pairs) / 3, rel=1e-4)
+        assert found[place.name]["spatial"] == pytest.approx(sum(sum(row[1:]) for row in pairs) / 48, rel=1e-4)
+    assert [place.op for place in places] == ["msa", "mlp"] * 2
+
+
+def test_ratios_of_maps_are_by_place() -> None:
+    net, x = made("post basic"), pixels()
+    place = additions(net)[0]
+    heard = captured(net, [place.skip, place.branch], x)
+    wanted = heard[place.skip.name].norm(dim=1) / heard[place.branch.name].norm(dim=1)
+    assert skip_ratios(net, [place], [x]) == {place.name: {"spatial": pytest.approx(wanted.mean().item(), rel=1e-5)}}
+
+
+def test_branches_that_add_nothing_have_no_ratio() -> None:
+    net = made("vit")
+    with torch.no_grad():
+        for part in net.get_submodule("encoder.blocks.1.mlp.fc2").parameters():
+            part.zero_()
+    found = skip_ratios(net, additions(net), [pixels()])
+    assert math.isnan(found["encoder 2 mlp"]["spatial"])
+    assert found["encoder 2 msa"]["spatial"] > 0
+
+
+@pytest.mark.parametrize("name", [*NETS, "timm vit", "timm resnet"])
+def test_without_a_skip_the_stream_is_the_branch(name: str) -> None:
+    """Up to there the net is as before; afterwards it has its skip again."""
+    net, x = made(name), pixels()
+    sites = {site.name: site for site in residual_sites(net)}
+    with torch.no_grad():
+        before = net(x)
+        for place in additions(net):
+            branch = captured(net, [place.branch], x)[place.branch.name]
+            with without_skip(net, place):
+                alone = captured(net, [sites[place.name]], x)[place.name]
+                changed = net(x)
+            total = F.relu(branch) if alone.min() >= 0 else branch
+            torch.testing.assert_close(alone, total, rtol=1e-4, atol=1e-4)
+            assert not torch.allclose(changed, before, atol=1e-6)
+        assert torch.equal(net(x), before)
+    assert not any(module._forward_hooks or module._forward_pre_hooks for module in net.modules())
+
+
+def test_a_block_without_its_skip_is_written_out() -> None:
+    net: Any = made("hybrid")
+    place = next(place for place in additions(net) if place.name == "encoder 1 mlp")
+    seen: list[Tensor] = []
+    with torch.no_grad(), without_skip(net, place), seeing(net, [place.skip], lambda _, x: seen.append(x.clone())):
+        found = net(pixels())
+    with torch.no_grad():
+        block, last = net.encoder.blocks[0], net.encoder.blocks[1]
+        z = last(block.mlp(block.norm2(seen[0])), None, None)
+        wanted = net.head(net.encoder.norm(z)[:, 0])
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["hybrid", "bottleneck"])
+def test_an_analysis(name: str) -> None:
+    net = made(name).train()
+    state = {key: value.clone() for key, value in net.state_dict().items()}
+    images = Images(pixels(20), torch.arange(20) % 5, torch.zeros(2), torch.ones(2))
+    finding = analyse(Subject(name, net, images), batch=8)
+    assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+    assert net.training
+    assert [row["place"] for row in finding.rows] == [place.name for place in additions(net)]
+    net.eval()
+    with torch.no_grad():
+        whole = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
+        with without_skip(net, additions(net)[-1]):
+            last = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
+    assert finding.rows[-1]["accuracy"] == whole
+    assert finding.rows[-1]["accuracy_without"] == last
+    assert ("class token" in finding.reading) == (name == "hybrid")
+    finding.draw(Figure())
+
+
+def test_a_real_timm_resnet_has_its_downsampling_skips() -> None:
+    net = timm.create_model("resnet50", num_classes=3)
+    places = additions(net)
+    assert len(places) == 16
+    assert sum(place.skip.module.endswith("downsample") for place in places) == 4
+    assert {place.branch.module.rsplit(".", 1)[1] for place in places} == {"bn3"}

@@ -1,0 +1,370 @@
+"""The report's content, read back from the page: numbers of the run, nothing loaded, nothing users wrote as markup."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from alternas import cli
+from alternas.archs import InputError, zoo
+from alternas.results.front import leaderboard
+from alternas.results.latency.kept import keep
+from alternas.results.ranking import hypervolume
+from alternas.results.record import Record
+from alternas.results.report import page as page_module
+from alternas.results.report.anatomy import attention_of, attention_plot, common_table
+from alternas.results.report.ends import phases_table
+from alternas.results.report.facts import elapsed, open_run
+from alternas.results.report.importance import FEWEST, importances
+from alternas.results.report.nets import front_plot, leaderboard_table
+from alternas.results.report.page import write_report
+from alternas.results.report.progress import hypervolumes, thin
+from alternas.results.report.provenance import command_of
+from alternas.results.report.survival import rung_rows
+from runs import DATA, STEPS, drawn_records, made_run
+
+EVIL = "</script><img src=x onerror=alert(1)>'\"&lt;<b>"
+TABLES = ("nets", "rungs_table", "common", "statuses", "failures", "settings", "versions", "data", "recipe")
+
+
+class Page(HTMLParser):
+    """What a browser would take from a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[tuple[str, str]] = []
+        self._open: list[str] = []
+        self.feed(path.read_text())
+        self.data = json.loads(next(t for tag, t in self.texts if tag == "script" and t.startswith("{")))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in ("meta", "link", "img", "br"):
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append((self._open[-1] if self._open else "", data))
+
+    @property
+    def said(self) -> str:
+        return " ".join(text for tag, text in self.texts if tag not in ("script", "style"))
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_run(tmp_path_factory.mktemp("report") / "a run", drawn_records(240))
+
+
+@pytest.fixture(scope="module")
+def report(run: Path) -> Page:
+    write_report(run)
+    return Page(run / "report.html")
+
+
+def test_every_net_is_a_point_that_knows_itself(run: Path, report: Page) -> None:
+    rows = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    nets = [dict(zip(report.data["nets"]["columns"], row, strict=False)) for row in report.data["nets"]["rows"]]
+    shown = {}
+    for trace in report.data["plots"]["front"]["data"]:
+        for x, y, (place, trial) in zip(trace["x"], trace["y"], trace.get("customdata", ()), strict=False):
+            assert nets[place]["trial"] == trial
+            shown[trial] = (x, y)
+    assert shown == {row["trial"]: (row["cost"]["macs"], round(row["accuracy"], 5)) for row in rows}
+    genes = report.data["nets"]["genes"]
+    for row in report.data["nets"]["rows"]:
+        assert dict(zip(genes, row[-1], strict=True)) == ({g: None for g in genes} | rows[row[0]]["genes"])
+
+
+def test_the_front_and_the_baselines_are_drawn(run: Path, report: Page) -> None:
+    found = open_run(run)
+    best = [row for row in leaderboard(found.records) if row["rank"] == 1]
+    steps = next(t for t in report.data["plots"]["front"]["data"] if t["name"] == "the front")
+    assert steps["x"] == [row["macs"] for row in best]
+    assert {row["key"] for row in best} <= set(report.data["drawings"])
+    assert {r.key for r in found.records if r.kind == "baseline"} <= set(report.data["drawings"])
+    assert all(svg.startswith("<svg") for svg in report.data["drawings"].values())
+
+
+def test_no_room_still_draws_the_front_and_no_other(run: Path) -> None:
+    found = open_run(run)
+    must = {r.key for r in found.front} | {r.key for r in found.records if r.kind == "baseline"}
+    assert set(page_module.drawings(found, 0)) == must
+
+
+def test_nothing_is_loaded_and_nothing_runs_but_ours(report: Page) -> None:
+    for tag, attrs in report.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+        assert not {"src", "srcset", "data", "action", "style"} & set(attrs)
+        assert not [name for name in attrs if name.startswith("on")]
+        assert (attrs.get("href") or "#").startswith("#")
+    policy = next(a["content"] for t, a in report.tags if t == "meta" and "http-equiv" in a)
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+    assert "connect-src" not in policy
+
+
+def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
+    ids = [attrs.get("id") for tag, attrs in report.tags if tag == "table"]
+    assert ids == [f"table-{name}" for name in TABLES if name != "failures"]
+    assert "No net failed or was refused." in report.said
+    for row in leaderboard(open_run(run).records):
+        assert row["key"] in report.said
+    assert "alternas search all --name 'a run' --ladder pareto" in report.said
+
+
+def test_every_plot_and_table_has_a_caption(report: Page) -> None:
+    headings = [tag for tag, _ in report.tags if tag == "h3"]
+    captions = [attrs for _, attrs in report.tags if attrs.get("class") == "caption"]
+    phases = 1  # without rows: these records do not say when they ended
+    assert len(headings) == len(captions) == len(report.data["plots"]) + len(TABLES) + phases
+
+
+def test_what_users_wrote_is_text(report: Page, tmp_path: Path) -> None:
+    rows = drawn_records(40)
+    for row in rows:
+        row["genes"] = {EVIL: EVIL if row["trial"] % 2 else "b"} | row["genes"]
+        row["device"] = EVIL
+    rows[-1] |= {"status": "error", "accuracy": None, "error": EVIL, "family": EVIL}
+    rows[-2] |= {"status": "ok", "family": EVIL}
+    rows[-3] |= {"status": "error", "accuracy": None, "error": "half a character: \ud800"}
+    data = DATA | {"name": EVIL, "classes": [EVIL, *DATA["classes"]], "notes": {EVIL: EVIL}}
+    told = {"data": data, "command": ["alternas", EVIL], "versions": {EVIL: EVIL}}
+    folder = made_run(tmp_path / "<script>alert(1)<", rows, **told, settings={"recipe": {EVIL: EVIL}, EVIL: EVIL})
+    write_report(folder, tmp_path / "page.html", tmp_path / "assets")
+    page = Page(tmp_path / "page.html")
+    assert {tag for tag, _ in page.tags} == {tag for tag, _ in report.tags}
+    assert [a for _, a in page.tags if set(a) & {"src", "onerror"}] == []
+    assert len([tag for tag, _ in page.tags if tag == "script"]) == 3
+    assert page.said.count(EVIL) > 10, "as it was written"
+    assert EVIL in page.data["nets"]["genes"]
+    names = [t["name"] for plot in page.data["plots"].values() for t in plot["data"]]
+    labels = [x for plot in page.data["plots"].values() for t in plot["data"] for x in (*t["x"], *t["y"])]
+    assert not [text for text in (*names, *labels) if "<" in str(text)], "plotly reads tags"
+    assert [text for text in names if text.startswith("&lt;/script")]
+    assert list((tmp_path / "assets").glob("*.png"))
+
+
+def test_hypervolume_ends_where_the_front_command_does(run: Path) -> None:
+    found = hypervolumes(open_run(run))
+    points = [(row["accuracy"], row["macs"]) for row in leaderboard(open_run(run).records)]
+    assert found[-1][2] == pytest.approx(hypervolume(points, 1 / 10), abs=1e-5)
+    seconds, flops, areas = zip(*found, strict=True)
+    assert list(seconds) == sorted(seconds)
+    assert list(areas) == sorted(areas)
+    records = open_run(run).records
+    assert seconds[-1] == pytest.approx(sum(r.seconds for r in records))
+    assert flops[-1] == pytest.approx(sum(6 * r.cost["macs"] * 128 * r.budget["done"] for r in records))
+
+
+def test_hypervolume_after_each_net_is_that_of_all_before_it(tmp_path: Path) -> None:
+    run = open_run(made_run(tmp_path / "r", drawn_records(60, seed=1, stops=False)))
+    costs = [row["macs"] for row in run.rows]
+    points = [(r.accuracy or 0.0, float(r.cost["macs"])) for r in run.records]
+    at = {round(s, 3): area for s, _, area in hypervolumes(run)}
+    seconds = 0.0
+    for i, record in enumerate(run.records):
+        seconds += record.seconds
+        latest = [area for s, area in at.items() if s <= seconds + 1e-6][-1]
+        assert latest == pytest.approx(hypervolume(points[: i + 1], 0.1, [(min(costs), max(costs))]), abs=1e-5)
+
+
+def stamped(rows: list[dict[str, Any]], minutes: Sequence[float]) -> list[dict[str, Any]]:
+    """Records that say when they ended, so many minutes after noon."""
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    return [r | {"ended": (noon + timedelta(minutes=m)).isoformat()} for r, m in zip(rows, minutes, strict=True)]
+
+
+def test_time_goes_by_the_clock_where_records_know_it(tmp_path: Path) -> None:
+    rows = [r | {"seconds": 30.0} for r in drawn_records(5, stops=False)]
+    run = open_run(made_run(tmp_path / "r", stamped(rows, [1, 2, 1.5, 4, 10])))
+    assert elapsed(run.records) == [30.0, 90.0, 90.0, 210.0, 570.0], "a clock that was set back stands still"
+    assert hypervolumes(run)[-1][0] == 570.0
+    plain = sum(r["kind"] == "baseline" for r in rows)
+    phases = phases_table(run).rows
+    assert [(row["phase"], row["nets"], row["from s"], row["to s"]) for row in phases] == [
+        ("plain ResNets", plain, 0.0, 210.0), ("nets of the search", 1, 540.0, 570.0)
+    ]  # fmt: skip
+    assert phases[0]["at a time"] == pytest.approx(plain * 30 / 210, abs=0.01)
+    run = open_run(made_run(tmp_path / "old", [*stamped(rows[:4], [1, 2, 3, 4]), rows[4]]))
+    assert elapsed(run.records) is None
+    assert not phases_table(run).rows
+
+
+def test_a_run_searched_for_latency(tmp_path: Path) -> None:
+    rows = drawn_records(12, stops=False)
+    settings = {"objective": "latency_ms", "latency": "cpu/1/float32/eager/1"}
+    folder = made_run(tmp_path / "r", rows, settings=settings)
+    setting = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 1, "machine": "Chip"}
+    for i, row in enumerate(rows):
+        keep(folder, row["key"], (8, 8), {"latency_ms": 1.0 + i, "latency_spread_ms": 0.1, **setting})
+        keep(folder, row["key"], (8, 8), {"latency_ms": 9.0, "latency_spread_ms": 0.1, **setting, "batch": 32})
+    write_report(folder)
+    run = open_run(folder)
+    cost = {row["key"]: 1.0 + i for i, row in enumerate(rows)}
+    assert front_plot(run).x == "latency, ms a batch"
+    drawn = {x for series in front_plot(run).series if series.kind == "points" for x in series.x}
+    assert drawn == set(cost.values())
+    assert {row["net"]: row["ms"] for row in leaderboard_table(run).rows} == cost
+    points = [(row["accuracy"], cost[row["key"]]) for row in rows]
+    assert hypervolumes(run)[-1][2] == pytest.approx(hypervolume(points, 0.1), abs=1e-5)
+
+
+def test_rungs_count_who_came_and_who_went_on(run: Path) -> None:
+    records, rows = open_run(run).records, rung_rows(open_run(run))
+    assert [row["step"] for row in rows] == list(STEPS[:-1])
+    for i, row in enumerate(rows):
+        assert row["came"] == sum(r.rung > i for r in records)
+        assert row["went on"] == sum(r.rung > i + 1 for r in records)
+        assert row["came"] == row["went on"] + row["stopped"]
+        assert row["median, went on"] is not None
+
+
+def records_of(rows: list[dict[str, Any]]) -> list[Record]:
+    return [Record.from_dict(row) for row in rows]
+
+
+def test_importance_finds_the_gene_that_decides() -> None:
+    rows = drawn_records(200, stops=False)
+    for row in rows:
+        row["genes"] = {"idle": row["trial"] % 3, "strong": row["trial"] % 5, "spoils": row["trial"] % 7, "same": 1}
+        row["accuracy"] = 0.5 + 0.1 * (row["genes"]["strong"] == 2) - 0.3 * (row["genes"]["spoils"] == 3)
+    found = importances(records_of(rows))
+    assert set(found) == {"strong", "spoils", "idle"}, "a gene of one value decides nothing"
+    assert found["strong"] > 0.8, "being among the best counts, not keeping from the worst"
+    assert math.isclose(sum(found.values()), 1)
+    assert importances(records_of(rows[: FEWEST - 1])) == {}
+    unlike = [row | {"genes": row["genes"] | {"idle": [1]}} for row in rows]
+    assert set(importances(records_of(unlike))) == {"strong", "spoils"}, "only plain values are choices"
+
+
+def test_where_attention_sits() -> None:
+    rows = drawn_records(2)
+    nets = {
+        ("stage 2", "stage 3", "stage 4"): zoo.get("alternet18", 32),
+        ("encoder",): zoo.get("vit_tiny_patch16"),
+        (): zoo.get("resnet18"),
+    }
+    for parts, net in nets.items():
+        assert attention_of(Record.from_dict(rows[0] | {"genotype": net.to_dict()})) == parts
+    assert attention_of(Record.from_dict(rows[0] | {"genotype": {"of": "later"}})) == ()
+
+
+def test_what_the_front_has_in_common(tmp_path: Path) -> None:
+    """Two nets on the front, both with a = 1; of six searched, three have it. One net in two of them is an AlterNet."""
+    plain, attended = zoo.get("resnet18", 32).to_dict(), zoo.get("alternet18", 32).to_dict()
+    rows = drawn_records(10)[4:]
+    for i, row in enumerate(rows):
+        row |= {"status": "ok", "genes": {"a": int(i < 3), "b": 7}, "genotype": attended if i in (0, 5) else plain}
+        row |= {"accuracy": (0.9, 0.8, 0.1, 0.1, 0.1, 0.1)[i], "cost": row["cost"] | {"macs": 800 if i == 1 else 900}}
+    run = open_run(made_run(tmp_path / "r", rows))
+    assert len(run.front) == 2
+    table = common_table(run)
+    assert table.rows == [{"gene": "a", "value": "1", "on the front": 1.0, "among all": 0.5, "difference": 0.5}]
+    front, everywhere = attention_plot(run).series
+    assert (front.x, front.y) == (["stage 2", "stage 3", "stage 4"], [0.5] * 3)
+    assert everywhere.y == pytest.approx([2 / 6] * 3, abs=1e-4)
+
+
+def test_failures_are_counted_by_message(tmp_path: Path) -> None:
+    rows = drawn_records(9)
+    for row in rows[4:7]:
+        row |= {"status": "oom", "accuracy": None, "error": "out of memory", "seconds": 2.0}
+    rows[8] |= {"status": "nan", "accuracy": None, "error": "loss is nan"}
+    write_report(made_run(tmp_path / "r", rows), tmp_path / "page.html", tmp_path / "assets")
+    found = pd.read_csv(tmp_path / "assets" / "failures.csv", keep_default_na=False)
+    assert found.to_dict("records") == [
+        {"status": "oom", "nets": 3, "first trial": 4, "message": "out of memory"},
+        {"status": "nan", "nets": 1, "first trial": 8, "message": "loss is nan"},
+    ]
+    spent = pd.read_csv(tmp_path / "assets" / "seconds.csv")
+    assert spent[spent.series == "oom"].y.sum() == pytest.approx(6.0)
+
+
+def test_assets_hold_every_plot_and_table(run: Path, report: Page, tmp_path: Path) -> None:
+    facts = write_report(run, tmp_path / "page.html", tmp_path / "assets")
+    made = {path.name for path in (tmp_path / "assets").iterdir()}
+    assert {Path(path).name for path in facts["assets"]} == made
+    plots, tables = set(report.data["plots"]), set(TABLES) - {"failures"}
+    assert made == {f"{n}.{end}" for n in (*plots, *tables, "all_nets") for end in ("csv", "parquet")} | {
+        f"{name}.png" for name in plots
+    }
+    for name in plots:
+        assert (tmp_path / "assets" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    nets = pd.read_parquet(tmp_path / "assets" / "all_nets.parquet")
+    assert len(nets) == 240
+    assert nets.accuracy.tolist() == pd.read_csv(tmp_path / "assets" / "all_nets.csv").accuracy.tolist()
+    assert {f"gene_{name}" for name in report.data["nets"]["genes"]} < set(nets.columns)
+    front = pd.read_parquet(tmp_path / "assets" / "front.parquet")
+    assert (front.series == "the front").sum() == facts["front"]
+
+
+@pytest.mark.parametrize("rows", [[], drawn_records(1), [r for r in drawn_records(30) if r["status"] == "pruned"]])
+def test_short_runs_have_a_report_that_says_what_is_missing(rows: list[dict[str, Any]], tmp_path: Path) -> None:
+    facts = write_report(made_run(tmp_path / "r", rows, settings={}, command=None, versions=None))
+    page = Page(tmp_path / "r" / "report.html")
+    assert facts["hypervolume"] == 0
+    assert "The hypervolume needs two nets" in page.said
+    assert "Gene importance needs" in page.said
+    assert "not recorded in run.json" in page.said
+
+
+def test_thinning_keeps_both_ends() -> None:
+    assert thin(range(5), 9) == [0, 1, 2, 3, 4]
+    assert thin(range(1000), 3) == [0, 500, 999]
+    assert len(set(thin(range(1000), 40))) == 40
+
+
+def test_the_command_can_be_typed_again() -> None:
+    assert command_of({"command": ["/x/__main__.py", "search", "--data", "my photos"]}) == (
+        "alternas search --data 'my photos'"
+    )
+    assert command_of({"command": "alternas"}) == command_of({}) == ""
+
+
+def test_the_command_line_says_where_it_is(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "page.html"
+    monkeypatch.setattr(sys, "argv", ["alternas", "report", str(run), "--out", str(out), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    found = json.loads(capsys.readouterr().out)
+    assert (ended.value.code or 0, found["page"], found["bytes"]) == (0, str(out), out.stat().st_size)
+    assert {"run", "records", "trained", "front", "hypervolume", "best_accuracy", "seconds"} <= set(found)
+
+
+def test_what_cannot_be_reported_is_an_input_error(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        write_report(run, tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="assets"):
+        write_report(run, tmp_path / "page.html", tmp_path / "file")
+    broken = made_run(tmp_path / "nan", [drawn_records(5)[0] | {"seconds": math.nan}])
+    with pytest.raises(InputError, match="not a number but nan"):
+        write_report(broken)
+    monkeypatch.setattr(page_module.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install plotly"):
+        write_report(run)
+
+
+@pytest.mark.slow
+def test_ten_thousand_records_stay_small(tmp_path: Path) -> None:
+    facts = write_report(made_run(tmp_path / "r", drawn_records(10_000, stops=False)))
+    assert facts["records"] == facts["trained"] == 10_000
+    assert facts["bytes"] < 8_000_000
+    assert len(Page(tmp_path / "r" / "report.html").data["drawings"]) > 150

@@ -1,0 +1,124 @@
+"""What others wrote into a run's folder is read and never run: no code imported, no pickle loaded, no name followed."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from alternas import cli
+from alternas.archs import InputError
+from alternas.results.export.folder import _sample
+from alternas.results.record import Record
+from alternas.results.show import Scene
+from alternas.search.engine import pool
+from alternas.search.training.train import read_checkpoint
+from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
+
+READERS = [
+    ("front", "mine"), ("leaderboard", "mine"), ("compare", "mine", "other"), ("show", "mine", "0"),
+    ("report", "mine"), ("export", "mine", "--out", "d"), ("cost", "mine:0"), ("search", "resnet", "--name", "mine"),
+]  # fmt: skip
+PLANTED = "from pathlib import Path\nPath('sprung').touch()\nraise RuntimeError('this code must not run')\n"
+
+
+class Trap:
+    """A pickle that touches a file when it is loaded."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("sprung"),)
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run whose folder and records name code that lies in it and in the current folder."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    folder = finished_run()
+    finished_run("other")
+    for place in (Path(), folder):
+        for name in ("my_space.py", "planted.py", "sitecustomize.py", "resnet.py"):
+            (place / name).write_text(PLANTED)
+        monkeypatch.syspath_prepend(place.absolute())
+    facts = json.loads((folder / "run.json").read_text())
+    settings = {"space": "my_space.py of source 0123456789abcdef", "strategy": "planted:Sampler", "objective": "macs"}
+    (folder / "run.json").write_text(json.dumps(facts | {"settings": settings, "space_source": PLANTED}))
+    return folder
+
+
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
+def test_code_in_a_run_is_never_imported(alternas: Any, planted: Path, words: tuple[str, ...]) -> None:
+    code, _, err = alternas(*words)
+    assert not Path("sprung").exists()
+    assert (code, "Traceback" in err) == ({"export": 2, "search": 2}.get(words[0], 0), False), err
+
+
+@pytest.mark.parametrize("words", [["./my_space.py"], ["resnet", "--strategy", "planted:Sampler"]])
+def test_code_that_the_command_names_is_imported(alternas: Any, planted: Path, words: list[str]) -> None:
+    code, _, err = alternas("search", *words)
+    assert (code, "this code must not run" in err) == (2, True)
+    assert Path("sprung").exists(), "a trap that works"
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "..", "a/b", "~", ".x"])
+@pytest.mark.parametrize("words", [["search", "resnet"], ["study", "data-size", "--data", "digits"]])
+def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: list[str], name: str) -> None:
+    code, out, err = alternas(*words, "--name", name)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "run name" in err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("field", ["key", "training"])
+def test_a_record_names_no_file_elsewhere(field: str) -> None:
+    """Weights lie where key or training say."""
+    row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "") | {"trial": 0, "kind": "search"}
+    row |= {"genotype": {}, "genes": {}, "cost": {"macs": 1}, "status": "ok"}
+    assert Record.from_dict(row)
+    with pytest.raises(InputError, match="holds a '/'"):
+        Record.from_dict(row | {field: "../../secret"})
+
+
+def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:
+    folder = finished_run()
+    trap: Any = np.array([Trap()], dtype=object)
+    np.savez(folder / "sample.npz", x=trap)
+    np.savez("data.npz", x=trap, y=trap)
+    np.savez("labels.npz", x=np.zeros((4, 8, 8), np.uint8), y=np.array([Trap()] * 4, dtype=object))
+    torch.save({"net": Trap()}, folder / "state.pt")
+    with pytest.raises(InputError, match="not readable"):
+        _sample(folder, Scene((8, 8), 10, 1))
+    for name in ("data.npz", "labels.npz"):
+        code, out, err = alternas("data", name)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+    assert read_checkpoint(folder / "state.pt", torch.device("cpu")) is None
+    assert (folder / "state.pt.broken").exists(), "put aside, and the training begun anew"
+    assert not Path("sprung").exists()
+    pickle.loads(pickle.dumps(Trap()))
+    assert Path("sprung").exists(), "a trap that works"
+
+
+def test_half_a_character_can_be_shown(alternas: Any) -> None:
+    """A class or an error may hold bytes that are no text; no terminal can show them."""
+    path = finished_run() / "records.jsonl"
+    path.write_text(path.read_text().replace('"alternet"', '"\\ud800"'))
+    code, out, err = alternas("front", "mine")
+    assert (code, err) == (0, "")
+    assert "\\ud800" in out
+
+
+def test_we_open_no_doors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dashboard listens on this machine alone; a Ray of our own comes without its dashboard."""
+    from typer.main import get_command
+
+    options: Any = get_command(cli.app).commands["dashboard"].params  # type: ignore[attr-defined]
+    assert next(option.default for option in options if option.name == "host") == "127.0.0.1"
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(pool.ray, "init", lambda address, **how: asked.update(how, address=address))
+    pool.connect("")
+    assert (asked["address"], asked["include_dashboard"]) == ("local", False)

@@ -1,0 +1,138 @@
+"""Event files, read back with tensorboardX's messages and checksums: another's code than the writer."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.search.engine.drive import drive
+from alternas.search.engine.tensorboard import EventFile, EventFiles, Noted
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.training.job import Job
+from alternas.spaces import get
+from fakes import FakeExecutor, SilentView, fake_accuracy
+
+Open = Callable[..., Ledger]
+
+
+class KilledError(Exception):
+    """Stands for a driver that dies."""
+
+
+def events(folder: Path) -> list[Any]:
+    """What a folder's event file says."""
+    from tensorboardX.crc32c import crc32c
+    from tensorboardX.proto.event_pb2 import Event
+
+    def masked(content: bytes) -> int:
+        crc = crc32c(content)
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    (path,) = folder.glob("events.out.tfevents.*")
+    content, at, found = path.read_bytes(), 0, []
+    while at < len(content):
+        length, crc = struct.unpack_from("<QI", content, at)
+        payload = content[at + 12 : at + 12 + length]
+        assert crc == masked(content[at : at + 8])
+        assert struct.unpack_from("<I", content, at + 12 + length)[0] == masked(payload)
+        found.append(Event.FromString(payload))
+        at += 16 + length
+    return found
+
+
+def curves(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    found: dict[str, list[tuple[int, float]]] = {}
+    for event in events(folder):
+        for value in event.summary.value:
+            if value.WhichOneof("value") == "simple_value":
+                found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+def texts(folder: Path) -> list[tuple[str, str]]:
+    return [
+        (value.tag, value.tensor.string_val[0].decode())
+        for event in events(folder)
+        for value in event.summary.value
+        if value.metadata.plugin_data.plugin_name == "text"
+    ]
+
+
+def test_what_is_written_is_what_tensorboardx_would_write(tmp_path: Path) -> None:
+    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.summary import scalar, text
+
+    file = EventFile(tmp_path)
+    file.texts({"genes/text_summary": "| größe | 300 |\n" * 40})
+    file.scalars([(2**40, {"loss": 0.1})])
+    version, note, point = events(tmp_path)
+    assert (version.file_version, version.step) == ("brain.Event:2", 0)
+    theirs = Event(step=0, summary=text("genes", "| größe | 300 |\n" * 40), wall_time=note.wall_time)
+    assert note == theirs
+    assert point == Event(step=2**40, summary=scalar("loss", 0.1), wall_time=point.wall_time)
+
+
+def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
+    for steps in ((1, 2), (1, 2, 3), (3, 300, 4), (), (5, 301)):
+        file = EventFile(tmp_path)
+        file.texts({"genes": "a"})
+        file.scalars([(step, {"loss": step / 2}) for step in steps])
+    assert curves(tmp_path) == {"loss": [(1, 0.5), (2, 1.0), (3, 1.5), (300, 150.0), (4, 2.0), (301, 150.5)]}
+    assert len(texts(tmp_path)) == 1
+    path = tmp_path / "events.out.tfevents.alternas"
+    for cut in (1, 20, 30):
+        path.write_bytes(path.read_bytes()[:-cut])
+        again = EventFile(tmp_path)
+        again.scalars([(400 + cut, {"loss": math.nan})])
+        assert again.last == 400 + cut
+    assert [step for step, _ in curves(tmp_path)["loss"]][-1] == 430
+    assert math.isnan(curves(tmp_path)["loss"][-1][1])
+
+
+def noted(ledger: Ledger, run: Path) -> Noted:
+    files = EventFiles(run, ledger.terms.settings.seed)
+    for record in ledger.store.records:
+        files.take(record)
+    return Noted(SilentView(), files, ledger)
+
+
+@pytest.mark.parametrize("noted_from", [1, 2], ids=["from the start", "from the second half"])
+def test_a_search_that_was_interrupted_has_each_step_once(open_ledger: Open, tmp_path: Path, noted_from: int) -> None:
+    left = 11 if noted_from == 1 else -1
+
+    def fate(job: Job) -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise KilledError
+
+    for part in (1, 2):
+        ledger = open_ledger(get("resnet", 8), trials=4 * part, ladder="pareto")
+        try:
+            drive(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
+        except KilledError:
+            assert part == 1
+    trained = [r for r in ledger.store.records if r.curve]
+    assert len(trained) >= 8
+    for record in trained:
+        folder = tmp_path / "tensorboard" / f"trial-{record.trial:05d}"
+        found = curves(folder)
+        assert set(found) == {"validation/accuracy_ema", "train/loss"}
+        steps = [step for step, _ in found["validation/accuracy_ema"]]
+        assert len(steps) == len(set(steps))
+        assert steps[-1] == record.curve[-1]["step"]
+        for step, accuracy in found["validation/accuracy_ema"]:
+            from alternas.archs import Genotype
+
+            assert accuracy == pytest.approx(fake_accuracy(Genotype.from_dict(record.genotype), step), rel=1e-6)
+        notes = dict(texts(folder))
+        assert len(texts(folder)) == len(notes) == 2
+        assert f"| key | {record.key} |" in notes["genes"]
+        assert all(f"| {gene} | {value} |" in notes["genes"] for gene, value in record.genes.items())
+    seeds = {path.name for path in (tmp_path / "tensorboard").iterdir() if "seed" in path.name}
+    assert bool(seeds) == (noted_from == 1), "baselines are trained twice"
