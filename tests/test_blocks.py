@@ -81,7 +81,8 @@ def test_blocks_compile_without_a_break(name: str) -> None:
     torch.manual_seed(0)
     model, x = lively(build(NETS[name], 5, 16, 2)), torch.randn(2, 2, 16, 16)
     compiled = torch.compile(model.eval(), backend="aot_eager", fullgraph=True)
-    torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
+    with torch.no_grad():  # the forward alone: tracing the backward hung now and then in a long test run
+        torch.testing.assert_close(compiled(x), model(x), atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("space", SPACES)
