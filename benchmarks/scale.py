@@ -1,8 +1,8 @@
-"""Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, resumed and ranked.
+"""Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, resumed, ranked, reported.
 
     python benchmarks/scale.py                 # all parts, about 10 minutes on 2 cores
     python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
-    python benchmarks/scale.py records         # resume, front and memory of the driver at 10,000 records
+    python benchmarks/scale.py records         # resume, front, report and memory of the driver at 10,000 records
 
 The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, ledger, journal and
 records are those of a search. Busy is the share of the time between the first start of a job and the moment when
@@ -158,15 +158,20 @@ def records(strategy: str) -> dict[str, Any]:
         again = [sys.executable, __file__, "resume", str(folder), strategy]
         resumed = [json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
                    for _ in range(REPEATS)]  # fmt: skip
-        walls = []
-        for _ in range(REPEATS):
-            began = time.monotonic()
-            command = [sys.executable, "-m", "alternas", "front", "big", "--json"]
-            subprocess.run(command, check=True, capture_output=True, cwd=scratch)
-            walls.append(time.monotonic() - began)
+        fronts = [walled(scratch, "front", "big", "--json") for _ in range(REPEATS)]
+        reports = [walled(scratch, "report", "big", "--json") for _ in range(REPEATS)]
+        size = (folder / "report.html").stat().st_size / 1e6
         memory = {name: max(r[name] for r in resumed) for name in ("private_mb", "peak_mb")}
         seconds = summary([r["seconds"] for r in resumed])
-        return {"resume_seconds": seconds, "front_seconds": summary(walls), "torch": resumed[0]["torch"]} | memory
+        found = {"resume_seconds": seconds, "front_seconds": summary(fronts), "report_seconds": summary(reports)}
+        return found | {"report_mb": size, "torch": resumed[0]["torch"]} | memory
+
+
+def walled(scratch: str, *command: str) -> float:
+    """Seconds of wall time of one alternas command in the folder `scratch`."""
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-m", "alternas", *command], check=True, capture_output=True, cwd=scratch)
+    return time.monotonic() - began
 
 
 if __name__ == "__main__":

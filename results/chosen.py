@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..archs.errors import InputError, is_whole
+from ..archs.errors import InputError
 from .board import board_of
 from .front import pick
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .show import find_trial
-from .store import find_run, read_data_facts, weights_file
+from .store import find_run, read_data_facts, run_and_trial, weights_file
 
 
 def named_net(text: str) -> tuple[Path, int | None]:
@@ -20,9 +20,8 @@ def named_net(text: str) -> tuple[Path, int | None]:
     Raises:
         InputError: if there is no such run.
     """
-    name, _, number = text.rpartition(":")
-    numbered = bool(name) and is_whole(number)
-    return find_run(name if numbered else text), int(number) if numbered else None
+    run, trial = run_and_trial(text)
+    return find_run(run), trial
 
 
 def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:

@@ -15,7 +15,7 @@ from ..archs.plan import as_map
 from .draw import net_drawing
 from .record import Record
 from .retrained import said
-from .store import find_run, read_data_facts, read_records
+from .store import find_run, read_data_facts, read_records, run_and_trial
 from .svg import net_svg, write_svg
 
 IMAGENET = ((224, 224), 1000, 3)
@@ -91,8 +91,8 @@ def find_arch(
     Raises:
         InputError: if there is no such net or a size is wrong.
     """
-    run, _, trial = arch.rpartition(":")
-    record = find_trial(find_run(run), int(trial)) if run and is_whole(trial) else None
+    run, trial = run_and_trial(arch)
+    record = None if trial is None else find_trial(find_run(run), trial)
     given = scene_of(find_run(run)) if record else Scene(*IMAGENET)
     size = parse_size(image_size) if image_size else given.image_size
     scene = Scene(size, classes or given.classes, channels or given.channels)

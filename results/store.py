@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..archs.errors import InputError, shown
+from ..archs.errors import InputError, is_whole, shown
 from ..archs.files import parse_json, write_whole
 from .record import Record
 
@@ -69,6 +69,12 @@ def find_run(run: str | Path) -> Path:
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
     raise InputError(f"no run {shown(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
+
+
+def run_and_trial(text: str) -> tuple[str, int | None]:
+    """The run and the trial that RUN:TRIAL names; a text without a number behind a colon is a run alone."""
+    name, _, number = text.rpartition(":")
+    return (name, int(number)) if name and is_whole(number) else (text, None)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

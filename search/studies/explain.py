@@ -16,7 +16,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from ...archs import Genotype, InputError
-from ...archs.errors import count_of, one_of, shown
+from ...archs.errors import count_of, is_whole, one_of, shown
 from ...archs.weights import read
 from ...results.chosen import chosen_net, named_net, trained_weights
 from ...results.probes.catalogue import ANALYSES, analyse, chosen
@@ -142,7 +142,7 @@ def _other(text: str, run: Path, record: Record) -> Chosen:
             raise InputError(f"against: run {run.name} has no plain ResNet that was trained to the end")
         macs = record.cost["macs"]
         return Chosen(run, min(plain, key=lambda r: abs(math.log(r.cost["macs"] / macs))))
-    if text.isascii() and text.isdigit() and len(text) < 10:
+    if is_whole(text):
         return Chosen(*chosen_net(run, int(text)))
     other, trial = named_net(text)
     scenes = scene_of(run), scene_of(other)
