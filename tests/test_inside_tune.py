@@ -216,9 +216,14 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
     search = wanted()
     assert search.trainable  # of the driver before
     config = search.searcher.suggest("a")
-    last = made(search.trainable, config).step()
-    assert (last["done"], last["status"]) == (True, "stale")
+    process, _ = config["leg"].made
+    later = config | {"leg": dataclasses.replace(config["leg"], made=("another process", math.inf))}
+    for trainable, asked in ((search.trainable, config), (search.trainable, later)):
+        last = made(trainable, asked).step()
+        assert (last["done"], last["status"]) == (True, "stale")
     assert fakes.legs_begun(search.folder) == []
+    same = config | {"leg": dataclasses.replace(config["leg"], made=(process, math.inf))}
+    assert made(search.trainable, same).step()["status"] == "running"
 
 
 def test_the_arguments_are_the_options_of_the_command() -> None:

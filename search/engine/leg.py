@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import ray
@@ -19,6 +22,7 @@ from ..training.job import Job, Outcome, Point, Tick
 from .worker import Worker
 
 NOWHERE = Point(0, math.nan, math.nan)
+Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,14 +31,29 @@ class Leg:
 
     Attributes:
         job: what to do.
-        made: seconds since 1970 at which it was handed out.
+        made: when it was handed out, and by whom.
     """
 
     job: Job
-    made: float
+    made: Moment
 
     def __repr__(self) -> str:  # Tune's loggers write what they do not know as text
         return f"trial {self.job.trial} to step {self.job.until}"
+
+
+def moment() -> Moment:
+    """Now, in this process."""
+    return _process(), time.monotonic()
+
+
+@cache
+def _process() -> str:
+    return uuid.uuid4().hex
+
+
+def is_since(made: Moment, since: Moment) -> bool:
+    """Whether a leg was handed out by the same process, and no earlier."""
+    return made[0] == since[0] and made[1] >= since[1]
 
 
 class LegTrainable(Trainable):
@@ -51,8 +70,8 @@ class LegTrainable(Trainable):
         gpus = {"GPU": 1.0} if ray.cluster_resources().get("GPU", 0) >= 1 else {}
         return PlacementGroupFactory([{"CPU": 1.0} | gpus])
 
-    def setup(self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: float) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take the data. Legs handed out before `since`, in seconds since 1970, are of an earlier driver."""
+    def setup(self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: Moment) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Take the data. Legs that were not handed out since then are of an earlier driver."""
         resources = self.trial_resources
         have = resources.required_resources if resources else {}
         self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if have.get("GPU") else "cpu")
@@ -82,7 +101,7 @@ class LegTrainable(Trainable):
     def _begin(self, config: dict[str, Any]) -> None:
         leg: Leg = config["leg"]
         self._events: Iterator[Tick | Outcome] = (
-            self._worker.run(leg.job) if leg.made >= self._since else iter([Outcome(leg.job.trial, "stale")])
+            self._worker.run(leg.job) if is_since(leg.made, self._since) else iter([Outcome(leg.job.trial, "stale")])
         )
 
 

@@ -7,7 +7,6 @@ searcher lives in the driver and is the one writer of the run's folder, which is
 from __future__ import annotations
 
 import math
-import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,7 +28,7 @@ from ..settings import Settings, limits_of
 from ..strategy.ledger import Ledger
 from ..training import recipes
 from ..training.job import Job
-from .leg import Leg, LegTrainable, unpacked
+from .leg import Leg, LegTrainable, moment, unpacked
 from .pool import Resources
 from .worker import Worker
 
@@ -57,7 +56,7 @@ class TuneSearch:
         It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
         data = self.ready.data.without_test()
-        return with_parameters(LegTrainable, worker=Worker, data=data, since=time.time())  # pyright: ignore[reportReturnType]
+        return with_parameters(LegTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
         """For `Tuner(tune_config=...)`: this searcher, as many legs as it takes, and actors that are used again.
@@ -223,7 +222,7 @@ def _config(job: Job) -> dict[str, Any]:
     """What Tune's loggers show of a leg, and the leg itself."""
     net = job.genotype
     shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
-    return shown | {"leg": Leg(job, time.time())}
+    return shown | {"leg": Leg(job, moment())}
 
 
 def _name(trial: Trial) -> str:
