@@ -222,6 +222,7 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
         last = made(trainable, asked).step()
         assert (last["done"], last["status"]) == (True, "stale")
     assert fakes.legs_begun(search.folder) == []
+    fakes.write_fates(search.folder, {})
     same = config | {"leg": dataclasses.replace(config["leg"], made=(process, math.inf))}
     assert made(search.trainable, same).step()["status"] == "running"
 
