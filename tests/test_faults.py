@@ -49,6 +49,33 @@ def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "open", opened, raising=False)
 
 
+def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "file"
+    write_whole(path, lambda file: file.write(b"before"))
+
+    def half(file: Any) -> None:
+        file.write(b"aft")
+        file.flush()
+        assert path.read_bytes() == b"before"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_whole(path, half)
+    monkeypatch.setattr(Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError("killed here")))
+    with pytest.raises(OSError, match="killed here"):
+        write_whole(path, lambda file: file.write(b"after"))
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"before")]
+
+
+def test_what_a_killed_process_left_is_not_written_through(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"precious")
+    (tmp_path / "file.part").symlink_to(elsewhere)
+    write_whole(tmp_path / "file", lambda file: file.write(b"new"))
+    assert (elsewhere.read_bytes(), (tmp_path / "file").read_bytes()) == (b"precious", b"new")
+    assert not (tmp_path / "file").is_symlink()
+
+
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "file"
     write_whole(path, lambda file: file.write(b"before"))

@@ -30,6 +30,15 @@ def test_round_trip(tmp_path: Path) -> None:
     assert read_records(tmp_path) == written
 
 
+def test_a_record_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(tmp_path)
+    synced: list[int] = []
+    monkeypatch.setattr("alternas.results.store.os.fsync", lambda file: synced.append(len(store.records)))
+    store.append(record(0))
+    store.close()
+    assert synced == [0]
+
+
 def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "records.jsonl"
     lines = [json.dumps(record(i).to_dict()).encode() + b"\n" for i in range(2)]
