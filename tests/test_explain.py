@@ -5,17 +5,22 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from alternas.archs import InputError, build, static_cost
 from alternas.archs.weights import save
 from alternas.results.probes.index import INDEX, read_index
+from alternas.results.probes.subject import Finding
+from alternas.results.probes.write import write_findings
 from alternas.results.report.page import write_report
 from alternas.search.data.dataset import Request
 from alternas.search.data.load import load
@@ -90,6 +95,38 @@ def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
     told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
     assert told["nets"][1]["trial"] == nearest
     assert explain(Explain("mine:0", "zoo", ("variance",), samples=8), QUIET)["nets"][1]["trial"] == 1
+
+
+def test_a_net_of_another_run_has_another_name(run: Path) -> None:
+    shutil.copytree(run, "runs/theirs")
+    told = explain(Explain("mine:2", "theirs:2", ("variance",), samples=8), QUIET)
+    assert [net["name"] for net in told["nets"]] == ["trial 2 (alternet)", "theirs trial 2 (alternet)"]
+    assert (
+        explain(Explain("mine:2", "mine:1", ("variance",), samples=8), QUIET)["nets"][1]["name"] == "trial 1 (resnet)"
+    )
+
+
+def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
+    drawn: dict[str, list[Axes]] = {}
+
+    def finding(name: str, most: float) -> Finding:
+        def draw(figure: Figure) -> None:
+            drawn[name] = axes = list(figure.subplots(1, 3))
+            axes[0].plot([0, most], [-most, 1])
+            axes[0].set(xlabel="depth", ylabel="height")
+            axes[1].plot([0, most])
+            axes[1].set_ylabel(f"of {name}")
+            figure.colorbar(axes[2].imshow([[0, most]]), ax=axes[2], label="colour")
+
+        return Finding("variance", name, [{"most": most}], "", draw)
+
+    write_findings(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
+    (first, own, coloured), (second, other, too) = drawn["a"], drawn["b"]
+    assert first.get_ylim() == second.get_ylim() == pytest.approx((-8.45, 1.45))
+    assert first.get_xlim() == second.get_xlim() == pytest.approx((-0.4, 8.4))
+    assert own.get_ylim()[1] == pytest.approx(2.1), "another label is another scale"
+    assert other.get_ylim()[1] == pytest.approx(8.4)
+    assert coloured.images[0].get_clim() == too.images[0].get_clim() == (0, 8)
 
 
 @pytest.mark.parametrize(

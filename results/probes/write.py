@@ -15,6 +15,7 @@ from PIL import Image
 from ...archs.errors import InputError
 from ..plot import RULES, plain
 from .catalogue import ANALYSES
+from .charts import share_scales
 from .index import Explained
 from .subject import Finding
 
@@ -55,6 +56,7 @@ def _png(found: Sequence[tuple[str, Finding]], path: Path) -> None:
         for part, (_, finding) in zip(beside, found, strict=True):
             finding.draw(part)
             part.suptitle(plain(finding.title))
+        share_scales(figure.axes)
         drawn = io.BytesIO()
         figure.savefig(drawn, dpi=DPI)
     # A palette takes a third of the bytes: a report holds all pictures.

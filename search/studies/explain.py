@@ -67,16 +67,17 @@ class Explain:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A trained net: the folder of its weights, and its record."""
+    """A trained net: the folder of its weights, its record, and its run where that is another than the first net's."""
 
     home: Path
     record: Record
+    run: str = ""
 
     @property
     def name(self) -> str:
-        """For people: its trial, and the run where that is another."""
+        """For people: no two nets share it."""
         trial = self.record.factors.get("trial", self.record.trial)
-        return f"trial {trial} ({self.record.family})"
+        return f"{self.run + ' ' if self.run else ''}trial {trial} ({self.record.family})"
 
 
 def explain(asked: Explain, console: Console) -> dict[str, Any]:
@@ -148,7 +149,7 @@ def _other(text: str, run: Path, record: Record) -> Chosen:
     scenes = scene_of(run), scene_of(other)
     if scenes[0] != scenes[1]:
         raise InputError(f"against: nets of {other.name} see other images or classes than those of {run.name}")
-    return Chosen(*chosen_net(other, trial))
+    return Chosen(*chosen_net(other, trial), "" if other.samefile(run) else other.resolve().name)
 
 
 def _subjects(nets: list[Chosen], recipe: Recipe, data: DataSet, asked: Explain) -> list[Subject]:
