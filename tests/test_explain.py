@@ -25,6 +25,7 @@ from alternas.results.report.page import write_report
 from alternas.search.data.dataset import Request
 from alternas.search.data.load import load
 from alternas.search.studies import explain as module
+from alternas.search.studies import subjects
 from alternas.search.studies.explain import Explain, explain
 from alternas.search.studies.findings import nets
 from alternas.search.training import recipes
@@ -43,6 +44,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nets = [*space.baselines()[:2], next(net for net in drawn(space) if net.family == "alternet")]
     rows = [record(i, net, {}, draw, "baseline" if i < 2 else "search", stops=False) for i, net in enumerate(nets)]
     settings = {"objective": "macs", "recipe": recipes.get("smoke").to_dict()}
+    rows = [row | {"recipe": settings["recipe"]} for row in rows]
     folder = made_run(tmp_path / "runs" / "mine", rows, data=load(Request("digits")).facts(), settings=settings)
     for i, (net, row) in enumerate(zip(nets, rows, strict=True)):
         torch.manual_seed(i)
@@ -82,8 +84,8 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     assert torch.allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
     assert not first.net.training
     assert first.weight_decay == recipes.get("smoke").weight_decay
-    assert len(first.training) == module.MINIBATCHES
-    assert first.training[0][0].shape == (module.MINIBATCH, 1, 8, 8)
+    assert len(first.training) == subjects.MINIBATCHES
+    assert first.training[0][0].shape == (subjects.MINIBATCH, 1, 8, 8)
     assert first.net.genotype.family == "alternet"
     assert other.net.genotype.family == "resnet"
 
