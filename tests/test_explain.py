@@ -28,6 +28,7 @@ from alternas.search.studies import explain as module
 from alternas.search.studies import subjects
 from alternas.search.studies.explain import Explain, explain
 from alternas.search.studies.findings import nets
+from alternas.search.studies.subjects import ground_of
 from alternas.search.training import recipes
 from alternas.spaces import RandomChooser, get
 from runs import made_run, record
@@ -91,12 +92,81 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
 
 
 def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
-    rows = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    rows = told_rows(run)
     macs = [row["cost"]["macs"] for row in rows]
     nearest = min((0, 1), key=lambda i: max(macs[i], macs[2]) / min(macs[i], macs[2]))
     told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
     assert told["nets"][1]["trial"] == nearest
     assert explain(Explain("mine:0", "zoo", ("variance",), samples=8), QUIET)["nets"][1]["trial"] == 1
+
+
+def told_rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+
+
+def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
+    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_zoo_takes_trained_plain_resnets_alone_and_ratios_of_macs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = told_rows(run)
+    for row, macs in zip(rows, (100, 900, 400), strict=True):
+        row["cost"]["macs"] = macs
+    near = rows[0] | {"cost": {**rows[0]["cost"], "macs": 401}, "key": "0" * 12}
+    write_rows(run, [*rows, near | {"trial": 3, "kind": "search"}, near | {"trial": 4, "status": "nan"}])
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: "nothing")
+    told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
+    assert told["nets"][1]["trial"] == 1, "900 is 2.25 times as many, 100 a fourth"
+    assert [net["accuracy"] for net in told["nets"]] == [rows[2]["accuracy"], rows[1]["accuracy"]]
+
+
+def test_labels_stay_with_their_images(run: Path) -> None:
+    data = load(Request("digits"))
+    images = ground_of(data, 40, torch.device("cpu")).images
+    every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
+    at = torch.cdist(images.x_NCHW.flatten(1) * data.peak, every).argmin(1)
+    assert at.unique().numel() == len(images) == 40
+    assert torch.equal(images.y_N, torch.as_tensor(data.val.y_N)[at])
+
+
+def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
+    (part,) = told["analyses"]
+    assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
+    assert "The lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
+    told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
+    lines = module.said(told).splitlines()
+    assert [line.strip() for line in lines if "it is" in line] == [
+        f"{name}: {name} it is" for name in ("trial 2 (alternet)", "trial 1 (resnet)")
+    ]
+
+
+def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
+    row = told_rows(run)[2] | {"trial": 0, "kind": "retrain", "factors": {"trial": 2}, "training": "0" * 12, "seed": 1}
+    made_run(run / "retrain", [row])
+    weights = (run / "weights" / f"{row['key']}.safetensors").read_bytes()
+    (run / "retrain" / "weights").mkdir()
+    (run / "retrain" / "weights" / "000000000000.safetensors").write_bytes(weights)
+    told = explain(Explain("mine:2", "mine:0", ("variance",), samples=8), QUIET)
+    assert [net["name"] for net in told["nets"]] == ["trial 2 (alternet)", "trial 0 (resnet)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "net", "against", "hint"),
+    [
+        ({"classes": ["a", "b"]}, "mine", "theirs:2", "see other images or classes"),
+        ({"split": "0" * 12}, "mine", "theirs:2", "see other images or classes"),
+        ({"split": "0" * 12}, "theirs:2", "", "digits is not what run theirs was trained on any more"),
+    ],
+)
+def test_nets_of_other_data(run: Path, change: dict[str, Any], net: str, against: str, hint: str) -> None:
+    shutil.copytree(run, "runs/theirs")
+    path = Path("runs/theirs/run.json")
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | {"data": facts["data"] | change}))
+    with pytest.raises(InputError, match=hint):
+        explain(Explain(net, against, ("variance",), samples=8), QUIET)
 
 
 def test_a_net_of_another_run_has_another_name(run: Path) -> None:
@@ -173,8 +243,9 @@ def test_the_command(alternas: Callable[..., Any], run: Path) -> None:  # noqa: 
     assert code == 0
     assert json.loads(out)["folder"] == "there"
     assert Path("there/variance.png").read_bytes()[:4] == b"\x89PNG"
-    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--samples", "16", "--out", "there")
+    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--quick", "--out", "there")
     assert "there/variance.png" in out
+    assert out.startswith("64 validation images of digits"), "a quick one looks at few"
 
 
 def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:

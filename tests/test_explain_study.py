@@ -29,7 +29,7 @@ from alternas.results.record import Record
 from alternas.results.store import read_records
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
-from alternas.search.data.view import seen
+from alternas.search.data.view import View, seen
 from alternas.search.engine.slots import Resources
 from alternas.search.studies import states as module
 from alternas.search.studies import subjects
@@ -37,7 +37,7 @@ from alternas.search.studies.explain import Explain, explain
 from alternas.search.studies.explain_study import reference, study_nets
 from alternas.search.studies.nets import net_of
 from alternas.search.studies.states import states, trainings
-from alternas.search.studies.subjects import Chosen, ground_of, view_of
+from alternas.search.studies.subjects import Chosen, ground_of
 from alternas.search.studies.training import Training
 from alternas.search.training import recipes, train
 from alternas.search.training.job import Job
@@ -57,7 +57,7 @@ def digits() -> DataSet:
     return load(Request("digits"))
 
 
-def made_study(folder: Path, name: str, plan: Sequence[Training]) -> Path:
+def made_study(folder: Path, name: str, plan: Sequence[Training], weights: bool = True) -> Path:
     """A study's run on digits; the weights of a net depend on its key, its factors and its seed."""
     rows = []
     for i, training in enumerate(plan):
@@ -65,7 +65,7 @@ def made_study(folder: Path, name: str, plan: Sequence[Training]) -> Path:
         row |= {"recipe": training.recipe.to_dict(), "seed": training.seed, "factors": training.factors}
         rows.append(row | {"training": training.id, "data": {"name": "digits"} | training.view.facts()})
     made_run(folder, rows, data=digits().facts(), settings={"study": name, "quick": True})
-    for i, training in enumerate(plan):
+    for i, training in enumerate(plan if weights else ()):
         torch.manual_seed(i)
         save(build(training.net, 10, 8, 1), folder / "weights" / f"{training.id}.safetensors")
     return folder
@@ -74,16 +74,13 @@ def made_study(folder: Path, name: str, plan: Sequence[Training]) -> Path:
 def sized(families: Sequence[str], sizes: Sequence[str], shares: Sequence[float], seeds: int = 2) -> list[Training]:
     nets = {f"{family} {size}": net_of(family, size, (8, 8)) for family in families for size in sizes}
     return [
-        Training(net, RECIPE, 9, seed, {"net": name, "fraction": share}, view_of(view(share, seed)))
+        Training(
+            net, RECIPE, 9, seed, {"net": name, "fraction": share}, View(share, draw=seed) if share < 1 else View()
+        )
         for share in shares
         for name, net in nets.items()
         for seed in range(seeds)
     ]
-
-
-def view(share: float, seed: int) -> Any:
-    """What `view_of` reads of a record."""
-    return dataclasses.make_dataclass("R", ["data"])({"fraction": share, "draw": seed} if share < 1 else {})
 
 
 @pytest.fixture
@@ -127,14 +124,16 @@ def test_what_was_found_of_a_net_is_kept(run: Path) -> None:
     assert len(told["analyses"]) == 1
 
 
-def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(run: Path) -> None:
-    nets = study_nets(run, digits())
+def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(tmp_path: Path) -> None:
+    plan = sized(("vit", "resnet"), ("s", "m", "l"), (0.1, 1.0))
+    nets = study_nets(made_study(tmp_path / "mine", "model-size", plan, weights=False), digits())
     by = {net.name: net for net in nets}
     few = by["vit s, 10 %, seed 0"]
     assert reference("cka", few, nets) is by["vit s, 100 %, seed 1"]
     assert reference("cka", by["vit s, 100 %, seed 1"], nets) is by["vit s, 100 %, seed 0"]
-    assert reference("cka_between", few, nets) is by["vit m, 10 %, seed 1"]
-    assert reference("cka_between", by["vit m, 10 %, seed 0"], nets) is None
+    assert reference("cka_between", few, nets) is by["vit l, 10 %, seed 1"]
+    assert reference("cka_between", by["vit m, 100 %, seed 1"], nets) is by["vit l, 100 %, seed 0"]
+    assert reference("cka_between", by["vit l, 10 %, seed 0"], nets) is None
     assert reference("variance", few, nets) is None
     alone = [net for net in nets if net.record.seed == 0]
     assert reference("cka", few, alone) is by["vit s, 100 %, seed 0"], "one seed is better than none"
@@ -179,7 +178,7 @@ def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     ground = ground_of(digits(), 8, CPU)
     assert len(ground.subject(whole).training) == 16
     x = torch.cat([x for x, _ in ground.subject(few).training])
-    shown = torch.as_tensor(seen(digits(), view_of(few.record)).train.images).float()
+    shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()
     (mean,), (std,) = digits().mean, digits().std
     assert len(shown) < len(x) == 256, "images are shown again"
     near = torch.cdist(x.flatten(1), ((shown - mean) / std).flatten(1), compute_mode=EXACT).min(1).values
@@ -250,10 +249,16 @@ def test_halves_and_heads() -> None:
     assert trend("cka", "n", [Seen("a", 0, {}, cka)]).reading == (
         "Mean CKA of the lower half: 0.8 (a). Mean CKA of the upper half: 0.3 (a)."
     )
-    heads = [{"layer": i, "head": h, "distance_px": d, "even_px": 4.0} for i, h, d in ((1, 0, 3), (1, 1, 1), (2, 0, 0))]
+    told = ((1, 0, 3.0), (1, 1, 1.0), (1, 2, 0.5), (2, 0, 0.0))
+    heads = [{"layer": i, "head": h, "distance_px": d, "even_px": 4.0} for i, h, d in told]
     look = LOOKS["distance"]
-    assert look.curve(heads) == {"head 1": 0.25, "head 2": 0.75}
-    assert [number(heads) for number in look.numbers.values()] == [1, 0.5]
+    assert look.curve(heads) == {"head 1": 0.125, "head 2": 0.25, "head 3": 0.75}
+    assert [number(heads) for number in look.numbers.values()] == [2, 0.375]
+    kinds = (("stem", "gap", 0.2), ("stem", "cls", 0.9), ("end", "token 0,0", 0.8), ("end", "gap", 0.6))
+    probes = [{"place": place, "features": kind, "accuracy": value} for place, kind, value in kinds]
+    assert LOOKS["linear"].curve(probes) == {"stem": 0.2, "end": 0.6}
+    spectrum = LOOKS["hessian"].curve([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
+    assert [spectrum[place] for place in ("0 %", "50 %", "100 %")] == [-5, 0, 5]
 
 
 @pytest.mark.parametrize(

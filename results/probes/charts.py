@@ -58,12 +58,12 @@ def share_scales(panels: Iterable[Axes]) -> None:
     """One range for all axes of one label, and one for all colours of one label: what stands side by side compares."""
     panels = list(panels)
     for label_of, limits, limit in SIDES:
-        for alike in _by_label((label_of(axes), axes) for axes in panels if axes.get_label() != "<colorbar>"):
+        for alike in _by_label((label_of(axes), axes) for axes in panels):
             ends = [end for axes in alike for end in limits(axes)]
             for axes in alike:
                 limit(axes, min(ends), max(ends))
-    coloured = [shown for axes in panels for shown in (*axes.images, *axes.collections) if shown.colorbar]
-    for alike in _by_label((shown.colorbar.ax.get_ylabel(), shown) for shown in coloured):
+    coloured = [(shown.colorbar, shown) for axes in panels for shown in (*axes.images, *axes.collections)]
+    for alike in _by_label((bar.ax.get_ylabel(), shown) for bar, shown in coloured if bar):
         ends = [end for shown in alike for end in shown.get_clim()]
         for shown in alike:
             shown.set_clim(min(ends), max(ends))

@@ -91,7 +91,8 @@ def _reading(look: Look, nets: Sequence[Seen]) -> str:
 def _told(name: str, by: Mapping[str, Mapping[int, float]]) -> str:
     """One number of all nets: means over seeds, and the difference of the first and the last label."""
     means = ", ".join(f"{spread(list(seeds.values())).mean:.3g} ({label})" for label, seeds in by.items())
-    first, last = next(iter(by)), next(reversed(by))
+    labels = list(by)
+    first, last = labels[0], labels[-1]
     return f"{name}: {means}.{_change(first, last, by) if first != last else ''}"
 
 

@@ -23,7 +23,7 @@ from ...results.probes.trend import LOOKS
 from ...results.probes.write import write_findings
 from ...results.record import Record
 from ...results.show import scene_of
-from ...results.store import read_records
+from ...results.store import read_data_facts, read_records
 from ..engine.slots import Resources
 from .explain_study import is_study, study_nets, study_parts
 from .of_run import data_of
@@ -145,10 +145,14 @@ def _other(text: str, run: Path, record: Record) -> Chosen:
     if text.isascii() and text.isdigit() and len(text) < 10:
         return _named(*chosen_net(run, int(text)))
     other, trial = named_net(text)
-    scenes = scene_of(run), scene_of(other)
-    if scenes[0] != scenes[1]:
+    if _shown(run) != _shown(other):
         raise InputError(f"against: nets of {other.name} see other images or classes than those of {run.name}")
     return _named(*chosen_net(other, trial), "" if other.samefile(run) else other.resolve().name)
+
+
+def _shown(run: Path) -> tuple[Any, ...]:
+    """What its nets are shown: size and classes of the images, and which they are."""
+    return scene_of(run), read_data_facts(run).get("split")
 
 
 def _named(home: Path, record: Record, run: str = "") -> Chosen:
