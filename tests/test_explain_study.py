@@ -24,6 +24,7 @@ from alternas.results.probes.alike import alike
 from alternas.results.probes.cka import cka_map
 from alternas.results.probes.hessian import analyse as hessian
 from alternas.results.probes.sites import residual_sites
+from alternas.results.probes.subject import Finding
 from alternas.results.probes.trend import LOOKS, Seen, trend
 from alternas.results.record import Record
 from alternas.results.store import read_records
@@ -234,8 +235,8 @@ def test_curves_are_means_over_seeds() -> None:
     trend("hessian", "net", seen_nets(a=(0.0, 1.0), b=(0.0,))).draw(figure)
     (axes,) = figure.axes
     assert [line.get_label() for line in axes.lines] == ["a", "b"]
-    assert list(axes.lines[0].get_ydata()) == pytest.approx([0.5] * 11)
-    assert list(axes.lines[1].get_ydata()) == pytest.approx([2.0] * 11)
+    assert np.asarray(axes.lines[0].get_ydata()) == pytest.approx([0.5] * 11)
+    assert np.asarray(axes.lines[1].get_ydata()) == pytest.approx([2.0] * 11)
 
 
 def test_one_seed_has_no_interval() -> None:
@@ -331,6 +332,7 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ground = ground_of(digits(), 8, CPU)
     ((name, found),) = states(run, [Chosen("it", run, net)], ground, Resources(), QUIET)
     assert (name, rooms) == ("it", [run / "training"])
+    assert isinstance(found, Finding)
     by = {(row["data"], row["at"]): [] for row in found.rows}
     assert list(by) == [("all", "warmup"), ("all", "end"), ("6 %", "warmup"), ("6 %", "end")]
     for row in found.rows:
