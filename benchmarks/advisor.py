@@ -29,7 +29,7 @@ from alternas.results.probes.subject import Subject
 from alternas.search.bench.table import CLASSES, IMAGE_SIZE, IN_CHANS, Table, load_table
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
-from alternas.search.studies.explain import images_of, training_batches
+from alternas.search.studies.subjects import ground_of
 from alternas.search.training import recipes
 from alternas.search.training.job import Job
 from alternas.search.training.memory import MemoryBench
@@ -62,8 +62,7 @@ def trained(net: Genotype, seed: int, data: DataSet, folder: str) -> Subject:
     for _ in train(job, MemoryBench(data, CPU)):
         pass
     network = read(path, net, data.image_size).eval()
-    batches = training_batches(data, recipe, CPU)
-    return Subject(net.key, network, images_of(data, SAMPLES, CPU), batches, recipe.weight_decay)
+    return Subject(net.key, network, ground_of(data, SAMPLES, CPU).images)
 
 
 def advised(net: Genotype, seeds: int, data: DataSet) -> dict[str, dict[Swap, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,7 @@ from torch import nn
 from alternas.archs import Genotype, InputError, Network, Stage, Stem, build, static_cost
 from alternas.results.probes.advisor import Swap, advice, analyse, swapped, swaps
 from alternas.results.probes.fourier import analyse as fourier
-from alternas.results.probes.fourier import highest
+from alternas.results.probes.numbers import highest
 from alternas.results.probes.subject import Images, Subject
 from alternas.results.probes.variance import analyse as variance
 from nets import NETS, lively
@@ -20,11 +21,12 @@ from nets import NETS, lively
 PLAIN = Genotype(Stem("cifar", 8), (Stage("basic", 3, 8), Stage("basic", 3, 16, 2)))
 
 
-def subject_of(net: Genotype, count: int = 24) -> Subject:
+def subject_of(net: Genotype, count: int = 24, side: int = 16) -> Subject:
+    """A net that is right on all of its images, so that it has something to lose."""
     torch.manual_seed(0)
-    network = lively(build(net, 5, 16, 2))
-    images = Images(torch.rand(count, 2, 16, 16), torch.arange(count) % 5, torch.zeros(2), torch.ones(2))
-    return Subject("net", network, images)
+    network, x = lively(build(net, 5, side, 2)).eval(), torch.randn(count, 2, side, side)
+    with torch.no_grad():
+        return Subject("net", network, Images(x, network(x).argmax(1), torch.zeros(2), torch.ones(2)))
 
 
 def test_what_may_be_swapped() -> None:
@@ -41,6 +43,23 @@ def test_every_swap_gives_a_net(name: str) -> None:
         assert changed.key != net.key
         assert swap.block in changed.stages[swap.stage].places
         static_cost(changed, 5, 16, 2)
+
+
+def test_a_swap_keeps_what_is_there_and_has_the_papers_heads() -> None:
+    there = replace(PLAIN.stages[0], msa=(2,), heads=2, head_dim=4, window=2)
+    one = swapped(replace(PLAIN, stages=(there, PLAIN.stages[1])), Swap(0, 0), (16, 16)).stages[0]
+    assert (one.places, one.heads, one.head_dim, one.window) == ((0, 2), 2, 4, 2)
+    wide = replace(PLAIN, stages=(Stage("basic", 2, 64),))
+    new = swapped(wide, Swap(0, 1), (32, 32)).stages[0]
+    assert (new.places, new.heads, new.head_dim, new.window) == ((1,), 3, 64, 8), "AlterNet's on 64 channels"
+
+
+@pytest.mark.parametrize(
+    ("at", "window"),
+    [((8, 8), 0), ((4, 8), 0), ((8, 16), 8), ((16, 12), 4), ((10, 9), 0), ((14, 7), 7), ((13, 13), 0), ((12, 9), 3)],
+)
+def test_windows_divide_the_map(at: tuple[int, int], window: int) -> None:
+    assert swapped(PLAIN, Swap(0, 0), at).stages[0].window == window
 
 
 def test_the_signs_are_those_of_the_analyses() -> None:
@@ -66,9 +85,11 @@ def test_a_block_is_worth_what_the_net_loses_without_it() -> None:
             return float((net.eval()(x).argmax(1) == subject.images.y_N).float().mean())
 
     whole = right()
+    assert whole == 1
     block = net.stages[1][1]
     kept, block.drop_path = block.drop_path, Nothing()
     assert rows["stage 2 block 2"] == pytest.approx(100 * (whole - right()), abs=1e-4)
+    assert rows["stage 2 block 2"] > 0
     block.drop_path = kept
 
 
@@ -94,12 +115,37 @@ def test_costs_are_those_of_the_swapped_net() -> None:
     assert (row["macs_change"], row["params_change"]) == (after.macs - before.macs, after.params - before.params)
 
 
+def test_windows_are_those_of_the_stages_own_map() -> None:
+    row = next(row for row in advice(subject_of(PLAIN, 4, 40)) if row["swap"] == "stage 2 block 2")
+    net = replace(PLAIN, stages=(PLAIN.stages[0], replace(PLAIN.stages[1], msa=(1,), heads=1, head_dim=48, window=5)))
+    assert row["macs_change"] == static_cost(net, 5, 40, 2).macs - static_cost(PLAIN, 5, 40, 2).macs
+
+
+def test_maps_too_small_for_a_sign_leave_it_silent() -> None:
+    rows = advice(subject_of(PLAIN, 4, 2))
+    assert {row["frequency_added"] for row in rows} == {0.0}
+    assert any(row["variance_excess"] for row in rows)
+
+
+def test_a_single_block() -> None:
+    net = Genotype(Stem("cifar", 8), (Stage("basic", 2, 8, msa=1, heads=1, head_dim=8, window=4),))
+    found = analyse(subject_of(net))
+    assert [(row["swap"], row["score"]) for row in found.rows] == [("stage 1 block 1", 1.0)]
+    assert found.reading.startswith("Stage 1 block 1 is the one block that may become an MSA block.")
+
+
 def test_the_net_stays_as_it_was_and_the_finding_draws() -> None:
     subject = subject_of(PLAIN)
     before = {name: value.clone() for name, value in subject.net.state_dict().items()}
     found = analyse(subject)
     found.draw(Figure())
-    assert f"Of 5 blocks {found.rows[0]['swap']} should" in found.reading
+    best = found.rows[0]
+    assert (
+        f"Of 5 blocks {best['swap']} should become an MSA block first, {found.rows[-1]['swap']} last" in found.reading
+    )
+    assert f"the variance is {math.exp(best['variance_excess']):.2f} times" in found.reading
+    cost = ("costs" if best["macs_change"] > 0 else "saves", abs(best["macs_change"]))
+    assert "The swap {} {:,} MACs".format(*cost) in found.reading
     assert all(torch.equal(value, before[name]) for name, value in subject.net.state_dict().items())
     assert not any(module._forward_hooks for module in subject.net.modules())
 

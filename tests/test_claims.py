@@ -14,17 +14,18 @@ from alternas.results.probes.statements import CLAIMS
 
 
 def variance(op: str, *factors: float) -> list[dict[str, Any]]:
-    """A stem of variance 1, then blocks that multiply it."""
+    """A stem of variance 1, then blocks that multiply it; one of another kind, and one that changes its map's shape."""
     rows, now = [{"op": "stem", "stage": "stem", "variance": 1.0, "change": None}], 1.0
     for factor in factors:
         rows.append({"op": op, "stage": "1", "variance": now * factor, "change": now * factor - now})
         now *= factor
-    return rows
+    rows.append({"op": "mlp", "stage": "2", "variance": 9.0, "change": 8.0})
+    return [*rows, {"op": op, "stage": "3", "variance": 7.0, "change": None}]
 
 
 def fourier(op: str, *changes: float) -> list[dict[str, Any]]:
-    """Blocks with two frequencies each; the lower one says the contrary."""
-    rows = []
+    """Blocks with two frequencies each; the lower one says the contrary, and so does a block of another kind."""
+    rows: list[dict[str, Any]] = [{"place": -2, "op": op, "change": None}, {"place": -1, "op": "mlp", "change": 9.0}]
     for place, change in enumerate(changes):
         rows += [{"place": place, "op": op, "change": -change}, {"place": place, "op": op, "change": change}]
     return rows
@@ -74,7 +75,7 @@ FACTS: dict[str, dict[str, Any]] = {
         "noise": noise(0.3, 0.2),
         "hessian": eigenvalues(1, -1, -1),
         "cka": cka(0.7),
-        "skips": skips(0.3, 0.7, (4.0, 1.0), (1.0, 2.0)),
+        "skips": skips(0.3, 0.7, (4.0, None, 1.0), (1.0, 2.0, 2.0)),
         "distance": distance((1.0, 5.0), (6.0, 7.0)),
         "field": [{"op": "stem", "side_50_px": 1}, {"op": "msa", "side_50_px": 9}],
         "tokens": [{"own": 0.9}, {"own": 0.7}],
@@ -129,6 +130,23 @@ def test_the_number_of_a_claim(claim: Claim) -> None:
 def test_what_was_not_analysed_is_not_judged(claim: Claim) -> None:
     found = judge(claim, [{net: {} for net in FACTS}, {}])
     assert (found.verdict, found.mean, found.seeds) == (UNKNOWN, None, 0)
+    assert found.why
+
+
+@pytest.mark.parametrize(
+    ("claim", "net", "analysis", "rows"),
+    [
+        ("msa lowers variance", "vit", "variance", variance("conv", 2)),
+        ("msa is low-pass", "vit", "fourier", fourier("conv", 0.5)),
+        ("first heads differ", "vit", "distance", distance((1.0,), (2.0,))),
+        ("msa flattens the loss", "cnn", "hessian", eigenvalues(-1.0)),
+        ("variance peaks at stage ends", "cnn", "variance", variance("conv", 2)),
+    ],
+)
+def test_what_a_net_does_not_have_is_not_judged(claim: str, net: str, analysis: str, rows: list[Any]) -> None:
+    facts = FACTS | {net: FACTS[net] | {analysis: rows}}
+    found = judge(next(c for c in CLAIMS if c.name == claim), [facts, facts])
+    assert (found.verdict, found.seeds) == (UNKNOWN, 0)
     assert found.why
 
 

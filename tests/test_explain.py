@@ -5,23 +5,30 @@ from __future__ import annotations
 import csv
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from rich.console import Console
 
 from alternas.archs import InputError, build, static_cost
 from alternas.archs.weights import save
 from alternas.results.probes.index import INDEX, read_index
+from alternas.results.probes.subject import Finding
+from alternas.results.probes.write import write_findings
 from alternas.results.report.page import write_report
 from alternas.search.data.dataset import Request
 from alternas.search.data.load import load
 from alternas.search.studies import explain as module
+from alternas.search.studies import subjects
 from alternas.search.studies.explain import Explain, explain
 from alternas.search.studies.findings import nets
+from alternas.search.studies.subjects import ground_of
 from alternas.search.training import recipes
 from alternas.spaces import RandomChooser, get
 from runs import made_run, record
@@ -38,6 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     nets = [*space.baselines()[:2], next(net for net in drawn(space) if net.family == "alternet")]
     rows = [record(i, net, {}, draw, "baseline" if i < 2 else "search", stops=False) for i, net in enumerate(nets)]
     settings = {"objective": "macs", "recipe": recipes.get("smoke").to_dict()}
+    rows = [row | {"recipe": settings["recipe"]} for row in rows]
     folder = made_run(tmp_path / "runs" / "mine", rows, data=load(Request("digits")).facts(), settings=settings)
     for i, (net, row) in enumerate(zip(nets, rows, strict=True)):
         torch.manual_seed(i)
@@ -77,19 +85,120 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     assert torch.allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
     assert not first.net.training
     assert first.weight_decay == recipes.get("smoke").weight_decay
-    assert len(first.training) == module.MINIBATCHES
-    assert first.training[0][0].shape == (module.MINIBATCH, 1, 8, 8)
+    assert len(first.training) == subjects.MINIBATCHES
+    assert first.training[0][0].shape == (subjects.MINIBATCH, 1, 8, 8)
     assert first.net.genotype.family == "alternet"
     assert other.net.genotype.family == "resnet"
 
 
 def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
-    rows = [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+    rows = told_rows(run)
     macs = [row["cost"]["macs"] for row in rows]
     nearest = min((0, 1), key=lambda i: max(macs[i], macs[2]) / min(macs[i], macs[2]))
     told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
     assert told["nets"][1]["trial"] == nearest
     assert explain(Explain("mine:0", "zoo", ("variance",), samples=8), QUIET)["nets"][1]["trial"] == 1
+
+
+def told_rows(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "records.jsonl").read_text().splitlines()]
+
+
+def write_rows(run: Path, rows: list[dict[str, Any]]) -> None:
+    (run / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_zoo_takes_trained_plain_resnets_alone_and_ratios_of_macs(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = told_rows(run)
+    for row, macs in zip(rows, (100, 900, 400), strict=True):
+        row["cost"]["macs"] = macs
+    near = rows[0] | {"cost": {**rows[0]["cost"], "macs": 401}, "key": "0" * 12}
+    write_rows(run, [*rows, near | {"trial": 3, "kind": "search"}, near | {"trial": 4, "status": "nan"}])
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: "nothing")
+    told = explain(Explain("mine:2", "zoo", ("variance",), samples=8), QUIET)
+    assert told["nets"][1]["trial"] == 1, "900 is 2.25 times as many, 100 a fourth"
+    assert [net["accuracy"] for net in told["nets"]] == [rows[2]["accuracy"], rows[1]["accuracy"]]
+
+
+def test_labels_stay_with_their_images(run: Path) -> None:
+    data = load(Request("digits"))
+    images = ground_of(data, 40, torch.device("cpu")).images
+    every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
+    at = torch.cdist(images.x_NCHW.flatten(1) * data.peak, every).argmin(1)
+    assert at.unique().numel() == len(images) == 40
+    assert torch.equal(images.y_N, torch.as_tensor(data.val.y_N)[at])
+
+
+def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
+    (part,) = told["analyses"]
+    assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
+    assert "The lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
+    told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
+    lines = module.said(told).splitlines()
+    assert [line.strip() for line in lines if "it is" in line] == [
+        f"{name}: {name} it is" for name in ("trial 2 (alternet)", "trial 1 (resnet)")
+    ]
+
+
+def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
+    row = told_rows(run)[2] | {"trial": 0, "kind": "retrain", "factors": {"trial": 2}, "training": "0" * 12, "seed": 1}
+    made_run(run / "retrain", [row])
+    weights = (run / "weights" / f"{row['key']}.safetensors").read_bytes()
+    (run / "retrain" / "weights").mkdir()
+    (run / "retrain" / "weights" / "000000000000.safetensors").write_bytes(weights)
+    told = explain(Explain("mine:2", "mine:0", ("variance",), samples=8), QUIET)
+    assert [net["name"] for net in told["nets"]] == ["trial 2 (alternet)", "trial 0 (resnet)"]
+
+
+@pytest.mark.parametrize(
+    ("change", "net", "against", "hint"),
+    [
+        ({"classes": ["a", "b"]}, "mine", "theirs:2", "see other images or classes"),
+        ({"split": "0" * 12}, "mine", "theirs:2", "see other images or classes"),
+        ({"split": "0" * 12}, "theirs:2", "", "digits is not what run theirs was trained on any more"),
+    ],
+)
+def test_nets_of_other_data(run: Path, change: dict[str, Any], net: str, against: str, hint: str) -> None:
+    shutil.copytree(run, "runs/theirs")
+    path = Path("runs/theirs/run.json")
+    facts = json.loads(path.read_text())
+    path.write_text(json.dumps(facts | {"data": facts["data"] | change}))
+    with pytest.raises(InputError, match=hint):
+        explain(Explain(net, against, ("variance",), samples=8), QUIET)
+
+
+def test_a_net_of_another_run_has_another_name(run: Path) -> None:
+    shutil.copytree(run, "runs/theirs")
+    told = explain(Explain("mine:2", "theirs:2", ("variance",), samples=8), QUIET)
+    assert [net["name"] for net in told["nets"]] == ["trial 2 (alternet)", "theirs trial 2 (alternet)"]
+    assert (
+        explain(Explain("mine:2", "mine:1", ("variance",), samples=8), QUIET)["nets"][1]["name"] == "trial 1 (resnet)"
+    )
+
+
+def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
+    drawn: dict[str, list[Axes]] = {}
+
+    def finding(name: str, most: float) -> Finding:
+        def draw(figure: Figure) -> None:
+            drawn[name] = axes = list(figure.subplots(1, 3))
+            axes[0].plot([0, most], [-most, 1])
+            axes[0].set(xlabel="depth", ylabel="height")
+            axes[1].plot([0, most])
+            axes[1].set_ylabel(f"of {name}")
+            figure.colorbar(axes[2].imshow([[0, most]]), ax=axes[2], label="colour")
+
+        return Finding("variance", name, [{"most": most}], "", draw)
+
+    write_findings(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
+    (first, own, coloured), (second, other, too) = drawn["a"], drawn["b"]
+    assert first.get_ylim() == second.get_ylim() == pytest.approx((-8.45, 1.45))
+    assert first.get_xlim() == second.get_xlim() == pytest.approx((-0.4, 8.4))
+    assert own.get_ylim()[1] == pytest.approx(2.1), "another label is another scale"
+    assert other.get_ylim()[1] == pytest.approx(8.4)
+    assert coloured.images[0].get_clim() == too.images[0].get_clim() == (0, 8)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +243,9 @@ def test_the_command(alternas: Callable[..., Any], run: Path) -> None:  # noqa: 
     assert code == 0
     assert json.loads(out)["folder"] == "there"
     assert Path("there/variance.png").read_bytes()[:4] == b"\x89PNG"
-    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--samples", "16", "--out", "there")
+    code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--quick", "--out", "there")
     assert "there/variance.png" in out
+    assert out.startswith("64 validation images of digits"), "a quick one looks at few"
 
 
 def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:

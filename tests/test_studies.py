@@ -176,6 +176,26 @@ def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
     assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
 
 
+def test_the_nets_of_a_study_and_states_of_a_training_are_explained(home: Path) -> None:
+    quick = ("--data", "digits", "--quick", "--epochs", "1", "--seeds", "2", *PLACE)
+    assert run(home, "study", "windows", *quick)[0] == 0
+    code, out, err = run(home, "explain", "windows-digits-quick", "--analyses", "distance,cka", "--quick", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert len(told["nets"]) == 6
+    assert all("From 3x3 to 8x8 that is" in part["readings"][0] for part in told["analyses"])
+    words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json", *PLACE)
+    code, out, err = run(home, *words)
+    assert code == 0, err
+    told = json.loads(out)
+    assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
+    assert all("(6 %, end)" in reading for reading in told["analyses"][1]["readings"])
+    made = records(home, "first/training")
+    assert [r["status"] for r in made] == ["ok"] * 2
+    assert run(home, *words)[1] == out
+    assert records(home, "first/training") == made, "trained once"
+
+
 def test_a_killed_retraining_goes_on(home: Path) -> None:
     words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "30", *PLACE)
     process = start(home, *words)

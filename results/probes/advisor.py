@@ -24,6 +24,7 @@ from ...archs.stage import attention_beside
 from ..plot import COLOURS
 from . import fourier, variance
 from .listen import undisturbed
+from .numbers import highest
 from .subject import Finding, Subject, accuracy
 
 TINY = 1e-12  # under a logarithm
@@ -135,7 +136,7 @@ def _variance(subject: Subject, found: Sequence[Swap]) -> list[float]:
 
 def _frequency(subject: Subject, found: Sequence[Swap]) -> list[float]:
     """What each block adds to the log amplitude of the highest frequency; 0 where its map is too small to say."""
-    changes = {row["site"]: row["change"] for row in fourier.highest(_rows(fourier.analyse, subject))}
+    changes = {row["site"]: row["change"] for row in highest(_rows(fourier.analyse, subject))}
     return [changes.get(swap.name) or 0.0 for swap in found]
 
 

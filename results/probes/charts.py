@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from ..plot import COLOURS, MARKERS, plain
 
 LABELS = 24  # as many names fit along an axis
+SIDES = ((Axes.get_xlabel, Axes.get_xlim, Axes.set_xlim), (Axes.get_ylabel, Axes.get_ylim, Axes.set_ylim))
 
 
 def heatmap(figure: Figure, axes: Axes, values: np.ndarray, label: str, low: float | None, high: float | None) -> None:
@@ -50,3 +52,26 @@ def maps(figure: Figure, images: Sequence[np.ndarray], titles: Sequence[str], co
         axes.imshow(image, cmap="viridis")
         axes.set_title(plain(title), fontsize=7)
         axes.set_axis_off()
+
+
+def share_scales(panels: Iterable[Axes]) -> None:
+    """One range for all axes of one label, and one for all colours of one label: what stands side by side compares."""
+    panels = list(panels)
+    for label_of, limits, limit in SIDES:
+        for alike in _by_label((label_of(axes), axes) for axes in panels):
+            ends = [end for axes in alike for end in limits(axes)]
+            for axes in alike:
+                limit(axes, min(ends), max(ends))
+    coloured = [(shown.colorbar, shown) for axes in panels for shown in (*axes.images, *axes.collections)]
+    for alike in _by_label((bar.ax.get_ylabel(), shown) for bar, shown in coloured if bar):
+        ends = [end for shown in alike for end in shown.get_clim()]
+        for shown in alike:
+            shown.set_clim(min(ends), max(ends))
+
+
+def _by_label(labelled: Iterable[tuple[str, Any]]) -> list[list[Any]]:
+    """Those that share a label with others."""
+    found: dict[str, list[Any]] = {}
+    for label, one in labelled:
+        found.setdefault(label, []).append(one)
+    return [alike for label, alike in found.items() if label and len(alike) > 1]

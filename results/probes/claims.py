@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..noise import spread
+from .numbers import Rows
 
-Rows = Sequence[Mapping[str, Any]]
 Facts = Mapping[str, Mapping[str, Rows]]  # of one seed: net -> analysis -> rows
 HOLDS, NOT, UNDECIDED, UNKNOWN = "holds", "does not hold here", "undecided", "not measured"
 

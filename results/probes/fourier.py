@@ -15,6 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from .numbers import highest
 from .sites import Site, residual_sites
 from .stream import changes_by_op, draw_depth, mean_over_images, predecessors, said_by_op, wide_enough
 from .subject import Finding, Subject
@@ -69,11 +70,6 @@ def spectra(subject: Subject) -> tuple[list[Site], list[dict[str, Any]], str]:
                 }
             )
     return sites, rows, left
-
-
-def highest(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The row of the highest frequency of each site."""
-    return list({row["place"]: row for row in rows}.values())
 
 
 def analyse(subject: Subject) -> Finding:

@@ -164,10 +164,10 @@ def analyse(subject: Subject, steps: int = 20) -> Finding:
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.hist(values.tolist(), bins=min(60, max(10, len(rows) // 3)), color=COLOURS[0])
+        axes.ecdf(values.tolist(), color=COLOURS[0])
         axes.axvline(0, color="#000000", linewidth=0.8)
         axes.set_xlabel(f"eigenvalue of the Hessian ({TOP} largest by magnitude of each minibatch)")
-        axes.set_ylabel("number")
+        axes.set_ylabel("share up to it (at 0: NEP)")
 
     own = "augmented training images" if subject.training else "images as they are, not augmented"
     title = f"{subject.name}: Hessian max-eigenvalue spectrum"

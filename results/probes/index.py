@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...archs.errors import InputError
+from ...archs.errors import InputError, shown
 from ..store import NAME, write_json
 
 FOLDER = "explain"  # in the run's
@@ -32,6 +32,19 @@ class Explained:
     readings: list[str]
     png: str = ""
     csv: str = ""
+
+
+def open_folder(folder: Path) -> Path:
+    """The folder for what an explanation writes, made where it is not there.
+
+    Raises:
+        InputError: if it cannot be.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"explain: {shown(str(folder))} cannot be written to ({error.strerror})") from None
+    return folder
 
 
 def write_index(folder: Path, facts: dict[str, Any], parts: Sequence[Explained]) -> dict[str, Any]:

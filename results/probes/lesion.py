@@ -101,7 +101,7 @@ def analyse(subject: Subject) -> Finding:
                 axes.axvline(row["place"] + 0.5, color="#bbbbbb", linewidth=0.8, linestyle="--")
         axes.set_xlabel("depth: the unit taken out\ndashed: end of a stage")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylabel(f"change of accuracy (whole net: {whole:.3f})")
+        axes.set_ylabel("change of accuracy")
         axes.legend(frameon=False)
 
     reading = _reading(whole, rows, len(subject.images))

@@ -8,51 +8,42 @@ Like Convolutional Neural Networks?", NeurIPS 2021. ViT: Dosovitskiy et al., ICL
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from statistics import mean, stdev
-from typing import Any
 
 from .claims import Claim, Facts
-
-
-def _grown(row: Mapping[str, Any]) -> float:
-    """Log of the factor by which a block changes the variance."""
-    return math.log(row["variance"] / (row["variance"] - row["change"]))
+from .numbers import mean_of, negative, positive, raised, varied
 
 
 def _variance(facts: Facts, net: str, op: str) -> float:
-    return _mean(_grown(r) for r in facts[net]["variance"] if r["op"] == op and r["change"] is not None)
+    return varied(facts[net]["variance"], op)
 
 
 def _highest(facts: Facts, net: str, op: str) -> float:
-    """Mean change of the log amplitude at the highest frequency over the blocks of a kind."""
-    last = {row["place"]: row for row in facts[net]["fourier"]}.values()
-    return _mean(row["change"] for row in last if row["op"] == op and row["change"] is not None)
+    return raised(facts[net]["fourier"], op)
 
 
 def _peaks(facts: Facts) -> float:
-    rows = [row for row in facts["cnn"]["variance"] if row["stage"] != "stem"]
-    gaps = []
+    rows, gaps = facts["cnn"]["variance"], []
     for stage in dict.fromkeys(row["stage"] for row in rows):
         mine = [row for row in rows if row["stage"] == stage]
         if len(mine) > 1:
             gaps.append(math.log(mine[-1]["variance"]) - mean(math.log(row["variance"]) for row in mine[:-1]))
-    return _mean(gaps)
+    return mean_of(gaps)
 
 
 def _uniform(facts: Facts, net: str) -> float:
-    return _mean(row["cka"] for row in facts[net]["cka"] if row["layer"] != row["other_layer"])
+    return mean_of(row["cka"] for row in facts[net]["cka"] if row["layer"] != row["other_layer"])
 
 
 def _lost_skip(facts: Facts, net: str) -> float:
-    return 100 * _mean(row["accuracy"] - row["accuracy_without"] for row in facts[net]["skips"])
+    return 100 * mean_of(row["accuracy"] - row["accuracy_without"] for row in facts[net]["skips"])
 
 
 def _skip_halves(facts: Facts, column: str) -> float:
     """Mean log ratio of the first half of the skips minus that of the second."""
     logs = [math.log(row[column]) for row in facts["vit"]["skips"] if row[column] is not None]
     half = len(logs) // 2
-    return _mean(logs[:half]) - _mean(logs[half:])
+    return mean_of(logs[:half]) - mean_of(logs[half:])
 
 
 def _noise(facts: Facts, net: str, place: int) -> float:
@@ -60,12 +51,12 @@ def _noise(facts: Facts, net: str, place: int) -> float:
     return -100 * facts[net]["noise"][place]["change"]
 
 
-def _negative(facts: Facts, net: str, analysis: str = "hessian") -> float:
-    return _mean(row["eigenvalue"] < 0 for row in facts[net][analysis])
+def _negative(facts: Facts, net: str) -> float:
+    return negative(facts[net]["hessian"])
 
 
 def _curved(facts: Facts, net: str) -> float:
-    return math.log(_mean(row["eigenvalue"] for row in facts[net]["hessian"] if row["eigenvalue"] > 0))
+    return math.log(positive(facts[net]["hessian"]))
 
 
 def _layers(facts: Facts) -> list[list[float]]:
@@ -95,19 +86,12 @@ def _accuracy(facts: Facts, net: str) -> float:
 def _corrupted(facts: Facts, net: str) -> float:
     """Points that corruptions cost on average."""
     clean, *rest = facts[net]["robustness"]
-    return 100 * (clean["accuracy"] - _mean(row["accuracy"] for row in rest))
+    return 100 * (clean["accuracy"] - mean_of(row["accuracy"] for row in rest))
 
 
 def _lesions(facts: Facts, op: str) -> float:
     """Mean points that losing a unit of a kind costs in the AlterNet."""
-    return -100 * _mean(row["change"] for row in facts["alternet"]["lesion"] if row["op"] == op)
-
-
-def _mean(values: Any) -> float:
-    values = list(values)
-    if not values:
-        raise ValueError("no block of the kind that keeps its map's shape")
-    return mean(values)
+    return -100 * mean_of(row["change"] for row in facts["alternet"]["lesion"] if row["op"] == op)
 
 
 CLAIMS = (
@@ -199,6 +183,6 @@ CLAIMS = (
     Claim(
         "gap forgets places", "A ViT read by averaging localises its tokens less than one with a class token",
         "Raghu on places", "CKA",
-        lambda f: _mean(r["own"] for r in f["vit"]["tokens"]) - _mean(r["own"] for r in f["vit_gap"]["tokens"]),
+        lambda f: mean_of(r["own"] for r in f["vit"]["tokens"]) - mean_of(r["own"] for r in f["vit_gap"]["tokens"]),
     ),
 )  # fmt: skip

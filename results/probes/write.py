@@ -15,26 +15,30 @@ from PIL import Image
 from ...archs.errors import InputError
 from ..plot import RULES, plain
 from .catalogue import ANALYSES
+from .charts import share_scales
 from .index import Explained
 from .subject import Finding
 
 DPI = 90
 
 
-def write_findings(folder: Path, analysis: str, found: Sequence[tuple[str, Finding | str]]) -> Explained:
+def write_findings(
+    folder: Path, analysis: str, found: Sequence[tuple[str, Finding | str]], title: str = ""
+) -> Explained:
     """Write FOLDER/ANALYSIS.png and .csv of one analysis.
 
     Args:
         folder: made where it is not there.
-        analysis: its name in the catalogue.
+        analysis: its name.
         found: of each net its name, and its finding or why there is none.
+        title: what it shows; "" takes what the catalogue says.
 
     Raises:
         InputError: if the folder cannot be written to.
     """
     there = [(net, finding) for net, finding in found if isinstance(finding, Finding)]
     readings = [finding.reading if isinstance(finding, Finding) else finding for _, finding in found]
-    nets, title = [net for net, _ in found], ANALYSES[analysis].about
+    nets, title = [net for net, _ in found], title or ANALYSES[analysis].about
     if not there:
         return Explained(analysis, title, nets, readings)
     try:
@@ -50,11 +54,13 @@ def _png(found: Sequence[tuple[str, Finding]], path: Path) -> None:
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
         matplotlib.rcParams.update(RULES)
-        figure = Figure(figsize=(8 * len(found), 5.5), layout="constrained")
-        beside: Any = figure.subfigures(1, len(found), squeeze=False)[0]
-        for part, (_, finding) in zip(beside, found, strict=True):
+        rows, columns = -(-len(found) // 2), min(2, len(found))
+        figure = Figure(figsize=(8 * columns, 5.5 * rows), layout="constrained")
+        parts: Any = figure.subfigures(rows, columns, squeeze=False)
+        for part, (_, finding) in zip(parts.flat, found, strict=False):
             finding.draw(part)
             part.suptitle(plain(finding.title))
+        share_scales(figure.axes)
         drawn = io.BytesIO()
         figure.savefig(drawn, dpi=DPI)
     # A palette takes a third of the bytes: a report holds all pictures.

@@ -4,36 +4,32 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from rich.progress import Progress
-from torch import Tensor
 
-from ...archs import Genotype, InputError
-from ...archs.errors import count_of, is_whole, one_of, shown
-from ...archs.weights import read
+from ...archs import InputError
+from ...archs.errors import count_of, is_whole, one_of
 from ...results.chosen import chosen_net, named_net, trained_weights
 from ...results.probes.catalogue import ANALYSES, analyse, chosen
-from ...results.probes.index import FOLDER, Explained, write_index
-from ...results.probes.subject import Images, Subject
+from ...results.probes.index import FOLDER, Explained, open_folder, write_index
+from ...results.probes.subject import Subject
+from ...results.probes.trend import LOOKS
 from ...results.probes.write import write_findings
 from ...results.record import Record
 from ...results.show import scene_of
-from ...results.store import read_records
-from ..data.dataset import DataSet
-from ..data.sample import images_at
-from ..training.bench import sample
-from ..training.memory import open_bench
-from ..training.recipe import Recipe
-from .of_run import data_of, recipe_of
+from ...results.store import read_data_facts, read_records
+from ..engine.slots import Resources
+from .explain_study import is_study, study_nets, study_parts
+from .of_run import data_of
+from .states import NAME, TITLE, states
+from .subjects import Chosen, Ground, ground_of
 
-MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
 ZOO = "zoo"
 
 
@@ -42,12 +38,13 @@ class Explain:
     """What is to be explained, and how thoroughly.
 
     Attributes:
-        net: RUN or RUN:TRIAL; of a run its best net.
+        net: RUN or RUN:TRIAL; of a run its best net, of a study's all.
         against: a trial of the run, RUN:TRIAL, "zoo" for the plain ResNet of the run next in MACs, or "".
         analyses: their names; () takes all.
         samples: validation images, at most.
         device: where the nets are.
         out: folder of pictures and tables; None is explain/ in the run's.
+        training: where to train the nets again, for states of their training; None does not.
     """
 
     net: str
@@ -56,6 +53,7 @@ class Explain:
     samples: int = 1024
     device: str = "cpu"
     out: Path | None = None
+    training: Resources | None = None
 
     def __post_init__(self) -> None:
         chosen(self.analyses)
@@ -65,20 +63,6 @@ class Explain:
             raise InputError("device: no CUDA here, got cuda")
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """A trained net: the folder of its weights, and its record."""
-
-    home: Path
-    record: Record
-
-    @property
-    def name(self) -> str:
-        """For people: its trial, and the run where that is another."""
-        trial = self.record.factors.get("trial", self.record.trial)
-        return f"trial {trial} ({self.record.family})"
-
-
 def explain(asked: Explain, console: Console) -> dict[str, Any]:
     """Do the analyses, write their pictures and tables; what was found, as explain.json says it.
 
@@ -86,24 +70,40 @@ def explain(asked: Explain, console: Console) -> dict[str, Any]:
         InputError: if there is no such net, its weights are gone, or the data are not those of the run any more.
     """
     run, trial = named_net(asked.net)
-    nets = [Chosen(*chosen_net(run, trial))]
+    if trial is None and is_study(run):
+        return _explain_study(asked, run, console)
+    nets = [_named(*chosen_net(run, trial))]
     if asked.against:
         nets.append(_other(asked.against, run, nets[0].record))
     for net in nets:
         trained_weights(net.home, net.record)
-    data = data_of(run, console)
-    subjects = _subjects(nets, recipe_of(run), data, asked)
-    folder = asked.out or run / FOLDER
-    _make(folder)
+    ground = ground_of(data_of(run, console), asked.samples, torch.device(asked.device))
+    subjects = [ground.subject(net) for net in nets]
+    folder = open_folder(asked.out or run / FOLDER)
     parts = list(_parts(chosen(asked.analyses), subjects, folder, console))
-    return write_index(folder, _facts(run, nets, subjects[0], data) | {"folder": str(folder)}, parts)
+    if asked.training:
+        found = states(run, nets, ground, asked.training, console)
+        parts.append(write_findings(folder, NAME, found, TITLE))
+    return write_index(folder, _facts(run, nets, ground, folder), parts)
 
 
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"explain: {shown(str(folder))} cannot be written to ({error.strerror})") from None
+def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any]:
+    """All nets of a study side by side, by the analyses that can be held so.
+
+    Raises:
+        InputError: if something asked for does not go with a study, or it has no trained nets.
+    """
+    if asked.against or asked.training:
+        raise InputError(f"explain: {run.name} is a study, whose nets are all looked at; no --against or --training")
+    for name in asked.analyses:
+        one_of("analysis of a study", name, LOOKS)
+    data = data_of(run, console)
+    nets = study_nets(run, data)
+    ground = ground_of(data, asked.samples, torch.device(asked.device))
+    folder = open_folder(asked.out or run / FOLDER)
+    names = [name for name in chosen(asked.analyses) if name in LOOKS]
+    parts = list(study_parts(run, names, nets, ground, folder, console))
+    return write_index(folder, _facts(run, nets, ground, folder), parts)
 
 
 def said(told: dict[str, Any]) -> str:
@@ -141,52 +141,34 @@ def _other(text: str, run: Path, record: Record) -> Chosen:
         if not plain:
             raise InputError(f"against: run {run.name} has no plain ResNet that was trained to the end")
         macs = record.cost["macs"]
-        return Chosen(run, min(plain, key=lambda r: abs(math.log(r.cost["macs"] / macs))))
+        return _named(run, min(plain, key=lambda r: abs(math.log(r.cost["macs"] / macs))))
     if is_whole(text):
-        return Chosen(*chosen_net(run, int(text)))
+        return _named(*chosen_net(run, int(text)))
     other, trial = named_net(text)
-    scenes = scene_of(run), scene_of(other)
-    if scenes[0] != scenes[1]:
+    if _shown(run) != _shown(other):
         raise InputError(f"against: nets of {other.name} see other images or classes than those of {run.name}")
-    return Chosen(*chosen_net(other, trial))
+    return _named(*chosen_net(other, trial), "" if other.samefile(run) else other.resolve().name)
 
 
-def _subjects(nets: list[Chosen], recipe: Recipe, data: DataSet, asked: Explain) -> list[Subject]:
-    """The nets with their weights; all are shown the same images, which are read once."""
-    device = torch.device(asked.device)
-    images, training = images_of(data, asked.samples, device), training_batches(data, recipe, device)
-    found = []
-    for net in nets:
-        genotype = Genotype.from_dict(net.record.genotype)
-        network = read(trained_weights(net.home, net.record), genotype, data.image_size).to(device).eval()
-        found.append(Subject(net.name, network, images, training, recipe.weight_decay))
-    return found
+def _shown(run: Path) -> tuple[Any, ...]:
+    """What its nets are shown: size and classes of the images, and which they are."""
+    return scene_of(run), read_data_facts(run).get("split")
 
 
-def training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Some small batches of training images, augmented as the recipe says but not mixed."""
-    few = replace(recipe, batch=min(MINIBATCH, len(data.train)), accumulate=1)
-    return tuple(open_bench(data, device, 0).batches(few, 0, 0, MINIBATCHES))
+def _named(home: Path, record: Record, run: str = "") -> Chosen:
+    """A net as people call it: no two share a name, where `run` says whose a net of another run is."""
+    trial = record.factors.get("trial", record.trial)
+    return Chosen(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
 
 
-def images_of(data: DataSet, most: int, device: torch.device) -> Images:
-    """Validation images, the same ones each time, with black 0 and white 1."""
-    places, peak = sample(len(data.val), most).numpy(), data.peak or 1.0
-
-    def tensor(values: Any) -> Tensor:
-        return torch.as_tensor(np.asarray(values, dtype=np.float32) / peak, device=device)
-
-    labels = torch.as_tensor(data.val.y_N[places], device=device)
-    return Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
-
-
-def _facts(run: Path, nets: list[Chosen], subject: Subject, data: DataSet) -> dict[str, Any]:
+def _facts(run: Path, nets: Sequence[Chosen], ground: Ground, folder: Path) -> dict[str, Any]:
     return {
         "run": run.resolve().name,
         "nets": [
             {"name": n.name, "trial": n.record.trial, "key": n.record.key, "accuracy": n.record.own_accuracy}
             for n in nets
         ],
-        "data": data.name,
-        "images": len(subject.images),
+        "data": ground.data.name,
+        "images": len(ground.images),
+        "folder": str(folder),
     }

@@ -19,7 +19,9 @@ DATA, SEEDS = "digits", 3  # of the findings
 
 @commands.command()
 def explain(
-    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder; RUN:TRIAL names a net.")] = "",
+    run: Annotated[
+        str, typer.Argument(help="A run's name below runs/, or its folder, a study's too; RUN:TRIAL names a net.")
+    ] = "",
     against: Annotated[
         str, typer.Option(help="A second net: a trial, RUN:TRIAL, or zoo for the run's plain ResNet next in MACs.")
     ] = "",
@@ -33,18 +35,23 @@ def explain(
     findings: Annotated[
         bool, typer.Option("--findings", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims.")
     ] = False,
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Train the nets again: the Hessian after warm-up, and on 6 % of the data."),
+    ] = False,
     data: Annotated[str, typer.Option(help=f"Of --findings: what they are trained on; {DATA} without it.")] = "",
     seeds: Annotated[int | None, typer.Option(help=f"Of --findings: trainings of each; {SEEDS} without it.")] = None,
     epochs: Epochs = None,
     name: Annotated[str, typer.Option(help="Of --findings: name of its run.")] = "",
-    workers: Annotated[int | None, typer.Option(help="Of --findings: nets trained at a time.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Of --findings and --training: nets trained at a time.")] = None,
     as_json: Json = False,
 ) -> None:
     """Why a net wins: the papers' analyses of it, as pictures, tables and words; `report` shows them too."""
     if findings == bool(run):
         raise InputError(f"explain: takes a run, or --findings without one, got {'both' if run else 'neither'}")
-    ofs = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": workers}
+    ofs = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
+    of_runs |= {"training": training or None}
     if wrong := [name for name, value in (of_runs if findings else ofs).items() if value not in ("", None)]:
         raise InputError(f"explain: --{wrong[0]} goes {'without' if findings else 'with'} --findings")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
@@ -57,7 +64,8 @@ def explain(
     from .explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    facts = run_explain(Explain(run, against, names, samples, device, out), console_of(as_json))
+    place = resources_of("", workers or 0, 1.0, None) if training else None
+    facts = run_explain(Explain(run, against, names, samples, device, out, place), console_of(as_json))
     if as_json:
         print_json(facts)
     else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -17,11 +16,9 @@ from rich.progress import Progress
 from ...archs import Encoder, Genotype, Head, Stem, static_cost
 from ...archs.errors import MOST_SEEDS, count_of
 from ...archs.plan import Map
-from ...archs.weights import read
 from ...results.probes.catalogue import analyse
 from ...results.probes.claims import judge
 from ...results.probes.statements import CLAIMS
-from ...results.probes.subject import Subject
 from ...results.record import Record
 from ...results.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet, Request
@@ -29,8 +26,8 @@ from ..data.progress import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .carry_out import Room, carry_out
-from .explain import images_of, training_batches
 from .nets import SMALL_SIDE, net_of
+from .subjects import Chosen, Ground, ground_of, kept
 from .training import Training
 
 WARMUP = "warmup"
@@ -158,14 +155,15 @@ def _facts(
 ) -> list[dict[str, Any]]:
     """For each seed: net -> analysis -> rows; kept in the folder, so that none is done twice."""
     facts: list[dict[str, Any]] = [{} for _ in range(asked.seeds)]
-    images = images_of(data, asked.samples, torch.device("cpu"))
+    ground = ground_of(data, asked.samples, torch.device("cpu"))
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("analyses", total=len(plan))
         for training, record in zip(plan, records, strict=True):
             name = training.factors["net"]
             progress.update(task, description=f"analyses of {name}, seed {training.seed}")
             if record.status == "ok":
-                found = _kept(training, folder, asked.samples, lambda t=training: _measured(t, data, images, folder))
+                path = folder / "analyses" / f"{record.training}-{asked.samples}.json"
+                found = kept(path, lambda r=record: _measured(r, ground, folder))
                 facts[training.seed] |= {
                     name: found,
                     f"{name}_{WARMUP}": {"hessian": found.get(f"hessian_{WARMUP}", [])},
@@ -174,24 +172,9 @@ def _facts(
     return facts
 
 
-def _kept(training: Training, folder: Path, samples: int, measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    path = folder / "analyses" / f"{training.id}-{samples}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    found = measure()
-    write_json(path, found)
-    return found
-
-
-def _measured(training: Training, data: DataSet, images: Any, folder: Path) -> dict[str, Any]:
+def _measured(record: Record, ground: Ground, folder: Path) -> dict[str, Any]:
     """The rows of each analysis that fits the net."""
-    weights, device = folder / "weights" / f"{training.id}.safetensors", torch.device("cpu")
-    batches = training_batches(data, training.recipe, device)
-
-    def subject(path: Path) -> Subject:
-        net = read(path, training.net, data.image_size).eval()
-        return Subject(training.factors["net"], net, images, batches, training.recipe.weight_decay)
-
-    whole, early = subject(weights), subject(weights.with_suffix(f".{WARMUP}.safetensors"))
+    net = Chosen(record.factors["net"], folder, record)
+    whole, early = ground.subject(net), ground.subject(net, WARMUP)
     found = {name: analyse(name, whole) for name in ANALYSES} | {EARLY: analyse("hessian", early)}
     return {name: finding.rows for name, finding in found.items() if not isinstance(finding, str)}

@@ -1,0 +1,52 @@
+"""What the rows of an analysis come to in one number; for claims and for nets that are compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def highest(rows: Rows) -> list[Any]:
+    """Of the rows of `fourier`, that of the highest frequency of each site."""
+    return list({row["place"]: row for row in rows}.values())
+
+
+def varied(rows: Rows, op: str) -> float:
+    """Of `variance`: mean log factor by which the blocks of a kind change it."""
+    return mean_of(math.log(r["variance"] / (r["variance"] - r["change"])) for r in _changing(rows, op))
+
+
+def raised(rows: Rows, op: str) -> float:
+    """Of `fourier`: mean change of the log amplitude at the highest frequency over the blocks of a kind."""
+    return mean_of(row["change"] for row in _changing(highest(rows), op))
+
+
+def negative(rows: Rows) -> float:
+    """Of `hessian`: the share of eigenvalues below 0 (NEP)."""
+    return mean_of(row["eigenvalue"] < 0 for row in rows)
+
+
+def positive(rows: Rows) -> float:
+    """Of `hessian`: the mean of those above 0 (APE)."""
+    return mean_of(row["eigenvalue"] for row in rows if row["eigenvalue"] > 0)
+
+
+def mean_of(values: Iterable[float]) -> float:
+    """The mean.
+
+    Raises:
+        ValueError: if there is nothing to average.
+    """
+    values = list(values)
+    if not values:
+        raise ValueError("nothing of the kind is there to average")
+    return mean(values)
+
+
+def _changing(rows: Rows, op: str) -> Rows:
+    """The blocks of a kind that keep their map's shape: elsewhere a change means nothing."""
+    return [row for row in rows if row["op"] == op and row["change"] is not None]

@@ -1,0 +1,99 @@
+"""Trained nets as analyses take them: with their weights, validation images, and batches of their training images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...archs import Genotype
+from ...archs.weights import read
+from ...results.chosen import trained_weights
+from ...results.probes.subject import Images, Subject
+from ...results.record import Record
+from ...results.store import write_json
+from ..data.dataset import DataSet
+from ..data.sample import images_at
+from ..data.view import View, seen
+from ..training.bench import sample
+from ..training.memory import open_bench
+from ..training.recipe import Recipe
+
+MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A trained net: its name, the folder of its run, and its record."""
+
+    name: str
+    home: Path
+    record: Record
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What the nets of a run are looked at on.
+
+    Attributes:
+        data: of the run.
+        images: of its validation split, the same ones each time, with black 0 and white 1.
+    """
+
+    data: DataSet
+    images: Images
+
+    def subject(self, net: Chosen, state: str = "") -> Subject:
+        """A net with its weights, and batches of what it was trained on: its part of the data, augmented by its recipe.
+
+        Args:
+            net: trained to the end.
+            state: the name under which earlier weights were kept; "" takes the final ones.
+
+        Raises:
+            InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
+        """
+        record, weights = net.record, trained_weights(net.home, net.record)
+        weights = weights.with_suffix(f".{state}.safetensors") if state else weights
+        device, recipe = self.images.x_NCHW.device, Recipe.from_dict(record.recipe)
+        network = read(weights, Genotype.from_dict(record.genotype), self.data.image_size).to(device).eval()
+        training = _training_batches(seen(self.data, view_of(record)), recipe, device)
+        return Subject(net.name, network, self.images, training, recipe.weight_decay)
+
+
+def ground_of(data: DataSet, most: int, device: torch.device) -> Ground:
+    """At most so many validation images, on the device that nets are to be on."""
+    places, peak = sample(len(data.val), most).numpy(), data.peak or 1.0
+
+    def tensor(values: Any) -> Tensor:
+        return torch.as_tensor(np.asarray(values, dtype=np.float32) / peak, device=device)
+
+    labels = torch.as_tensor(data.val.y_N[places], device=device)
+    return Ground(data, Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std)))
+
+
+def view_of(record: Record) -> View:
+    """The part of the data that a net was trained on."""
+    facts = record.data
+    return View(facts.get("fraction", 1.0), tuple(facts.get("classes", ())), facts.get("draw", 0))
+
+
+def kept(path: Path, measure: Callable[[], Any]) -> Any:
+    """What is in the JSON file, or what `measure` finds, which is then kept there."""
+    if path.exists():
+        return json.loads(path.read_text())
+    found = measure()
+    write_json(path, found)
+    return found
+
+
+def _training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:
+    """Some small batches of training images, augmented as the recipe says but not mixed."""
+    few = replace(recipe, batch=min(MINIBATCH, len(data.train)), accumulate=1)
+    return tuple(open_bench(data, device, 0).batches(few, 0, 0, MINIBATCHES))

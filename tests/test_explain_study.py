@@ -1,0 +1,343 @@
+"""`alternas explain` of a study's nets and of states of a training; weights that nobody trained stand for them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import random
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from alternas.archs import Genotype, InputError, build
+from alternas.archs.weights import save
+from alternas.results.probes.alike import alike
+from alternas.results.probes.cka import cka_map
+from alternas.results.probes.hessian import analyse as hessian
+from alternas.results.probes.sites import residual_sites
+from alternas.results.probes.subject import Finding
+from alternas.results.probes.trend import LOOKS, Seen, trend
+from alternas.results.record import Record
+from alternas.results.store import read_records
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.data.view import View, seen
+from alternas.search.engine.slots import Resources
+from alternas.search.studies import states as module
+from alternas.search.studies import subjects
+from alternas.search.studies.explain import Explain, explain
+from alternas.search.studies.explain_study import reference, study_nets
+from alternas.search.studies.nets import net_of
+from alternas.search.studies.states import states, trainings
+from alternas.search.studies.subjects import Chosen, ground_of
+from alternas.search.studies.training import Training
+from alternas.search.training import recipes, train
+from alternas.search.training.job import Job
+from alternas.search.training.memory import MemoryBench
+from alternas.search.training.recipe import Augment
+from runs import made_run, record
+from test_cli import alternas  # noqa: F401
+
+QUIET = Console(quiet=True)
+CPU = torch.device("cpu")
+EXACT = "donot_use_mm_for_euclid_dist"
+RECIPE = dataclasses.replace(recipes.get("smoke"), augment=Augment())
+
+
+@cache
+def digits() -> DataSet:
+    return load(Request("digits"))
+
+
+def made_study(folder: Path, name: str, plan: Sequence[Training], weights: bool = True) -> Path:
+    """A study's run on digits; the weights of a net depend on its key, its factors and its seed."""
+    rows = []
+    for i, training in enumerate(plan):
+        row = record(i, training.net, {}, random.Random(i), "study", stops=False)
+        row |= {"recipe": training.recipe.to_dict(), "seed": training.seed, "factors": training.factors}
+        rows.append(row | {"training": training.id, "data": {"name": "digits"} | training.view.facts()})
+    made_run(folder, rows, data=digits().facts(), settings={"study": name, "quick": True})
+    for i, training in enumerate(plan if weights else ()):
+        torch.manual_seed(i)
+        save(build(training.net, 10, 8, 1), folder / "weights" / f"{training.id}.safetensors")
+    return folder
+
+
+def sized(families: Sequence[str], sizes: Sequence[str], shares: Sequence[float], seeds: int = 2) -> list[Training]:
+    nets = {f"{family} {size}": net_of(family, size, (8, 8)) for family in families for size in sizes}
+    return [
+        Training(
+            net, RECIPE, 9, seed, {"net": name, "fraction": share}, View(share, draw=seed) if share < 1 else View()
+        )
+        for share in shares
+        for name, net in nets.items()
+        for seed in range(seeds)
+    ]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return made_study(tmp_path / "runs" / "mine", "model-size", sized(("resnet", "vit"), ("s", "m"), (0.1, 1.0)))
+
+
+def table(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
+    told = explain(Explain("mine", analyses=("distance", "variance"), samples=16), QUIET)
+    assert len(told["nets"]) == 16
+    parts = {part["analysis"]: part for part in told["analyses"]}
+    assert parts["distance"]["nets"] == ["resnet s", "resnet m", "vit s", "vit m"]
+    assert parts["distance"]["readings"][0] == "attention: this net has no attention"
+    rows = table(run / "explain" / "distance.csv")
+    assert {(r["net"], r["fraction"], r["seed"]) for r in rows} == {
+        (net, share, seed) for net in ("vit s", "vit m") for share in ("0.1", "1.0") for seed in "01"
+    }
+    first = [r for r in rows if r["net"] == "vit m" and r["layer"] == rows[0]["layer"]]
+    for share, label in (("0.1", "10 %"), ("1.0", "100 %")):
+        near = [float(r["distance_px"]) / float(r["even_px"]) for r in first if r["fraction"] == share]
+        local = sum(one < 0.5 for one in near) / 2
+        assert f"{local:.3g} ({label})" in parts["distance"]["readings"][3]
+        assert f"{sum(near) / len(near):.3g} ({label})" in parts["distance"]["readings"][3]
+    assert (run / "explain" / "variance.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_what_was_found_of_a_net_is_kept(run: Path) -> None:
+    told = explain(Explain("mine", analyses=("variance",), samples=16), QUIET)
+    files = list((run / "analyses").iterdir())
+    assert len(files) == 16
+    for path in files:
+        path.write_text(path.read_text().replace("stage 1 block 1", "stage 1 block one"))
+    explain(Explain("mine", analyses=("variance",), samples=16), QUIET)
+    assert "stage 1 block one" in (run / "explain" / "variance.csv").read_text(), "kept rows are read, not made anew"
+    assert len(told["analyses"]) == 1
+
+
+def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(tmp_path: Path) -> None:
+    plan = sized(("vit", "resnet"), ("s", "m", "l"), (0.1, 1.0))
+    nets = study_nets(made_study(tmp_path / "mine", "model-size", plan, weights=False), digits())
+    by = {net.name: net for net in nets}
+    few = by["vit s, 10 %, seed 0"]
+    assert reference("cka", few, nets) is by["vit s, 100 %, seed 1"]
+    assert reference("cka", by["vit s, 100 %, seed 1"], nets) is by["vit s, 100 %, seed 0"]
+    assert reference("cka_between", few, nets) is by["vit l, 10 %, seed 1"]
+    assert reference("cka_between", by["vit m, 100 %, seed 1"], nets) is by["vit l, 100 %, seed 0"]
+    assert reference("cka_between", by["vit l, 10 %, seed 0"], nets) is None
+    assert reference("variance", few, nets) is None
+    alone = [net for net in nets if net.record.seed == 0]
+    assert reference("cka", few, alone) is by["vit s, 100 %, seed 0"], "one seed is better than none"
+    assert reference("cka", by["vit s, 100 %, seed 0"], alone) is None
+
+
+def test_cka_is_that_of_the_same_places(run: Path) -> None:
+    ids = {(r.factors["net"], r.factors["fraction"], r.seed): r.training for r in read_records(run)}
+    weights = run / "weights"
+    data = (weights / f"{ids['vit s', 1.0, 1]}.safetensors").read_bytes()
+    (weights / f"{ids['vit s', 0.1, 0]}.safetensors").write_bytes(data)
+    told = explain(Explain("mine", analyses=("cka", "cka_between"), samples=16), QUIET)
+    found = {(r["net"], r["fraction"], r["seed"]): [] for r in table(run / "explain" / "cka.csv")}
+    for row in table(run / "explain" / "cka.csv"):
+        assert row["place"] == row["match"]
+        found[row["net"], row["fraction"], row["seed"]].append(float(row["cka"]))
+    assert len(found) == 16
+    assert found["vit s", "0.1", "0"] == pytest.approx([1.0] * 7)
+    assert max(found["vit s", "0.1", "1"]) < 0.999
+    assert told["analyses"][1]["readings"][1] == "no other training to hold it against", "the largest"
+    assert {r["net"] for r in table(run / "explain" / "cka_between.csv")} == {"resnet s", "vit s"}
+
+
+def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> None:
+    ground = ground_of(digits(), 24, CPU)
+    small, large = (ground.subject(net) for net in study_nets(run, digits())[0:4:2])
+    sites = [residual_sites(one.net) for one in (small, large)]
+    assert len(sites[0]) == len(sites[1]), "these ResNets have the same places"
+    small, large = (ground.subject(net) for net in study_nets(run, digits())[4:8:2])
+    sites = [residual_sites(one.net) for one in (small, large)]
+    assert len(sites[0]) < len(sites[1])
+    x = small.images.seen(small.images.x_NCHW)
+    whole = cka_map(small.net, large.net, [x], *sites)
+    rows = alike(small, large)
+    assert [row["cka"] for row in rows] == pytest.approx(whole.max(1).values.tolist())
+    assert [row["match"] for row in rows] == [sites[1][k].name for k in whole.argmax(1)]
+
+
+def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
+    nets = {net.name: net for net in study_nets(run, digits())}
+    few, whole = nets["vit s, 10 %, seed 1"], nets["vit s, 100 %, seed 1"]
+    ground = ground_of(digits(), 8, CPU)
+    assert len(ground.subject(whole).training) == 16
+    x = torch.cat([x for x, _ in ground.subject(few).training])
+    shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()
+    (mean,), (std,) = digits().mean, digits().std
+    assert len(shown) < len(x) == 256, "images are shown again"
+    near = torch.cdist(x.flatten(1), ((shown - mean) / std).flatten(1), compute_mode=EXACT).min(1).values
+    assert near.max() < 1e-3
+
+
+def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(subjects, "MINIBATCHES", 1)
+    vit = net_of("vit", "s", (8, 8))
+    assert vit.encoder is not None
+    plan = [
+        Training(dataclasses.replace(vit, encoder=dataclasses.replace(vit.encoder, local=local)), RECIPE, 9, seed, of)
+        for local, of in ((3, {"window": "3x3"}), (0, {"window": "8x8"}))
+        for seed in range(2)
+    ]
+    run = made_study(tmp_path / "runs" / "windows", "windows", plan)
+    told = explain(Explain("windows", analyses=("hessian", "distance"), samples=8), QUIET)
+    assert [part["nets"] for part in told["analyses"]] == [["windows"], ["windows"]]
+    curved = next(part["readings"][0] for part in told["analyses"] if part["analysis"] == "hessian")
+    rows = table(run / "explain" / "hessian.csv")
+    assert len(rows) == 4 * 5
+    for window in ("3x3", "8x8"):
+        values = np.array([float(row["eigenvalue"]) for row in rows if row["window"] == window])
+        assert f"{(values < 0).mean():.3g} ({window})" in curved
+    assert "From 3x3 to 8x8 that is" in curved
+
+
+def seen_nets(**values: Sequence[float]) -> list[Seen]:
+    """Hessians of a share of negative eigenvalues for each seed, by label."""
+    return [
+        Seen(label, seed, {"of": label}, [{"eigenvalue": -1.0 if i < round(100 * v) else 2.0} for i in range(100)])
+        for label, found in values.items()
+        for seed, v in enumerate(found)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "said"), [((0.5, 0.54, 0.52), "more"), ((0.01, 0.02, 0.0), "less"), ((0.2, 0.5, 0.1), "undecided")]
+)
+def test_the_change_and_its_interval(last: tuple[float, ...], said: str) -> None:
+    first = (0.2, 0.22, 0.25)
+    found = trend("hessian", "net", seen_nets(a=first, b=(0.9, 0.9, 0.9), c=last))
+    gaps = np.subtract(last, first)
+    low, high = scipy.stats.t.interval(0.95, 2, gaps.mean(), scipy.stats.sem(gaps))
+    told = f"{np.mean(first):.3g} (a), 0.9 (b), {np.mean(last):.3g} (c). From a to c that is {gaps.mean():+.3g}"
+    assert f"{told} (95 % interval {low:+.3g} to {high:+.3g}, 3 seeds): {said}." in found.reading
+    assert found.rows[0] == {"of": "a", "seed": 0, "eigenvalue": -1.0}
+
+
+def test_curves_are_means_over_seeds() -> None:
+    figure = Figure()
+    trend("hessian", "net", seen_nets(a=(0.0, 1.0), b=(0.0,))).draw(figure)
+    (axes,) = figure.axes
+    assert [line.get_label() for line in axes.lines] == ["a", "b"]
+    assert np.asarray(axes.lines[0].get_ydata()) == pytest.approx([0.5] * 11)
+    assert np.asarray(axes.lines[1].get_ydata()) == pytest.approx([2.0] * 11)
+
+
+def test_one_seed_has_no_interval() -> None:
+    reading = trend("hessian", "net", seen_nets(a=(0.1,), b=(0.2,))).reading
+    assert "0.1 (a), 0.2 (b)." in reading
+    assert "From" not in reading
+
+
+def test_halves_and_heads() -> None:
+    cka = [{"place": str(i), "match": str(i), "cka": v} for i, v in enumerate((0.9, 0.7, 0.5, 0.2, 0.2))]
+    assert trend("cka", "n", [Seen("a", 0, {}, cka)]).reading == (
+        "Mean CKA of the lower half: 0.8 (a). Mean CKA of the upper half: 0.3 (a)."
+    )
+    told = ((1, 0, 3.0), (1, 1, 1.0), (1, 2, 0.5), (2, 0, 0.0))
+    heads = [{"layer": i, "head": h, "distance_px": d, "even_px": 4.0} for i, h, d in told]
+    look = LOOKS["distance"]
+    assert look.curve(heads) == {"head 1": 0.125, "head 2": 0.25, "head 3": 0.75}
+    assert [number(heads) for number in look.numbers.values()] == [2, 0.375]
+    kinds = (("stem", "gap", 0.2), ("stem", "cls", 0.9), ("end", "token 0,0", 0.8), ("end", "gap", 0.6))
+    probes = [{"place": place, "features": kind, "accuracy": value} for place, kind, value in kinds]
+    assert LOOKS["linear"].curve(probes) == {"stem": 0.2, "end": 0.6}
+    spectrum = LOOKS["hessian"].curve([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
+    assert [spectrum[place] for place in ("0 %", "50 %", "100 %")] == [-5, 0, 5]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("mine", "--against", "1"), "is a study"),
+        (("mine", "--training"), "is a study"),
+        (("mine", "--analyses", "noise"), "analysis of a study"),
+        (("--findings", "--training"), "--training goes without --findings"),
+    ],
+)
+def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+    code, out, err = alternas("explain", *words)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert hint in err
+    assert not (run / "explain").exists()
+
+
+def test_a_study_on_some_classes_has_no_net_to_look_at(run: Path) -> None:
+    path = run / "records.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row | {"data": row["data"] | {"classes": [0, 1]}}) + "\n" for row in rows))
+    with pytest.raises(InputError, match="no net that was trained on all classes"):
+        explain(Explain("mine", analyses=("variance",)), QUIET)
+
+
+def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None:
+    """Also where dropout, mixing and averaged weights are about."""
+    recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema=0.9, warmup=0.3)
+    recipe = dataclasses.replace(recipe, schedule="constant", cooldown=0.2, augment=Augment(flip=True, mixup=0.8))
+    net = Chosen("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
+    warm, few = trainings(net, len(digits().train))
+    steps = recipe.steps(len(digits().train))
+    assert (warm.steps, few.steps) == (round(0.3 * steps), steps)
+    assert (few.view.share, few.view.draw, few.seed) == (0.06, 3, 3)
+    whole = dataclasses.replace(warm, recipe=recipe, steps=steps)
+    bench, files = MemoryBench(digits(), CPU), []
+    for training in (warm, whole):
+        path = tmp_path / f"{training.id}.safetensors"
+        end = warm.steps + (training is whole)
+        job = Job(0, training.net, training.recipe, 3, end, training.steps, f"{path}.pt", str(path), ("warmup",))
+        list(train.train(job, bench))
+        files.append(Path(job.kept("warmup")).read_bytes())
+    assert files[0] == files[1]
+
+
+def chosen_record(net: Genotype, recipe: Any = RECIPE) -> Record:
+    row = record(5, net, {}, random.Random(0), stops=False) | {"recipe": recipe.to_dict(), "seed": 3}
+    return Record.from_dict(row)
+
+
+def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(subjects, "MINIBATCHES", 1)
+    run, net = tmp_path / "runs" / "mine", chosen_record(net_of("resnet", "s", (8, 8)))
+    rooms = []
+
+    def carried(plan: Sequence[Training], room: Any, console: Any) -> list[Record]:
+        rooms.append(room.folder)
+        made_study(room.folder, "training", plan)
+        for i, training in enumerate(plan):
+            torch.manual_seed(10 + i)
+            path = room.folder / "weights" / f"{training.id}.warmup.safetensors"
+            save(build(training.net, 10, 8, 1), path)
+        return read_records(room.folder)
+
+    monkeypatch.setattr(module, "carry_out", carried)
+    torch.manual_seed(7)
+    save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
+    ground = ground_of(digits(), 8, CPU)
+    ((name, found),) = states(run, [Chosen("it", run, net)], ground, Resources(), QUIET)
+    assert (name, rooms) == ("it", [run / "training"])
+    assert isinstance(found, Finding)
+    by = {(row["data"], row["at"]): [] for row in found.rows}
+    assert list(by) == [("all", "warmup"), ("all", "end"), ("6 %", "warmup"), ("6 %", "end")]
+    for row in found.rows:
+        by[row["data"], row["at"]].append(row["eigenvalue"])
+    own = hessian(ground.subject(Chosen("it", run, net))).rows
+    assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
+    assert len({values[0] for values in by.values()}) == 4, "four nets"
+    assert "(6 %, end of warm-up)" in found.reading
