@@ -56,7 +56,7 @@ def search(
         typer.Option(help="off: all at full budget; pareto: the weaker half stops early; single: by accuracy alone."),
     ] = "off",
     rungs: Rungs = "",
-    eta: Eta = 2.0,
+    eta: Eta = 1.5,
     repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
     inherit: Annotated[
         bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")

@@ -15,7 +15,7 @@ from .training.job import SIGNALS
 from .training.recipe import Recipe
 
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
-ETA = 2.0
+ETA = 1.5
 SIGNAL = "macs"
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _PART = re.compile(r"\d{1,9}([./]\d{1,9})?")  # 1e999999999 would take Fraction for ever

@@ -21,7 +21,7 @@ def bench(
     seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
     workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,
     rungs: Rungs = "",
-    eta: Eta = 2.0,
+    eta: Eta = 1.5,
     prescreen: Annotated[
         int, typer.Option(help="Nets drawn for each that is trained: run with each --signal, and without.")
     ] = 1,

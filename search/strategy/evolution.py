@@ -2,7 +2,8 @@
 
 Mutations of good nets are what beats TPE on tabular benchmarks (regularised evolution, Real et al., AAAI
 2019); here the good ones are those on the front of accuracy and cost, and near it. Of a brood of children
-the one is trained that a surrogate expects to add most to the front (BANANAS, White et al., AAAI 2021).
+the one is taken that a surrogate expects to add most to the front (BANANAS, White et al., AAAI 2021), and
+from there on the surrogate is climbed, move by move, before a net is trained.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from .readings import END, Curve, Readings
 from .samplers import WholeSampler, uniform
 from .surrogate import Example, Front, Surrogate
 
-FIRST = 8  # nets that must have come to a rung, or the end, before their children are drawn
+FIRST = 5  # nets that must have come to a rung, or the end, before their children are drawn
 FRESH = 0.1  # share of uniform draws from then on
 STRANGERS = 0.25  # share of a brood that is drawn uniformly
 AGAIN = 0.25  # chance of one more move
 RANKS = 3  # fronts that parents are taken from; each is half as likely as the one before
 BROOD = 8  # of which one is chosen
+CLIMBS = 3  # moves from it on, at most, each to the best of all nets one move away
 TRIES = 24  # more, for children that are known already
 MOST = 128  # examples that the surrogate learns from: the nearest to the front
 KEPT = 300  # trained nets that are ranked, likewise
@@ -108,9 +110,8 @@ class Evolution(WholeSampler):
         near = [0.5 ** (rank - 1) / self._ranks.count(rank) if rank <= RANKS else 0.0 for rank in self._ranks]
         for _ in range(BROOD + TRIES):
             genes = uniform(draw, self._options) if draw.random() < STRANGERS else self._child(draw, near)
-            facts = self._ground.facts(genes)
-            if facts.traits not in self._known and self._ground.fits(facts.net):
-                found.setdefault(facts.traits, genes)
+            if self._is_new(genes):
+                found.setdefault(self._ground.facts(genes).traits, genes)
             if len(found) == BROOD:
                 break
         return list(found.values())
@@ -121,22 +122,40 @@ class Evolution(WholeSampler):
             genes = draw.choice(moves(genes, self._options))
         return genes
 
+    def _is_new(self, genes: Genes) -> bool:
+        """Whether this net keeps the limits and was never proposed."""
+        facts = self._ground.facts(genes)
+        return facts.traits not in self._known and self._ground.fits(facts.net)
+
     def _best(self, brood: list[Genes]) -> Genes:
-        """The one that is expected to add most to the front; those in training count as what they are guessed at."""
+        """The one that is expected to add most to the front, or what lies uphill from it."""
+        points = self._points()
+        best = self._most_promising(brood, points)
+        for _ in range(CLIMBS):
+            before, near = best, [genes for genes in moves(best, self._options) if self._is_new(genes)]
+            best = self._most_promising([best, *near], points)
+            if best is before:
+                break
+        return best
+
+    def _points(self) -> list[tuple[float, float]]:
+        """Accuracy and cost of what was trained and of what trains or waits, as the surrogate sees them.
+
+        What was measured is partly luck: a front of lucky nets would hide those that are as good as it looks.
+        """
         facts, parents = self._ground.facts, self._parents[:MOST]
         assert self._level is not None
         examples = [Example(facts(parent.genes), parent.accuracy) for parent in parents]
         examples += self._readings.examples(facts, self._level, MOST - len(examples))
         self._surrogate.fit(examples)
         there = {parent.trial for parent in self._parents}
-        nets, waiting = (
-            [facts(genes) for genes in brood],
-            [facts(t.params) for t in self._running() if t.number not in there],
-        )
-        mean, sd = self._surrogate.guess([*nets, *waiting])
-        points = [(parent.accuracy, parent.cost) for parent in parents]
-        points += [(float(m), net.cost) for m, net in zip(mean[len(nets) :], waiting, strict=True)]
-        dearest = max(net.cost for net in [*nets, *waiting, *(example.facts for example in examples)])
+        nets = [facts(parent.genes) for parent in parents]
+        nets += [facts(trial.params) for trial in self._running() if trial.number not in there]
+        return [(float(mean), net.cost) for mean, net in zip(self._surrogate.guess(nets)[0], nets, strict=True)]
+
+    def _most_promising(self, brood: list[Genes], points: list[tuple[float, float]]) -> Genes:
+        nets = [self._ground.facts(genes) for genes in brood]
+        dearest = max(cost for cost in (*(net.cost for net in nets), *(cost for _, cost in points)))
         front = Front(points, dearest, min(accuracy for accuracy, _ in points))
-        added = front.gains(mean[: len(nets)], sd[: len(nets)], np.array([net.cost for net in nets]))
+        added = front.gains(*self._surrogate.guess(nets), np.array([net.cost for net in nets]))
         return brood[int(np.argmax(added))]

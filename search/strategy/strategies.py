@@ -10,13 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.samplers import BaseSampler
 
 from ...archs.blame import blaming
 from ...archs.errors import InputError, one_of
 from .buildup import BuildUp
 from .enumeration import Enumerate
 from .evolution import Evolution
+from .fixed import FixedNSGAII, FixedTPE
 from .ground import Ground
 from .samplers import RandomSampler
 
@@ -25,18 +26,10 @@ def _random(ground: Ground) -> BaseSampler:
     return RandomSampler(ground.seed)
 
 
-def _tpe(ground: Ground) -> BaseSampler:
-    return TPESampler(seed=ground.seed)
-
-
-def _nsga2(ground: Ground) -> BaseSampler:
-    return NSGAIISampler(seed=ground.seed)
-
-
 STRATEGIES: dict[str, Callable[[Ground], BaseSampler]] = {
     "random": _random,
-    "tpe": _tpe,
-    "nsga2": _nsga2,
+    "tpe": FixedTPE,
+    "nsga2": FixedNSGAII,
     "buildup": BuildUp,
     "evolution": Evolution,
     "enumerate": Enumerate,

@@ -17,11 +17,11 @@ from threadpoolctl import ThreadpoolController
 
 from .ground import Facts, Traits
 
-# Of accuracies with variance 1, chosen on a part of the tabular bench: docs/log.md.
-NEAR = 0.3  # decades of cost over which nets tell of each other
-ALIKE = 10.0  # traits that may differ, likewise
+# Of accuracies with variance 1, chosen on the tabular bench: docs/log.md.
+NEAR = 0.6  # decades of cost over which nets tell of each other
+ALIKE = 40.0  # traits that may differ, likewise
 SLOPE = 4.0  # variance of the linear trend over decades of cost
-NOISE = 0.05  # variance of one training
+NOISE = 0.1  # variance of one training
 
 
 @dataclass(frozen=True)
