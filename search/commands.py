@@ -53,7 +53,7 @@ def search(
     ] = "nsga2",
     ladder: Annotated[
         str,
-        typer.Option(help="off: all at full budget; pareto: the weaker half stops early; single: by accuracy alone."),
+        typer.Option(help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone."),
     ] = "off",
     rungs: Rungs = "",
     eta: Eta = 1.5,
