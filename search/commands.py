@@ -50,7 +50,7 @@ def search(
             help="Who proposes: evolution, random, tpe, nsga2, buildup, enumerate, or an Optuna sampler of your own, "
             "as package.module:Class."
         ),
-    ] = "nsga2",
+    ] = "evolution",
     ladder: Annotated[
         str,
         typer.Option(help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone."),

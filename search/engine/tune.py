@@ -86,7 +86,7 @@ def search(
     trials: int = 16,
     name: str = "",
     *,
-    strategy: str = "nsga2",
+    strategy: str = "evolution",
     ladder: str = "off",
     objective: str = "macs",
     max_macs: str = "",
