@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +70,7 @@ def run(ledger: Ledger, slots: int = 1) -> FakeExecutor:
 
 
 def test_children_are_new_and_of_the_front(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Evolution, "_best", lambda self, brood: brood[0])  # whatever the surrogate makes of it
+    monkeypatch.setattr(Evolution, "_best", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
     ledger = open_ledger(trials=60, strategy="evolution")
     run(ledger)
     records = [r for r in ledger.store.records if r.kind == "search"]
@@ -90,16 +91,17 @@ def test_on_a_ladder_children_come_long_before_a_net_is_trained_whole(
 ) -> None:
     seen: list[tuple[int | None, int]] = []
 
-    def first(self: Evolution, brood: list[Any]) -> Any:
+    def first(self: Evolution, brood: list[Any], draw: Any) -> Any:
         seen.append((self._level, len(self._parents)))
         return brood[0]
 
     monkeypatch.setattr(Evolution, "_best", first)
+    monkeypatch.setattr(evolution, "FIRST", 8)
     run(open_ledger(trials=24, strategy="evolution", ladder="pareto"))
     level, parents = seen[0]
     assert level is not None
     assert level < END
-    assert parents == FIRST
+    assert parents == 8
     assert len(seen) > 12, "most of what follows are children"
     levels = [level for level, _ in seen]
     assert levels == sorted(levels, key=lambda level: level or 0), "and parents are compared ever further on"
@@ -114,19 +116,20 @@ def test_the_best_of_a_brood_is_climbed_from(monkeypatch: pytest.MonkeyPatch) ->
     def most_blocks(brood: list[Any], points: Any) -> Any:
         return max(brood, key=lambda found: sum(found[name] for name in msa))
 
+    monkeypatch.setattr(evolution, "NEAR", 1000)
     monkeypatch.setattr(strategy, "_points", list)
     monkeypatch.setattr(strategy, "_most_promising", most_blocks)
     for climbs, expected in ((0, 0), (1, 1), (2, 2)):
         monkeypatch.setattr(evolution, "CLIMBS", climbs)
-        assert sum(strategy._best([genes])[name] for name in msa) == expected
+        assert sum(strategy._best([genes], random.Random(0))[name] for name in msa) == expected
     monkeypatch.setattr(evolution, "CLIMBS", 100)
-    top = strategy._best([genes])
+    top = strategy._best([genes], random.Random(0))
     assert all(
         sum(child[name] for name in msa) <= sum(top[name] for name in msa) for child in moves(top, options_of(space))
     )
     near = [child for child in moves(genes, options_of(space)) if sum(child[name] for name in msa)]
     strategy._known = {strategy._ground.facts(child).traits for child in near}
-    assert strategy._best([genes]) == genes, "what was proposed is no way up"
+    assert strategy._best([genes], random.Random(0)) == genes, "what was proposed is no way up"
 
 
 def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:

@@ -33,7 +33,8 @@ STRANGERS = 0.25  # share of a brood that is drawn uniformly
 AGAIN = 0.25  # chance of one more move
 RANKS = 3  # fronts that parents are taken from; each is half as likely as the one before
 BROOD = 8  # of which one is chosen
-CLIMBS = 3  # moves from it on, at most, each to the best of all nets one move away
+CLIMBS = 2  # moves from it on, at most, each to the best of `NEAR` nets one move away
+NEAR = 8
 TRIES = 24  # more, for children that are known already
 MOST = 128  # examples that the surrogate learns from: the nearest to the front
 KEPT = 300  # trained nets that are ranked, likewise
@@ -72,7 +73,7 @@ class Evolution(WholeSampler):
         if self._level is None or draw.random() < FRESH:
             return {}
         brood = self._brood(draw)
-        return self._best(brood) if brood else {}
+        return self._best(brood, draw) if brood else {}
 
     def _learn(self, ended: Sequence[FrozenTrial]) -> None:
         """Take in trials that have ended, and what has become of the others."""
@@ -127,13 +128,14 @@ class Evolution(WholeSampler):
         facts = self._ground.facts(genes)
         return facts.traits not in self._known and self._ground.fits(facts.net)
 
-    def _best(self, brood: list[Genes]) -> Genes:
+    def _best(self, brood: list[Genes], draw: random.Random) -> Genes:
         """The one that is expected to add most to the front, or what lies uphill from it."""
         points = self._points()
         best = self._most_promising(brood, points)
         for _ in range(CLIMBS):
-            before, near = best, [genes for genes in moves(best, self._options) if self._is_new(genes)]
-            best = self._most_promising([best, *near], points)
+            before, near = best, moves(best, self._options)
+            near = draw.sample(near, min(NEAR, len(near)))
+            best = self._most_promising([best, *filter(self._is_new, near)], points)
             if best is before:
                 break
         return best

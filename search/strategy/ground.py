@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ...archs import Genotype
-from ...spaces import Genes, Replay, Space
+from ...spaces import Genes, Replay, Space, options_of
 
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
@@ -48,9 +49,13 @@ class Ground:
     steady: bool = True
     _known: dict[tuple[Any, ...], Facts] = field(default_factory=dict, compare=False)
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return tuple(options_of(self.space))
+
     def facts(self, genes: Genes) -> Facts:
         """Of the net that these genes give; worked out once."""
-        name = tuple(sorted(genes.items()))
+        name = tuple(map(genes.__getitem__, self._names))
         if name not in self._known:
             net = self.space.sample(Replay(genes))
             self._known[name] = Facts(net, *self.price(net), traits(net))
