@@ -141,10 +141,13 @@ def open_with(open_ledger: Open) -> Callable[..., Ledger]:
 
 
 def facts(records: list[Record]) -> list[Any]:
-    """All that must be the same in a repetition."""
-    return [
-        (r.trial, r.status, r.key, r.accuracy, r.accuracies, r.metrics, r.curve, r.rungs, r.budget) for r in records
-    ]
+    """All that must be the same in a repetition; a net that waited at a rung of an earlier driver has no curve."""
+    rows = [r.to_dict() for r in records]
+    left_out = {
+        "ok": ("seconds", "ended"),
+        "pruned": ("seconds", "ended", "curve", "metrics", "device", "how", "lineage"),
+    }
+    return [{name: row[name] for name in row if name not in left_out.get(row["status"], ())} for row in rows]
 
 
 class KilledError(Exception):
@@ -156,11 +159,11 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     open_with: Callable[..., Ledger], open_ledger: Open, depot: Depot, digits: DataSet, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """Killed in the middle of every third leg, the run's folder without checkpoints, nothing on the nodes."""
+    """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
     monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
     worker, steps, kill = Worker(1, "cpu"), list[tuple[int, int, int]](), True
     worker.take(digits)
-    how = {"trials": 3, "ladder": "pareto", "inherit": False}
+    how = {"trials": 2, "ladder": "pareto"}
 
     def fate(job: Job) -> Any:
         for event in worker.run(job):
@@ -179,7 +182,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
             assert not (tmp_path / "checkpoints").exists()
             shutil.rmtree(tmp_path / "scratch")
             (tmp_path / "scratch").mkdir()
-    assert deaths > 5
+    assert deaths > 3
     assert len(steps) <= len(set(steps)) + 2 * deaths, "trained again is what was no checkpoint yet"
     broken = read_records(tmp_path)
     assert listing(tmp_path / "depot/run-1/checkpoints") == []
