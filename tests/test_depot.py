@@ -126,6 +126,7 @@ def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Pa
     [
         ("s3://key:se%2Fcret@other/x?scheme=http&endpoint_override=HOST", "not found"),
         ("s3://", "names no bucket"),
+        ("s3://key:se%2Fcret@bucket/a b", "Cannot parse URI"),
         ("s3://bucket?magic=1", "magic"),
         ("magic://bucket", "magic://bucket"),
         ("file://relative/folder", "local"),

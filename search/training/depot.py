@@ -126,14 +126,16 @@ class Depot:
         """The file system and the run's folder on it. What it raises becomes a DepotError, in one line."""
         from pyarrow import ArrowException
 
+        doing = "opened"
         try:
             files, folder = file_system(self.uri)
+            doing = what
             yield files, f"{folder.rstrip('/')}/{self.name}"
         except (OSError, ArrowException) as error:
             if full(error):
                 raise
             raise DepotError(
-                f"checkpoints: {shown_uri(self.uri)} cannot be {what} ({reason(error, self.uri)})"
+                f"checkpoints: {shown_uri(self.uri)} cannot be {doing} ({reason(error, self.uri)})"
             ) from None
 
 
