@@ -197,7 +197,9 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
 
 
-def test_a_node_that_cannot_reach_the_depot_loses_its_net(open_with: Callable[..., Ledger], depot: Depot) -> None:
+def test_a_node_that_cannot_reach_the_depot_loses_its_net(
+    open_with: Callable[..., Ledger], depot: Depot, caplog: pytest.LogCaptureFixture
+) -> None:
     ledger, seen = open_with(depot, trials=3), list[int]()
 
     def fate(job: Job) -> Any:
@@ -215,6 +217,7 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(open_with: Callable[..
     by_trial = {r.trial: r for r in ledger.store.records}
     assert (by_trial[4].status, by_trial[4].error) == ("lost", "checkpoints: x cannot be read (away); 3 times")
     assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
+    assert caplog.text.count("checkpoints: x cannot be read (away)") == 4, "each time it is said"
     assert all(weights_file(ledger.terms.folder, r).exists() for r in by_trial.values() if r.status == "ok")
     assert not listing(Path(depot.uri.removeprefix("file://")) / "run-1/checkpoints")
 

@@ -8,6 +8,7 @@ records, which are the truth, then told to the Optuna study, which is the strate
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 
@@ -23,6 +24,7 @@ from .candidate import Candidate
 from .memory import Memory, Orphan
 from .source import Source
 
+log = logging.getLogger("alternas")
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 
 
@@ -70,6 +72,7 @@ class Ledger:
         """Take a job's outcome. Returns the record if that was the end of the net, None if it waits."""
         check_disk(outcome)
         if outcome.status == "lost":
+            log.warning("trial %d: %s", outcome.trial, outcome.error)
             return self._retry(outcome.trial, f"{outcome.error};")
         candidate = self.live[outcome.trial]
         candidate.signals |= outcome.signals

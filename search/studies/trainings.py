@@ -6,6 +6,7 @@ one trains what is new in it. What has failed is tried again by the next run.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from ..training.told import check_disk, of_net, of_outcome
 from ..training.transfer import collect, provided
 from .training import Training
 
+log = logging.getLogger("alternas")
 FINAL = ("ok", "nan")  # another try would end the same
 
 
@@ -91,6 +93,7 @@ class Trainings:
         """Take a training's outcome, which is its end."""
         check_disk(outcome)
         if outcome.status == "lost":
+            log.warning("trial %d: %s", outcome.trial, outcome.error)
             return self._retry(outcome.trial, f"{outcome.error};")
         collect(self._job(outcome.trial, self.live[outcome.trial]), outcome)
         training = self.live.pop(outcome.trial)

@@ -7,10 +7,11 @@ the likeness of its folder at the driver: checkpoints/, weights/, starts/. No to
 from __future__ import annotations
 
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 FOLDERS = ("checkpoints", "weights", "starts")
 CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
-AT_ONCE = ("s3", "gcs", "abfs")  # where a new content is seen once it is whole; their moves would be copies
+AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
 
 
 class DepotError(OperationError):
@@ -56,18 +57,20 @@ class Depot:
         return {"uri": shown_uri(self.uri), "name": self.name}
 
     def check(self) -> None:
-        """Make the run's folder, and write, read and delete a file in it."""
+        """Make the run's folder, and send, fetch and delete a file."""
         token = uuid.uuid4().hex
-        with self._opened("written, read and deleted in") as (files, top):
+        with self._opened("written") as (files, top):
             for folder in FOLDERS:
                 files.create_dir(f"{top}/{folder}", recursive=True)
-            with files.open_output_stream(f"{top}/{token}", compression=None) as target:
-                target.write(token.encode())
-            with files.open_input_stream(f"{top}/{token}", compression=None) as source:
-                found = source.read()
-            files.delete_file(f"{top}/{token}")
-            if found != token.encode():
-                raise OSError("a file that was written holds something else")
+        with tempfile.TemporaryDirectory() as own:
+            here, path = replace(self, home=Path(own)), Path(own) / FOLDERS[0] / token
+            write_whole(path, lambda file: file.write(token.encode()))
+            here.send(path)
+            path.unlink()
+            came = here.fetch(path) and path.read_text() == token
+            here.drop(path)
+        if not came:
+            raise DepotError(f"checkpoints: {shown_uri(self.uri)} does not give back what is sent there")
 
     def send(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""

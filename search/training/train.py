@@ -101,8 +101,9 @@ class Trainer:
 
     def send(self, *files: str) -> None:
         """Send what was written to the job's depot, if it has one."""
-        for file in files if self.job.depot else ():
-            self.job.depot.send(Path(file))
+        if depot := self.job.depot:
+            for file in files:
+                depot.send(Path(file))
 
     def _facts(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
