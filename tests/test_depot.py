@@ -168,6 +168,7 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
 def test_passwords_are_not_shown() -> None:
     assert shown_uri("s3://AKIA:abc@bucket/a/b/?region=x") == "s3://AKIA:***@bucket/a/b?region=x"
     assert shown_uri("abfs://container@account/a?sas_token=abc&x=1") == "abfs://container@account/a?sas_token=***&x=1"
+    assert shown_uri("file:///") == "file:///"
     words = ["search", "--checkpoints=s3://AKIA:abc@bucket"]
     assert without_secrets(words, "s3://AKIA:abc@bucket") == ["search", "--checkpoints=s3://AKIA:***@bucket"]
     with pytest.raises(InputError, match="write %2F") as raised:

@@ -55,7 +55,7 @@ def shown_uri(uri: str) -> str:
     place = f"{user.partition(':')[0]}:{HIDDEN}{at}{host}" if ":" in user else parts.netloc
     said = [(name, HIDDEN if SECRET.search(name) else value) for name, value in _said(parts)]
     query = "&".join(f"{name}={value}" for name, value in said)
-    return urlunsplit(parts._replace(netloc=place, path=parts.path.rstrip("/"), query=query))
+    return urlunsplit(parts._replace(netloc=place, path=parts.path.rstrip("/") or parts.path, query=query))
 
 
 def without_secrets(words: Sequence[str], uri: str) -> list[str]:
