@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from alternas.archs import OperationError, zoo
+from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
 from alternas.results.record import Record
 from alternas.results.store import read_records, weights_file
@@ -21,7 +21,10 @@ from alternas.search.data.load import load
 from alternas.search.engine import checkup
 from alternas.search.engine.checkup import TOKEN
 from alternas.search.engine.drive import drive
+from alternas.search.engine.slots import Resources
 from alternas.search.engine.worker import Worker
+from alternas.search.plan import Search
+from alternas.search.settings import Settings
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.training import recipes, train, transfer
 from alternas.search.training.depot import Depot, DepotError
@@ -289,3 +292,37 @@ def test_the_doctor_asks_every_node(depot: Depot, tmp_path: Path) -> None:
     (tmp_path / "depot/run-1/checkpoints").rmdir()
     with pytest.raises(DepotError, match="cannot be written"):
         checkup._depot(depot, "a token")
+
+
+def found_at(checks: list[checkup.Check], what: str) -> str:
+    """What a node said."""
+    return next(c.found for c in checks if (c.node, c.check) == ("a node", what))
+
+
+def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On real Ray: test_depot_search.py."""
+    from alternas.search.engine import doctor
+
+    monkeypatch.setattr(checkup, "_trial", lambda digits: "left out")
+    monkeypatch.setattr(doctor, "_cluster", lambda address, place: checkup.look("a node", place, 0))
+    checks = doctor.examine("", "digits", tmp_path / "runs", s3.uri())
+    found = {(c.node, c.check): c.ok for c in checks}
+    assert found["driver", "checkpoints"]
+    assert found["a node", "checkpoints"]
+    assert ("a node", "storage") not in found
+    assert found_at(checks, "disk").count("free at") == 1, "the nodes need no room in the driver's folder"
+    assert set(s3.objects) == {"runs/"}, "what was made for it is gone"
+    assert not (tmp_path / "runs").exists()
+    s3.refused = {"PUT"}
+    checks = doctor.examine("", "digits", tmp_path / "runs", s3.uri())
+    assert [(c.node, c.check) for c in checks if not c.ok] == [("driver", "checkpoints")]
+    assert "cret" not in str(checks)
+
+
+def test_tune_is_given_no_password() -> None:
+    from alternas.search.engine.tune import inside
+
+    settings = Settings("resnet", "digits", "random", "off", "macs", recipes.get("smoke"))
+    plan = Search(settings, Request("digits"), 2, "run", Resources(checkpoints="s3://key:abc@bucket"))
+    with pytest.raises(InputError, match="Tune would keep the URI with its password"):
+        inside(plan)
