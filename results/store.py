@@ -30,7 +30,9 @@ from ..archs.files import parse_json, write_whole
 from .record import Record
 
 KINDS = {dict: "an object", list: "a list", int: "a whole number"}
-TOLD = {"settings": dict, "trials": int, "data": dict, "command": list, "versions": dict}  # by name, of run.json
+TOLD = {  # by name, of run.json
+    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
+}  # fmt: skip
 RUNS = Path("runs")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 log = logging.getLogger("alternas")

@@ -10,6 +10,7 @@ import typer
 from ..results.say import print_front, print_json, print_listing, print_text
 from .options import (
     Address,
+    Checkpoints,
     Compile,
     Cpus,
     Data,
@@ -100,6 +101,7 @@ def search(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    checkpoints: Checkpoints = "",
     storage: Storage = "",
     tensorboard: TensorBoard = False,
     as_json: Json = False,
@@ -123,7 +125,7 @@ def search(
         names(signals), prescreen, signal, latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, latency_on)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints, latency_on)
     run_name = name or plain_name(space, data)
     effort = Effort(trial_minutes, max_hours, max_train_steps)
     plan = Search(settings, request, trials, run_name, place, effort, storage, tensorboard)

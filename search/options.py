@@ -39,6 +39,13 @@ Gpus = Annotated[
     ),
 ]
 Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
+Checkpoints = Annotated[
+    str,
+    typer.Option(
+        help="Where workers leave checkpoints and weights if not every node sees this folder: s3://BUCKET/FOLDER, "
+        "gs://BUCKET/FOLDER or another URI that pyarrow opens."
+    ),
+]
 Storage = Annotated[
     str,
     typer.Option(
@@ -78,15 +85,17 @@ def request_of(name: str, image_size: str, loader: str, skip_broken: bool, downl
     return Request(name, parse_size(image_size) if image_size else None, loader, skip_broken, download)
 
 
-def resources_of(address: str, workers: int, cpus: float, gpus: float | None, latency_on: str = "") -> Resources:
+def resources_of(
+    address: str, workers: int, cpus: float, gpus: float | None, checkpoints: str = "", latency_on: str = ""
+) -> Resources:
     """Where to train.
 
     Raises:
-        InputError: if a number is wrong.
+        InputError: if a number is wrong, or the depot for checkpoints is no URI.
     """
     from .engine.slots import Resources
 
-    return Resources(address, workers, cpus, gpus, latency_on)
+    return Resources(address, workers, cpus, gpus, latency_on, checkpoints)
 
 
 def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:

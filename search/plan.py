@@ -27,6 +27,7 @@ from .strategy.latencies import Latencies
 from .strategy.rehearsal import rehearse
 from .strategy.storage import connect, parse_url
 from .strategy.strategies import PLANNED, check_strategy
+from .training.depot import check_depot, depot_of
 from .training.job import Timing
 from .training.recipe import check_on
 
@@ -84,10 +85,12 @@ def prepare(plan: Search, console: Console) -> Ready:
     _compare(folder, plan, wanted)
     steps, common = settings.recipe.steps(len(data.train)), _common(plan, data)
     there = folder.absolute()  # a worker's current folder may be another
-    terms = Terms(settings, plan.trials, steps, price, common, there, _latencies(there, settings, price), plan.effort)
+    depot, latencies = depot_of(folder, plan.resources.checkpoints), _latencies(there, settings, price)
+    terms = Terms(settings, plan.trials, steps, price, common, there, latencies, plan.effort, depot)
     rehearse(settings.strategy, terms.ground(space))
     if plan.storage:
         connect(parse_url(plan.storage))  # before a folder is made
+    check_depot(depot)
     return Ready(plan, data, space, terms, wanted)
 
 

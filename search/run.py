@@ -25,6 +25,7 @@ from .strategy.buildup import BuildUp, steps_table
 from .strategy.ledger import Ledger
 from .strategy.memory import Memory
 from .strategy.storage import drop_note, one_line, open_study, without_password
+from .training.depot_uri import without_secrets
 
 
 def search(plan: Search, console: Console) -> Path:
@@ -97,6 +98,8 @@ def _run(ledger: Ledger, plan: Search, data: DataSet, console: Console) -> bool:
     most = ledger.terms.trials + len(ledger.live)
     if ledger.terms.setting and not resources.latency_on:
         console.print("one worker trains nets and measures their latency in turn; --latency-on NODE parts the two")
+    if ledger.terms.depot:
+        console.print(f"checkpoints and weights: {ledger.terms.depot}", highlight=False, soft_wrap=True)
     steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
     with (
         view(ShownSearch(ledger, steps_per_epoch), console) as shown,
@@ -121,9 +124,11 @@ def _settle(folder: Path, ready: Ready) -> None:
     if (folder / "run.json").exists() and differences(before(folder), ready.wanted):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
-    command = without_password(sys.argv, plan.storage)
+    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.checkpoints)
     facts = {"settings": ready.wanted, "trials": plan.trials, "command": command, "versions": versions()}
     facts["data"] = data.facts()
+    if ready.terms.depot:
+        facts["checkpoints"] = ready.terms.depot.note
     if isinstance(space, FileSpace):
         facts["space_source"] = space.source  # to read; never run
     keep_sample(data, folder)

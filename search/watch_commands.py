@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Address, Data, Json
+from .options import Address, Checkpoints, Data, Json
 
 commands = typer.Typer()
 
@@ -33,6 +33,7 @@ def doctor(
     address: Address = "",
     data: Data = "digits",
     storage_path: Annotated[Path, typer.Option(help="The folder that all nodes write to.")] = Path("runs"),
+    checkpoints: Checkpoints = "",
     as_json: Json = False,
 ) -> None:
     """Whether this machine or a Ray cluster is fit for a search: versions, GPUs, data, storage, a tiny trial a node."""
@@ -40,7 +41,7 @@ def doctor(
     from .engine.checkup import drawn
     from .engine.doctor import examine
 
-    checks = examine(address, data, storage_path)
+    checks = examine(address, data, storage_path, checkpoints)
     fit = all(check.ok for check in checks)
     if as_json:
         print_json({"ok": fit, "checks": [check.to_dict() for check in checks]})

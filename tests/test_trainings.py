@@ -132,16 +132,22 @@ def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
     assert carry([training()]) == (found, [])
 
 
+def away(job: Job) -> Outcome:
+    return Outcome(job.trial, "lost", error="the depot is away")
+
+
+@pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died 3 times"), (away, "the depot is away; 3 times")])
 @pytest.mark.parametrize(("deaths", "status"), [(2, "ok"), (3, "lost")])
-def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str) -> None:
+def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, loss: Any, why: str) -> None:
     left = [deaths]
 
     def fate(job: Job) -> Any:
         left[0] -= 1
-        return lose(job) if left[0] >= 0 else None
+        return loss(job) if left[0] >= 0 else None
 
     found, ran = carry([training()], fate)
     assert [r.status for r in found] == [status]
+    assert found[0].error == (why if status == "lost" else "")
     assert len(ran) == 3
     assert len({j.checkpoint for j in ran}) == 1
 

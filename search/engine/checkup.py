@@ -6,8 +6,9 @@ import os
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,13 @@ from rich.text import Text
 
 from ...archs import zoo
 from ...archs.errors import InputError, OperationError
+from ...archs.files import write_whole
 from ...results.record import versions
 from ..data.dataset import DataSet, Pictures, Split
+from ..training.depot import Depot
 from ..training.job import Job, Outcome
 from ..training.recipes import get
+from ..training.transfer import scratch
 from .worker import Worker
 
 LEAST_FREE = 2**30  # bytes; a search writes checkpoints and weights
@@ -33,7 +37,7 @@ class Check:
 
     Attributes:
         node: where: "driver" or a node's name.
-        check: what: cluster, versions, gpus, data, storage, disk, trial.
+        check: what: cluster, versions, gpus, data, storage, checkpoints, disk, trial.
         ok: whether a search can do with it.
         found: what was found, in a line.
     """
@@ -53,7 +57,8 @@ class Place:
 
     Attributes:
         versions: of the driver.
-        folder: that all nodes share, as a whole path; holds a file of the driver's with `token`.
+        folder: that all nodes share, as a whole path; holds a file of the driver's with `token`;
+        depot: or one in which nodes and driver meet instead, which holds such a file too.
         token: what is in it.
         data: those asked for; None if the driver cannot load them.
         digits: a small set, for the tiny trial.
@@ -64,15 +69,20 @@ class Place:
     token: str
     data: DataSet | None
     digits: DataSet
+    depot: Depot | None = None
 
 
 def look(node: str, place: Place, gpus: float) -> list[Check]:
     """All checks of this machine, which Ray calls `node` and on which it counts so many GPUs."""
+    folder, depot = Path(place.folder), place.depot
+    shared = ("storage", lambda: _storage(folder, place.token))
+    if depot is not None:
+        shared = ("checkpoints", lambda: _depot(depot, place.token))
     checks = [
         checked(node, "versions", lambda: _versions(place.versions)),
         checked(node, "gpus", lambda: _gpus(gpus)),
-        checked(node, "storage", lambda: _storage(Path(place.folder), place.token)),
-        checked(node, "disk", lambda: _disk(Path(place.folder))),
+        checked(node, *shared),
+        checked(node, "disk", lambda: _disk([] if depot else [folder])),
         checked(node, "trial", lambda: _trial(place.digits)),
     ]
     if place.data is not None:
@@ -145,8 +155,21 @@ def _storage(folder: Path, token: str) -> str:
     return f"{folder}: the driver's, and writable"
 
 
-def _disk(folder: Path) -> str:
-    free = {str(place): shutil.disk_usage(place).free for place in (folder, Path(tempfile.gettempdir()))}
+def _depot(depot: Depot, token: str) -> str:
+    """The driver's file is there and says the same; a file can be sent and deleted, as workers do."""
+    with scratch() as folder:
+        here, theirs = replace(depot, home=folder), folder / "starts" / TOKEN
+        if not here.fetch(theirs) or theirs.read_text() != token:
+            raise OperationError(f"{depot}: is not the driver's, what the driver has sent is not there")
+        own = folder / "checkpoints" / uuid.uuid4().hex
+        write_whole(own, lambda file: file.write(token.encode()))
+        here.send(own)
+        here.drop(own)
+    return f"{depot}: the driver's, and writable"
+
+
+def _disk(folders: Sequence[Path]) -> str:
+    free = {str(place): shutil.disk_usage(place).free for place in (*folders, Path(tempfile.gettempdir()))}
     said = ", ".join(f"{size / 2**30:.1f} GiB free at {place}" for place, size in free.items())
     if min(free.values()) < LEAST_FREE:
         raise OperationError(f"{said}; a search needs {LEAST_FREE / 2**30:g} GiB at the least")

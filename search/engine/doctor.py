@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +19,28 @@ from ray.exceptions import RayError  # isort: skip
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # isort: skip
 
 from ...archs.errors import InputError, OperationError
+from ...archs.files import write_whole
 from ...results.record import versions
 from ..data.dataset import DataSet, Request
 from ..data.load import load
+from ..training.depot import Depot, DepotError
+from ..training.depot_uri import check_uri
+from ..training.transfer import scratch
 from .checkup import TOKEN, Check, Place, checked, look, one_line
 
 NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
 
 
-def examine(address: str, data: str, folder: Path) -> list[Check]:
+def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> list[Check]:
     """Look at the driver and every node of the cluster at `address`, or of one of our own on this machine.
 
     Args:
         data: name of the data set that is to be reachable.
         folder: that every node is to write to; made for the time being if it is not there.
+        checkpoints: URI of the depot that the nodes are to write to instead, if any.
     """
+    if checkpoints:
+        check_uri(checkpoints)
     loaded: list[DataSet] = []
 
     def read() -> str:
@@ -43,11 +51,15 @@ def examine(address: str, data: str, folder: Path) -> list[Check]:
     checks = [Check("driver", "versions", True, own), checked("driver", "data", read)]
     token = uuid.uuid4().hex
     try:
-        with _marked(folder, token):
+        with _marked(folder, token), _met(folder, checkpoints, token) as depot:
             digits = load(Request("digits")).without_test()
-            place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits)
+            place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, depot)
             checks.append(Check("driver", "storage", True, f"{place.folder}: writable"))
+            if depot:
+                checks.append(Check("driver", "checkpoints", True, f"{depot}: writable"))
             return checks + _cluster(address, place)
+    except DepotError as error:
+        return [*checks, Check("driver", "checkpoints", False, one_line(error))]
     except OSError as error:
         return [*checks, Check("driver", "storage", False, f"{folder}: {one_line(error)}")]
 
@@ -65,6 +77,23 @@ def _marked(folder: Path, token: str) -> Iterator[None]:
         for path in made:
             if not any(path.iterdir()):
                 path.rmdir()
+
+
+@contextmanager
+def _met(folder: Path, uri: str, token: str) -> Iterator[Depot | None]:
+    """A folder in the depot at `uri`, if there is one, with a file of the driver's in it; it goes again."""
+    if not uri:
+        yield None
+        return
+    depot = Depot(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
+    depot.check()
+    try:
+        with scratch() as own:
+            write_whole(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
+            replace(depot, home=own).send(own / "starts" / TOKEN)
+        yield depot
+    finally:
+        depot.clear()
 
 
 def _cluster(address: str, place: Place) -> list[Check]:

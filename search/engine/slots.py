@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
 from ...results.latency.setting import Setting
+from ..training.depot_uri import check_uri
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9
@@ -25,6 +26,7 @@ class Resources:
         gpus: of each worker, a fraction shares a card; None means 1 where there are GPUs, else 0.
             Workers with none train on the CPU.
         latency_on: the Ray resource of the node that measures latencies; "" leaves them to the one worker that trains.
+        checkpoints: URI of the depot for what workers write; "" is the run's folder, which every node then sees.
     """
 
     address: str = ""
@@ -32,8 +34,11 @@ class Resources:
     cpus: float = 1.0
     gpus: float | None = None
     latency_on: str = ""
+    checkpoints: str = ""
 
     def __post_init__(self) -> None:
+        if self.checkpoints:
+            check_uri(self.checkpoints)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:

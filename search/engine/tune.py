@@ -27,6 +27,7 @@ from ..run import conclude, opened
 from ..settings import Settings, limits_of
 from ..strategy.ledger import Ledger
 from ..training import recipes
+from ..training.depot_uri import HIDDEN, shown_uri
 from ..training.job import Job
 from .leg import Leg, LegTrainable, moment, unpacked
 from .pool import Resources
@@ -117,13 +118,15 @@ def search(
 
 
 def inside(plan: Search) -> TuneSearch:
-    """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: the plan's resources do not count.
+    """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: of the resources the depot alone counts.
 
     Raises:
         InputError: as `search`.
     """
     if plan.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
+    if HIDDEN in shown_uri(plan.resources.checkpoints):
+        raise InputError("checkpoints: Tune would keep the URI with its password; leave that to the environment")
     if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(plan, Console(stderr=True)))

@@ -14,7 +14,9 @@ from ...archs import Genotype
 from ...archs.files import full
 from ..data.dataset import DataSet
 from ..data.view import WHOLE, View, seen
+from ..training.depot import DepotError
 from ..training.job import Job, Outcome, Tick, Timing
+from ..training.transfer import at_hand
 
 if TYPE_CHECKING:
     from ..training.bench import Bench
@@ -56,8 +58,9 @@ class Worker:
             if job.until == 0:
                 yield Outcome(job.trial, "ok", signals=measured)
                 return
-            for event in train(job, self._seen(job.view)):
-                yield self._whole(job, event, measured) if isinstance(event, Outcome) else event
+            with at_hand(job) as here:
+                for event in train(here, self._seen(here.view)):
+                    yield self._whole(here, event, measured) if isinstance(event, Outcome) else event
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield _failure(job, error)
 
@@ -111,6 +114,8 @@ def _failure(job: Job, error: Exception) -> Outcome:
 
     if disk := full(error):
         return Outcome(job.trial, "full", error=f"a worker {disk}")
+    if isinstance(error, DepotError):
+        return Outcome(job.trial, "lost", error=str(error))
     text = f"{type(error).__name__}: {error}".strip()
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""

@@ -15,6 +15,7 @@ from ...results.store import Store
 from ...spaces import Space
 from ..effort import Effort
 from ..settings import Settings
+from ..training.depot import Depot
 from .candidate import Candidate
 from .ground import Ground
 from .heirs import Heirs
@@ -36,6 +37,7 @@ class Terms:
         folder: of the run, for checkpoints and weights.
         latencies: of the run, where accuracy is weighed against latency.
         effort: what it may take.
+        depot: where workers leave files, if they do not see the folder.
     """
 
     settings: Settings
@@ -46,6 +48,7 @@ class Terms:
     folder: Path
     latencies: Latencies | None = None
     effort: Effort = field(default_factory=Effort)
+    depot: Depot | None = None
 
     def over_limit(self, cost: Cost) -> dict[str, float]:
         """For each limit broken, by which share."""
@@ -131,10 +134,17 @@ class Books:
         self.live.pop(candidate.trial, None)
         self._learn(record)
         if status not in FREE:
-            for file in (self.terms.folder / "checkpoints").glob(f"{record.key}*.pt"):
-                file.unlink()
+            self._forget_state(record.key)
         self.tell(record)
         return record
+
+    def _forget_state(self, key: str) -> None:
+        """Delete the checkpoints of a net that has ended."""
+        checkpoints = self.terms.folder / "checkpoints"
+        for file in checkpoints.glob(f"{key}*.pt"):
+            file.unlink()
+        if self.terms.depot:
+            self.terms.depot.drop(checkpoints / key)
 
     def tell(self, record: Record) -> None:
         """Tell the strategy's memory what a trial came to."""

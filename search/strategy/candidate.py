@@ -9,7 +9,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...results.record import Record, now
 from ...spaces import Genes
-from ..training.job import Outcome
+from ..training.job import Job, Outcome
 from ..training.start import Start
 from ..training.told import finite, of_net, of_outcome
 
@@ -32,7 +32,8 @@ class Candidate:
     screening: whether it is in a group of which one will be trained, and
     measuring: whether its signal for that is yet to be measured.
     signals: cheap signals measured so far.
-    last: the outcome of its last leg.
+    leg: the job that it was handed out with last, and
+    last: the outcome of the last leg that was trained.
     trained: outcomes at full budget, by seed.
     """
 
@@ -51,6 +52,7 @@ class Candidate:
     screening: bool = False
     measuring: bool = False
     signals: dict[str, float] = field(default_factory=dict)
+    leg: Job | None = None
     last: Outcome | None = None
     trained: dict[int, Outcome] = field(default_factory=dict)
 

@@ -8,6 +8,7 @@ records, which are the truth, then told to the Optuna study, which is the strate
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 
@@ -17,11 +18,13 @@ from ...results.store import Store
 from ...spaces import Replay, Space, plain_genes
 from ..training.job import MOST_LOSSES, Job, Outcome, Timing
 from ..training.told import check_disk
+from ..training.transfer import collect, provided
 from .books import Books, Terms
 from .candidate import Candidate
 from .memory import Memory, Orphan
 from .source import Source
 
+log = logging.getLogger("alternas")
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 
 
@@ -68,6 +71,9 @@ class Ledger:
     def report(self, outcome: Outcome) -> Record | None:
         """Take a job's outcome. Returns the record if that was the end of the net, None if it waits."""
         check_disk(outcome)
+        if outcome.status == "lost":
+            log.warning("trial %d: %s", outcome.trial, outcome.error)
+            return self._retry(outcome.trial, f"{outcome.error};")
         candidate = self.live[outcome.trial]
         candidate.signals |= outcome.signals
         if candidate.measuring:  # and if that failed, it has no signal
@@ -77,6 +83,8 @@ class Ledger:
             self.terms.latencies.take(candidate.net, outcome.latency)
             self._again.appendleft(candidate.trial)
             return None
+        if candidate.leg:
+            collect(candidate.leg, outcome)
         candidate.last = outcome
         if outcome.status != "ok":
             return self.books.end(candidate, outcome.status, outcome.error)
@@ -91,17 +99,23 @@ class Ledger:
 
     def lost(self, trial: int) -> Record | None:
         """Take the death of the worker that ran `trial`: it is tried again, at most twice."""
-        candidate = self.live[trial]
-        candidate.losses += 1
-        if candidate.losses > MOST_LOSSES:
-            return self.books.end(candidate, "lost", f"its worker died {candidate.losses} times")
-        self._again.appendleft(trial)
-        return None
+        return self._retry(trial, "its worker died")
 
     def close(self) -> list[Record]:
         """End the search: parked nets become pruned. Returns their records."""
         parked = [c for c in self.live.values() if c.waits]
         return [self.books.end(candidate, "pruned") for candidate in parked]
+
+    def _retry(self, trial: int, why: str) -> Record | None:
+        """Try a net again, or end it; but none is ended for a depot that is out of the driver's reach too."""
+        candidate = self.live[trial]
+        candidate.losses += 1
+        if candidate.losses > MOST_LOSSES:
+            if self.terms.depot:
+                self.terms.depot.check()
+            return self.books.end(candidate, "lost", f"{why} {candidate.losses} times")
+        self._again.appendleft(trial)
+        return None
 
     def _trained_whole(self, candidate: Candidate, outcome: Outcome) -> Record | None:
         """A net was trained at full budget: that is its end, or it is trained with the next seed."""
@@ -120,7 +134,7 @@ class Ledger:
         settings, folder = self.terms.settings, self.terms.folder
         repeat = len(candidate.trained)
         name = candidate.net.key + (f"-{settings.seed + repeat}" if repeat else "")
-        return Job(
+        candidate.leg = Job(
             candidate.trial,
             candidate.net,
             settings.recipe,
@@ -134,7 +148,9 @@ class Ledger:
             signals=self._wanted(candidate),
             timing=self._timing(candidate),
             limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
+            depot=self.terms.depot,
         )
+        return provided(candidate.leg)
 
     def _timing(self, candidate: Candidate) -> Timing | None:
         """How to measure the latency of a net that has none, before it is trained."""

@@ -23,6 +23,8 @@ from ..engine.drive import drive
 from ..engine.live import view
 from ..engine.pool import Pool, Resources
 from ..settings import differences
+from ..training.depot import Depot, check_depot, depot_of
+from ..training.depot_uri import without_secrets
 from ..training.job import Job
 from ..training.recipe import check_on
 from .training import Training
@@ -65,9 +67,11 @@ def carry_out(plan: Sequence[Training], room: Room, console: Console) -> list[Re
     for training in plan:
         check_on(training.recipe, room.data.peak, room.data.in_chans, room.data.image_size)
         training.net.check(room.data.image_size)
+    depot = depot_of(room.folder, room.resources.checkpoints)
+    check_depot(depot)
     with locked(room.folder), closing(Store(room.folder)) as store:
-        _settle(room, bool(store.records))
-        work = Trainings(plan, _terms(room), store)
+        _settle(room, bool(store.records), depot)
+        work = Trainings(plan, _terms(room, depot), store)
         left = [training for training in plan if training.id not in work.ended]
         console.print(_announced(left, len(plan), room.data), highlight=False, soft_wrap=True)
         if left:
@@ -97,12 +101,14 @@ def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
 
 def _run(work: Trainings, room: Room, console: Console) -> None:
     left = len(work.plan) - len(work.ended)
+    if work.terms.depot:
+        console.print(f"checkpoints and weights: {work.terms.depot}", highlight=False, soft_wrap=True)
     data = room.data if room.test else room.data.without_test()
     with view(ShownPlan(work), console) as shown, closing(Pool(room.resources, data, left)) as pool:
         drive(work, pool, shown)
 
 
-def _settle(room: Room, begun: bool) -> None:
+def _settle(room: Room, begun: bool, depot: Depot | None) -> None:
     """Write what the folder is, unless it holds something else.
 
     Raises:
@@ -120,8 +126,9 @@ def _settle(room: Room, begun: bool) -> None:
     if room.starts:
         _keep_starts(room.starts)
     keep_sample(room.data, room.folder)
-    facts = {"settings": room.settings, "data": room.data.facts(), "command": sys.argv, "versions": versions()}
-    write_json(room.folder / "run.json", facts)
+    command = without_secrets(sys.argv, room.resources.checkpoints)
+    facts = {"settings": room.settings, "data": room.data.facts(), "command": command, "versions": versions()}
+    write_json(room.folder / "run.json", facts | ({"checkpoints": depot.note} if depot else {}))
 
 
 def _keep_starts(starts: Mapping[Path, Network]) -> None:
@@ -132,14 +139,15 @@ def _keep_starts(starts: Mapping[Path, Network]) -> None:
             save(network, file)
 
 
-def _terms(room: Room) -> Terms:
+def _terms(room: Room, depot: Depot | None) -> Terms:
     data = room.data
 
     def price(net: Genotype, part: View) -> Cost:
         return static_cost(net, len(part.classes) or len(data.classes), data.image_size, data.in_chans)
 
     about = {"name": data.name, "split": data.split_hash}
-    return Terms(room.kind, price, {"versions": versions()}, about, room.folder)
+    there = room.folder.absolute()  # a worker's current folder may be another
+    return Terms(room.kind, price, {"versions": versions()}, about, there, depot)
 
 
 class ShownPlan:

@@ -10,6 +10,7 @@ import typer
 from ...results.say import print_json, print_listing, print_text
 from ..options import (
     Address,
+    Checkpoints,
     Compile,
     Cpus,
     Data,
@@ -68,6 +69,7 @@ def retrain(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    checkpoints: Checkpoints = "",
     as_json: Json = False,
 ) -> None:
     """Train the best nets of a run in full, with several seeds; test accuracy; the same command again resumes."""
@@ -78,7 +80,7 @@ def retrain(
     from .retrain import Retrain
     from .retrain import retrain as run_retrain
 
-    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
     limits, how = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
     asked = Retrain(folder, seeds, place, top, numbers("trials", trials), limits, how, epochs)
     records = run_retrain(asked, console_of(as_json))
@@ -118,6 +120,7 @@ def finetune(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    checkpoints: Checkpoints = "",
     as_json: Json = False,
 ) -> None:
     """Train from weights on new data, with a new head; at any image size that the net fits."""
@@ -127,7 +130,7 @@ def finetune(
 
     request = request_of(data, image_size, loader, skip_broken, download)
     how = recipe_of(recipe, data, epochs, compile_nets)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
     asked = Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place)
     folder, records = run_finetune(asked, console_of(as_json))
     rows = summary(records, {})
@@ -163,13 +166,14 @@ def buildup(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    checkpoints: Checkpoints = "",
     as_json: Json = False,
 ) -> None:
     """Swap blocks of a trained ResNet for attention, inherit the rest, train: before and after, with noise."""
     from .buildup import BuildUp, build_up
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
     how = recipe_of(recipe, data, epochs, compile_nets)
     asked = BuildUp(_named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place)
     found = build_up(asked, console_of(as_json))
@@ -229,13 +233,14 @@ def study(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
+    checkpoints: Checkpoints = "",
     as_json: Json = False,
 ) -> None:
     """One of the papers' studies: a table and a plot with seeds and intervals; the same command again resumes."""
     from .catalogue import StudyRun, make_study
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
     how = recipe_of(recipe, data, epochs, compile_nets)
     found = make_study(StudyRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
     if as_json:

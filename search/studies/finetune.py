@@ -90,5 +90,5 @@ def moves(recipe: Recipe) -> bool:
 def origin_of(found: Found, folder: Path, zero_head: bool, regime: str) -> Origin:
     """Where trainings start: a file in the run's folder, which every worker can read, and what it came from."""
     digest = found.lineage["sha256"]
-    file = folder / "starts" / f"{digest}.safetensors"
+    file = folder.absolute() / "starts" / f"{digest}.safetensors"
     return Origin(digest, found.label, str(file), found.lineage["steps"], zero_head, regime)

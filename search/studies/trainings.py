@@ -6,6 +6,7 @@ one trains what is new in it. What has failed is tried again by the next run.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,11 +17,14 @@ from ...archs import Cost, Genotype
 from ...results.record import Record, now
 from ...results.store import Store
 from ..data.view import View
+from ..training.depot import Depot
 from ..training.job import MOST_LOSSES, Job, Outcome
 from ..training.start import Start
 from ..training.told import check_disk, of_net, of_outcome
+from ..training.transfer import collect, provided
 from .training import Training
 
+log = logging.getLogger("alternas")
 FINAL = ("ok", "nan")  # another try would end the same
 
 
@@ -34,6 +38,7 @@ class Terms:
         common: fields that every record shares.
         data: name and split of the data.
         folder: of the run, for checkpoints and weights.
+        depot: where workers leave files, if they do not see the folder.
     """
 
     kind: str
@@ -41,6 +46,7 @@ class Terms:
     common: dict[str, Any]
     data: dict[str, Any]
     folder: Path
+    depot: Depot | None = None
 
 
 class Trainings:
@@ -69,7 +75,7 @@ class Trainings:
         """What a free worker should do; None while all that is left waits for the weights of what runs."""
         if self._again:
             trial = self._again.popleft()
-            return self._job(trial, self.live[trial])
+            return provided(self._job(trial, self.live[trial]))
         for _ in range(len(self._left)):
             training = self.plan[self._left.popleft()]
             parent = self.ended.get(training.parent)
@@ -86,20 +92,30 @@ class Trainings:
     def report(self, outcome: Outcome) -> Record | None:
         """Take a training's outcome, which is its end."""
         check_disk(outcome)
+        if outcome.status == "lost":
+            log.warning("trial %d: %s", outcome.trial, outcome.error)
+            return self._retry(outcome.trial, f"{outcome.error};")
+        collect(self._job(outcome.trial, self.live[outcome.trial]), outcome)
         training = self.live.pop(outcome.trial)
         return self._end(outcome.trial, training, outcome.status, outcome)
 
     def lost(self, trial: int) -> Record | None:
         """Take the death of the worker: the training is tried again, at most twice."""
+        return self._retry(trial, "its worker died")
+
+    def close(self) -> list[Record]:
+        return []
+
+    def _retry(self, trial: int, why: str) -> Record | None:
+        """Try a training again, or end it; but none is ended for a depot that is out of the driver's reach too."""
         self._losses[trial] = self._losses.get(trial, 0) + 1
         if self._losses[trial] <= MOST_LOSSES:
             self._again.append(trial)
             return None
+        if self.terms.depot:
+            self.terms.depot.check()
         training = self.live.pop(trial)
-        return self._end(trial, training, "lost", error=f"its worker died {self._losses[trial]} times")
-
-    def close(self) -> list[Record]:
-        return []
+        return self._end(trial, training, "lost", error=f"{why} {self._losses[trial]} times")
 
     def weights(self, training: str) -> Path:
         """The file for a training's weights."""
@@ -112,7 +128,7 @@ class Trainings:
     def _started(self, training: Training) -> Job:
         trial = self._number()
         self.live[trial] = training
-        return self._job(trial, training)
+        return provided(self._job(trial, training))
 
     def _job(self, trial: int, training: Training) -> Job:
         return Job(
@@ -130,6 +146,7 @@ class Trainings:
             task=training.task,
             test=training.test,
             few=training.few,
+            depot=self.terms.depot,
         )
 
     def _checkpoint(self, training: Training) -> Path:
@@ -157,6 +174,8 @@ class Trainings:
         self.store.append(record)
         self.ended[training.id] = record
         self._checkpoint(training).unlink(missing_ok=True)
+        if self.terms.depot:
+            self.terms.depot.drop(self._checkpoint(training))
         return record
 
     def _record(self, outcome: Outcome, training: Training) -> Record:

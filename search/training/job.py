@@ -10,6 +10,7 @@ from typing import Any
 from ...archs import Genotype
 from ...results.latency.setting import Setting
 from ..data.view import WHOLE, View
+from .depot import Depot
 from .recipe import Recipe
 from .start import Start
 
@@ -68,6 +69,7 @@ class Job:
         signals: cheap signals to measure before the first step; with `until` 0 nothing else is done.
         timing: measure the untrained net's latency so, and nothing else.
         limit: seconds that it may take; the worker of one that takes longer is ended.
+        depot: where the worker sends its files and gets them from, if it does not see the driver's folder.
     """
 
     trial: int
@@ -87,6 +89,7 @@ class Job:
     signals: tuple[str, ...] = ()
     timing: Timing | None = None
     limit: float = math.inf
+    depot: Depot | None = None
 
     @property
     def tick_steps(self) -> int:
@@ -101,6 +104,11 @@ class Job:
     def kept(self, name: str) -> str:
         """The safetensors file for the weights kept under this name."""
         return str(Path(self.weights).with_suffix(f".{name}.safetensors"))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All that it may leave for good: its checkpoint goes when the net has ended."""
+        return self.weights, self.confusion, *map(self.kept, self.keep)
 
 
 @dataclass(frozen=True)
@@ -127,8 +135,8 @@ class Outcome:
 
     Attributes:
         trial: number of the trial.
-        status: "ok" (reached `until`), "nan", "oom", "timeout", "error", or "full": the disk is, which is no fault of
-            the net.
+        status: "ok" (reached `until`), "nan", "oom", "timeout", "error", or what is no fault of the net: "full", the
+            disk is, and "lost", the depot cannot be reached.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction; None unless ok.
         metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same

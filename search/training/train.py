@@ -97,6 +97,13 @@ class Trainer:
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
         state |= {"of": self._facts(), "curve": [astuple(point) for point in self.curve]}
         write_whole(Path(self.job.checkpoint), lambda file: torch.save(state, file))
+        self.send(self.job.checkpoint)
+
+    def send(self, *files: str) -> None:
+        """Send what was written to the job's depot, if it has one."""
+        if depot := self.job.depot:
+            for file in files:
+                depot.send(Path(file))
 
     def _facts(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
@@ -116,16 +123,18 @@ class Trainer:
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
-        start, losses = time.perf_counter(), []
+        start, losses, kept = time.perf_counter(), [], list[str]()
         self._train_mode()
         while self.step < stop:
             losses.append(self._one_step(*next(self.feed)))
             for name in self.keep.get(self.step, ()):
                 save(self.task.kept(self.net), Path(self.job.kept(name)))
+                kept.append(self.job.kept(name))
         loss = torch.stack(losses).mean().item()
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
+        self.send(*kept)
 
     def _one_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         seed, how = self.job.seed, self.recipe.augment
@@ -231,6 +240,7 @@ def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
         np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
 
     write_whole(Path(job.confusion), write)
+    trainer.send(job.weights, job.confusion)
     test = trainer.evaluate("test").numbers("test_") if job.test else {}
     return train_scores.numbers("train_") | test
 

@@ -1,0 +1,222 @@
+"""`--checkpoints URI`: files in a folder and behind pyarrow's S3 client, URIs, what goes wrong before a run begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import InputError
+from alternas.search.engine.slots import Resources
+from alternas.search.training.depot import Depot, DepotError, check_depot, depot_of
+from alternas.search.training.depot_uri import check_uri, shown_uri, without_secrets
+from s3_server import S3, SECRET, serving
+from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+
+@pytest.fixture
+def s3() -> Iterator[S3]:
+    with serving(S3()) as server:
+        yield server
+
+
+@pytest.fixture
+def moto() -> Iterator[str]:
+    server = pytest.importorskip("moto.server", reason="needs moto: pip install 'moto[server]'")
+    at = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    at.start()
+    place = "{}:{}".format(*at.get_host_and_port())
+    yield f"s3://key:secret@bucket/runs?scheme=http&endpoint_override={place}&region=us-east-1&allow_bucket_creation=true"
+    at.stop()
+
+
+@pytest.fixture(params=["file", "s3", "moto"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "file":
+        return f"file://{tmp_path}/depot"
+    found = request.getfixturevalue(request.param)
+    return found if isinstance(found, str) else found.uri()
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> Depot:
+    """In a folder; the run's is tmp_path / "run"."""
+    made = Depot(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
+    made.check()
+    return made
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_files_go_there_and_come_back(uri: str, tmp_path: Path) -> None:
+    here, there = (Depot(uri, "run-1", tmp_path / name) for name in ("one", "another"))
+    here.check()
+    large = os.urandom(11 * 2**20)  # S3 sends it in three parts
+    for content in (b"first", large, b"", b"last"):
+        here.send(written(tmp_path / "one/checkpoints/k.pt", content))
+        assert there.fetch(tmp_path / "another/checkpoints/k.pt")
+        assert (tmp_path / "another/checkpoints/k.pt").read_bytes() == content
+    for name in ("checkpoints/k-1.pt", "checkpoints/other.pt", "weights/k.safetensors"):
+        here.send(written(tmp_path / "one" / name, b"x"))
+    there.drop(tmp_path / "another/checkpoints/k")
+    found = {name: there.fetch(tmp_path / "another" / name) for name in listing(tmp_path / "one")}
+    assert [name for name, came in found.items() if came] == ["checkpoints/other.pt", "weights/k.safetensors"]
+    assert not Depot(uri, "run-2", tmp_path / "another").fetch(tmp_path / "another/checkpoints/other.pt")
+    here.clear()
+    assert not there.fetch(tmp_path / "another/checkpoints/other.pt")
+
+
+def test_what_is_offered_is_sent_once_and_again_where_it_is_torn(uri: str, tmp_path: Path) -> None:
+    here = Depot(uri, "run-1", tmp_path)
+    here.check()
+    path = written(tmp_path / "weights/k.safetensors", b"whole")
+    here.offer(path)
+    path.write_bytes(b"WHOLE")
+    here.offer(path)
+    assert here.fetch(path)
+    assert path.read_bytes() == b"whole", "of the same size: not sent again"
+    here.send(written(path, b"tor"))
+    here.offer(written(path, b"whole"))
+    here.fetch(path)
+    assert path.read_bytes() == b"whole"
+
+
+def test_half_a_file_is_never_seen(depot: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = written(tmp_path / "run/weights/k.safetensors", b"before")
+    depot.send(path)
+
+    def half(source: Any, target: Any, size: int) -> None:
+        target.write(source.read(3))
+        raise OSError("the line is cut")
+
+    monkeypatch.setattr(shutil, "copyfileobj", half)
+    path.write_bytes(b"after!")
+    with pytest.raises(DepotError, match=r"cannot be written \(the line is cut\)"):
+        depot.send(path)
+    with pytest.raises(DepotError, match="cannot be read"):
+        depot.fetch(path)
+    assert path.read_bytes() == b"after!"
+    assert listing(tmp_path) == ["depot/run-1/weights/k.safetensors", "run/weights/k.safetensors"]
+    assert (tmp_path / "depot/run-1/weights/k.safetensors").read_bytes() == b"before"
+
+
+@pytest.mark.parametrize("refused", ["PUT", "POST", "GET", "DELETE"])
+def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Path, refused: str) -> None:
+    s3.refused = {refused}
+    with pytest.raises(
+        InputError, match=r"^checkpoints: s3://key:\*\*\*@bucket/runs\?.* cannot be (written|read|cleared) "
+    ) as raised:
+        check_depot(Depot(s3.uri(), "run-1", tmp_path))
+    assert refused == "GET" or "ACCESS_DENIED" in str(raised.value), "pyarrow says of a GET only that it failed"
+
+
+@pytest.mark.parametrize(
+    ("uri", "why"),
+    [
+        ("s3://key:se%2Fcret@other/x?scheme=http&endpoint_override=HOST", "not found"),
+        ("s3://", "names no bucket"),
+        ("s3://key:se%2Fcret@bucket/a b", "Cannot parse URI"),
+        ("s3://bucket?magic=1", "magic"),
+        ("magic://bucket", "magic://bucket"),
+        ("file://relative/folder", "local"),
+        ("file:///dev/null/x", "cannot be written"),
+    ],
+)
+def test_a_depot_that_is_none_is_one_line(s3: S3, tmp_path: Path, uri: str, why: str) -> None:
+    depot = Depot(uri.replace("HOST", f"127.0.0.1:{s3.server_address[1]}"), "run-1", tmp_path)
+    check_uri(depot.uri)
+    with pytest.raises(InputError, match=why) as raised:
+        check_depot(depot)
+    assert "\n" not in str(raised.value)
+    assert SECRET not in str(raised.value)
+    assert "se%2F" not in str(raised.value)
+
+
+NO_URIS = [
+    "/tmp/x",
+    "runs",
+    "s3:/bucket",
+    "s3:bucket",
+    "C:\\x",
+    "://x",
+    "s3://[/x",
+    "a b://x",
+    "\x1b[31m://x",
+    " s3://b",
+]
+
+
+@pytest.mark.parametrize("uri", NO_URIS)
+def test_what_is_no_uri_is_refused(uri: str) -> None:
+    with pytest.raises(InputError, match="checkpoints: must be a URI such as s3://BUCKET/FOLDER"):
+        Resources(checkpoints=uri)
+
+
+def test_passwords_are_not_shown() -> None:
+    assert shown_uri("s3://AKIA:abc@bucket/a/b/?region=x") == "s3://AKIA:***@bucket/a/b?region=x"
+    assert shown_uri("abfs://container@account/a?sas_token=abc&x=1") == "abfs://container@account/a?sas_token=***&x=1"
+    assert shown_uri("file:///") == "file:///"
+    words = ["search", "--checkpoints=s3://AKIA:abc@bucket"]
+    assert without_secrets(words, "s3://AKIA:abc@bucket") == ["search", "--checkpoints=s3://AKIA:***@bucket"]
+    with pytest.raises(InputError, match="write %2F") as raised:
+        check_uri("s3://AKIA:123/abc@bucket")
+    assert "abc" not in str(raised.value)
+    assert "abc" not in repr(Depot("s3://AKIA:abc@bucket", "run-1", Path()))
+
+
+def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "mine"
+    assert depot_of(run, "") is None
+    first = depot_of(run, "s3://k:abc@bucket/x")
+    assert first
+    other = depot_of(run, "s3://k:abc@bucket/x")
+    assert other
+    assert first.name != other.name, "two runs of one name do not meet"
+    assert first.name.startswith("runs-mine-")
+    written(run / "run.json", json.dumps({"checkpoints": first.note}).encode())
+    assert "abc" not in (run / "run.json").read_text()
+    again = depot_of(run, "s3://k:abc@bucket/x/")
+    assert again
+    assert again.name == first.name
+    moved = depot_of(run, "s3://k:abc@bucket/y")
+    assert moved
+    assert moved.name != first.name
+    with pytest.raises(InputError, match=r"the password of s3://k:\*\*\*@bucket/x is kept nowhere"):
+        depot_of(run, "")
+    written(run / "run.json", json.dumps({"checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
+    assert depot_of(run, "") == Depot("file:///x", "mine-1", run)
+
+
+NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, {"uri": "x", "name": "x"}]
+
+
+@pytest.mark.parametrize("note", [*NOTES, {"uri": "file:///x", "name": "../x"}])
+def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
+    written(tmp_path / "run.json", json.dumps({"checkpoints": note}).encode())
+    with pytest.raises(InputError, match="checkpoints"):
+        depot_of(tmp_path, "")
+
+
+@pytest.mark.parametrize("words", [("search", "resnet"), ("study", "data-size", "--data", "digits", "--quick")])
+def test_a_command_on_a_bad_depot_is_one_line_and_leaves_nothing(alternas: Any, s3: S3, words: tuple[str, ...]) -> None:
+    s3.refused = {"PUT"}
+    for uri, why in ((s3.uri(), "ACCESS_DENIED"), ("/shared/x", "must be a URI")):
+        code, _, err = alternas(*words, "--checkpoints", uri)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert err.startswith("alternas: checkpoints: ")
+        assert why in err
+        assert "cret" not in err
+        assert not Path("runs").exists()

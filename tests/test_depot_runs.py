@@ -1,0 +1,328 @@
+"""Nets that train where nothing is shared but a depot: kills, nodes without it, a server that goes away, the doctor."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.archs import InputError, OperationError, zoo
+from alternas.archs.weights import read
+from alternas.results.record import Record
+from alternas.results.store import read_records, weights_file
+from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.load import load
+from alternas.search.engine import checkup
+from alternas.search.engine.checkup import TOKEN
+from alternas.search.engine.drive import drive
+from alternas.search.engine.slots import Resources
+from alternas.search.engine.worker import Worker
+from alternas.search.plan import Search
+from alternas.search.settings import Settings
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.training import recipes, train, transfer
+from alternas.search.training.depot import Depot, DepotError
+from alternas.search.training.job import Job, Outcome, Tick
+from alternas.search.training.start import Start
+from alternas.spaces import get
+from fakes import FakeExecutor, SilentView
+from s3_server import S3, SECRET, serving
+from test_depot import depot, listing, s3, written  # noqa: F401 - fixtures
+
+Open = Callable[..., Ledger]
+
+
+@pytest.fixture(scope="module")
+def digits() -> DataSet:
+    return load(Request("digits")).without_test()
+
+
+@pytest.fixture
+def job(depot: Depot) -> Job:
+    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
+    files = depot.home / "checkpoints/k.pt", depot.home / "weights/k.safetensors"
+    return Job(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), keep=("0.5",), depot=depot)
+
+
+def run(job: Job, digits: DataSet) -> Outcome:
+    worker = Worker(1, "cpu")
+    worker.take(digits)
+    last = list(worker.run(job))[-1]
+    assert isinstance(last, Outcome)
+    return last
+
+
+def scratch_folders() -> set[Path]:
+    return set(Path(transfer.tempfile.gettempdir()).glob(f"{transfer.SCRATCH}*"))
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scratch folders of other tests are not seen, nor swept."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(transfer.tempfile, "tempdir", str(tmp_path / "scratch"))
+
+
+def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
+    job: Job, depot: Depot, digits: DataSet, tmp_path: Path
+) -> None:
+    files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
+    whole = run(replace(job, depot=None, until=4, **files), digits)
+    assert run(job, digits).step == 2
+    assert listing(tmp_path / "depot") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
+    assert not depot.home.exists(), "it needs no folder of the driver's"
+    assert not scratch_folders()
+    worker, events = Worker(1, "cpu"), []
+    worker.take(digits)
+    events = list(worker.run(replace(job, until=4)))
+    assert [event.point.step for event in events if isinstance(event, Tick)] == [3, 4]
+    assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
+    transfer.collect(replace(job, until=4), events[-1])
+    assert listing(depot.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
+    assert (depot.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
+
+
+def test_a_start_comes_from_the_driver(job: Job, depot: Depot, digits: DataSet, tmp_path: Path) -> None:
+    parent = depot.home / "starts/p.safetensors"
+    heir = replace(job, start=Start(str(parent), "a parent"), checkpoint=str(depot.home / "checkpoints/heir.pt"))
+    lost = run(heir, digits)
+    assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
+    run(replace(job, depot=None, until=4), digits)
+    parent.parent.mkdir()
+    shutil.copy(job.weights, parent)
+    outcome = run(transfer.provided(heir), digits)
+    assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
+
+
+def test_a_broken_checkpoint_in_the_depot_begins_anew(job: Job, digits: DataSet, tmp_path: Path) -> None:
+    run(job, digits)
+    path = tmp_path / "depot/run-1/checkpoints/k.pt"
+    path.write_bytes(path.read_bytes()[:500])
+    assert run(job, digits).how["checkpoint"] == "was broken; begun anew"
+    assert "checkpoint" not in run(job, digits).how
+
+
+def test_weights_that_are_not_there_are_missed(job: Job, depot: Depot) -> None:
+    """As where the nodes write to a folder of their own, by the same name."""
+    with pytest.raises(DepotError, match="does not have what trial 3 left there"):
+        transfer.collect(job, Outcome(3, "ok", 4))
+    transfer.collect(job, Outcome(3, "ok", 2))
+    transfer.collect(job, Outcome(3, "nan", 4))
+
+
+def test_scratch_that_the_dead_have_left_is_swept() -> None:
+    with transfer.scratch() as old:
+        (old / "file").touch()
+        os.utime(old, (0, 0))
+        with transfer.scratch():
+            assert old.exists(), "held"
+    left = Path(transfer.tempfile.mkdtemp(prefix=transfer.SCRATCH))
+    with transfer.scratch():
+        assert left.exists(), "made this moment: perhaps not held yet"
+    os.utime(left, (0, time.time() - 2 * transfer.LEFT_SECONDS))
+    with transfer.scratch() as own:
+        assert scratch_folders() == {own}
+
+
+@pytest.fixture
+def open_with(open_ledger: Open) -> Callable[..., Ledger]:
+    """A ledger whose workers have a depot."""
+
+    def opened(depot: Depot, **how: Any) -> Ledger:
+        ledger = open_ledger(get("resnet", 8), **how)
+        terms = replace(ledger.terms, depot=replace(depot, home=ledger.terms.folder))
+        ledger.terms = ledger.books.terms = terms
+        return ledger
+
+    return opened
+
+
+def facts(records: list[Record]) -> list[Any]:
+    """All that must be the same in a repetition; a net that waited at a rung of an earlier driver has no curve."""
+    rows = [r.to_dict() for r in records]
+    left_out = {
+        "ok": ("seconds", "ended"),
+        "pruned": ("seconds", "ended", "curve", "metrics", "device", "how", "lineage"),
+    }
+    return [{name: row[name] for name in row if name not in left_out.get(row["status"], ())} for row in rows]
+
+
+class KilledError(Exception):
+    """Stands for a driver that dies, and its workers with it."""
+
+
+@pytest.mark.slow
+def test_a_search_broken_off_goes_on_from_the_depot(
+    open_with: Callable[..., Ledger], open_ledger: Open, depot: Depot, digits: DataSet, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
+    monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
+    worker, steps, kill = Worker(1, "cpu"), list[tuple[int, int, int]](), True
+    worker.take(digits)
+    how = {"trials": 2, "ladder": "pareto"}
+
+    def fate(job: Job) -> Any:
+        for event in worker.run(job):
+            if isinstance(event, Tick):
+                steps.append((job.trial, job.seed, event.point.step))
+                if kill and len(steps) % 11 == 10:
+                    raise KilledError
+        return event
+
+    deaths, done = 0, False
+    while not done:
+        try:
+            done = drive(open_with(depot, **how), FakeExecutor(1, fate), SilentView())
+        except KilledError:
+            deaths += 1
+            assert not (tmp_path / "checkpoints").exists()
+            shutil.rmtree(tmp_path / "scratch")
+            (tmp_path / "scratch").mkdir()
+    assert deaths > 3
+    assert len(steps) <= len(set(steps)) + 2 * deaths, "trained again is what was no checkpoint yet"
+    broken = read_records(tmp_path)
+    assert listing(tmp_path / "depot/run-1/checkpoints") == []
+    assert {weights_file(tmp_path, r) for r in broken if r.status == "ok"} <= set((tmp_path / "weights").iterdir())
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
+    for name in ("records.jsonl", "study.journal"):
+        (tmp_path / name).unlink()
+    shutil.rmtree(tmp_path / "weights")
+    kill = False
+    drive(open_ledger(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
+    assert facts(broken) == facts(read_records(tmp_path))
+    assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
+
+
+def test_a_node_that_cannot_reach_the_depot_loses_its_net(
+    open_with: Callable[..., Ledger], depot: Depot, caplog: pytest.LogCaptureFixture
+) -> None:
+    ledger, seen = open_with(depot, trials=3), list[int]()
+
+    def fate(job: Job) -> Any:
+        seen.append(job.trial)
+        if job.trial == 4 or (job.trial == 5 and seen.count(5) == 1):
+            return Outcome(job.trial, "lost", error="checkpoints: x cannot be read (away)")
+        assert job.depot
+        for file in (job.weights, job.checkpoint):
+            own = written(Path(file), b"x")
+            job.depot.send(own)
+            own.unlink()
+        return None
+
+    drive(ledger, FakeExecutor(1, fate), SilentView())
+    by_trial = {r.trial: r for r in ledger.store.records}
+    assert (by_trial[4].status, by_trial[4].error) == ("lost", "checkpoints: x cannot be read (away); 3 times")
+    assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
+    assert caplog.text.count("checkpoints: x cannot be read (away)") == 4, "each time it is said"
+    assert all(weights_file(ledger.terms.folder, r).exists() for r in by_trial.values() if r.status == "ok")
+    assert not listing(Path(depot.uri.removeprefix("file://")) / "run-1/checkpoints")
+
+
+def test_a_depot_that_is_gone_ends_the_search_and_no_net(
+    open_with: Callable[..., Ledger], depot: Depot, tmp_path: Path
+) -> None:
+    def fate(job: Job) -> Any:
+        if (tmp_path / "depot").is_dir():
+            shutil.rmtree(tmp_path / "depot")
+            (tmp_path / "depot").touch()
+        return Outcome(job.trial, "lost", error="away")
+
+    ledger = open_with(depot, trials=3)
+    with pytest.raises(OperationError, match=r"checkpoints: file:///.* cannot be written"):
+        drive(ledger, FakeExecutor(1, fate), SilentView())
+    assert read_records(tmp_path) == []
+
+
+def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
+    job: Job, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
+    worker = Worker(1, "cpu")
+    worker.take(digits)
+    events = worker.run(replace(job, until=4))
+    assert isinstance(next(events), Tick)
+    shutil.rmtree(tmp_path / "depot")
+    last = list(events)[-1]
+    assert isinstance(last, Outcome)
+    assert (last.status, "cannot be written" in last.error) == ("lost", True)
+    assert not scratch_folders()
+
+
+@pytest.mark.slow
+def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSet, tmp_path: Path) -> None:
+    """pyarrow's own client tries again for some seconds; then the worker tells, and the next attempt goes on."""
+    depot = Depot(s3.uri(), "run-1", tmp_path / "run")
+    depot.check()
+    job = replace(job, depot=depot)
+    assert run(job, digits).step == 2
+    s3.refused = {"GET", "HEAD", "PUT", "POST"}
+    assert run(replace(job, until=4), digits).status == "lost"
+    s3.refused = set()
+    assert run(replace(job, until=4), digits).status == "ok"
+    port, objects = s3.server_address[1], s3.objects
+    s3.shutdown()
+    s3.server_close()
+    lost = run(job, digits)
+    assert (lost.status, "NETWORK_CONNECTION" in lost.error, SECRET in lost.error) == ("lost", True, False)
+    with serving(S3(port)) as back:
+        back.objects = objects
+        assert run(replace(job, until=4), digits).status == "ok"
+        transfer.collect(job, Outcome(3, "ok", 4))
+    assert read(Path(job.weights)).genotype.key == job.genotype.key
+
+
+def test_the_doctor_asks_every_node(depot: Depot, tmp_path: Path) -> None:
+    with transfer.scratch() as own:
+        theirs = replace(depot, home=own)
+        with pytest.raises(OperationError, match="is not there"):
+            checkup._depot(depot, "a token")
+        theirs.send(written(own / "starts" / TOKEN, b"another"))
+        with pytest.raises(OperationError, match="is not there"):
+            checkup._depot(depot, "a token")
+        theirs.send(written(own / "starts" / TOKEN, b"a token"))
+    assert checkup._depot(depot, "a token").endswith("folder run-1: the driver's, and writable")
+    assert listing(tmp_path / "depot") == [f"run-1/starts/{TOKEN}"]
+    (tmp_path / "depot/run-1/checkpoints").rmdir()
+    with pytest.raises(DepotError, match="cannot be written"):
+        checkup._depot(depot, "a token")
+
+
+def found_at(checks: list[checkup.Check], what: str) -> str:
+    """What a node said."""
+    return next(c.found for c in checks if (c.node, c.check) == ("a node", what))
+
+
+def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On real Ray: test_depot_search.py."""
+    from alternas.search.engine import doctor
+
+    monkeypatch.setattr(checkup, "_trial", lambda digits: "left out")
+    monkeypatch.setattr(doctor, "_cluster", lambda address, place: checkup.look("a node", place, 0))
+    checks = doctor.examine("", "digits", tmp_path / "runs", s3.uri())
+    found = {(c.node, c.check): c.ok for c in checks}
+    assert found["driver", "checkpoints"]
+    assert found["a node", "checkpoints"]
+    assert ("a node", "storage") not in found
+    assert found_at(checks, "disk").count("free at") == 1, "the nodes need no room in the driver's folder"
+    assert set(s3.objects) == {"runs/"}, "what was made for it is gone"
+    assert not (tmp_path / "runs").exists()
+    s3.refused = {"PUT"}
+    checks = doctor.examine("", "digits", tmp_path / "runs", s3.uri())
+    assert [(c.node, c.check) for c in checks if not c.ok] == [("driver", "checkpoints")]
+    assert "cret" not in str(checks)
+
+
+def test_tune_is_given_no_password() -> None:
+    from alternas.search.engine.tune import inside
+
+    settings = Settings("resnet", "digits", "random", "off", "macs", recipes.get("smoke"))
+    plan = Search(settings, Request("digits"), 2, "run", Resources(checkpoints="s3://key:abc@bucket"))
+    with pytest.raises(InputError, match="Tune would keep the URI with its password"):
+        inside(plan)

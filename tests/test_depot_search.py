@@ -1,0 +1,150 @@
+"""The commands with a depot, behind pyarrow's S3 client or in a folder: without Ray here, and once with it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from alternas.results.record import FREE, Record
+from alternas.results.store import read_records, weights_file
+from alternas.search import run as search_run
+from alternas.search.engine.worker import Worker
+from alternas.search.studies import carry_out
+from alternas.search.training.job import Job, Outcome
+from fakes import FakeExecutor
+from s3_server import S3, serving
+from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+from test_doctor import doctor
+from test_search import reaper, records, run, start, wait_for  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+
+class OneWorker(FakeExecutor):
+    """A `Pool` of one worker in this process, which Ctrl-C may end."""
+
+    after = -1  # jobs
+
+    def __init__(self, resources: Any, data: Any, *_: Any) -> None:
+        super().__init__(1, self._train)
+        self.worker = Worker(1, "cpu")
+        self.worker.take(data)
+
+    def _train(self, job: Job) -> Outcome:
+        if len(self.ran) == OneWorker.after:
+            raise KeyboardInterrupt
+        outcome = list(self.worker.run(job))[-1]
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (search_run, carry_out):
+        monkeypatch.setattr(module, "Pool", OneWorker)
+    monkeypatch.setattr(OneWorker, "after", -1)
+
+
+@pytest.fixture
+def s3() -> Iterator[S3]:
+    with serving(S3()) as server:
+        yield server
+
+
+def trained(name: str) -> list[Record]:
+    return [r for r in read_records(Path("runs") / name) if r.status not in FREE]
+
+
+def no_secret_in(folder: Path) -> None:
+    kept = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert b"se%2Fcret" not in kept
+    assert b"se/cret" not in kept
+
+
+def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
+    words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far", "--keep", "warmup", "--inherit"]
+    monkeypatch.setattr(OneWorker, "after", 9)
+    assert alternas(*words, "--checkpoints", s3.uri())[0] == 130
+    monkeypatch.setattr(OneWorker, "after", -1)
+    code, _, err = alternas(*words)
+    assert (code, "is kept nowhere; give --checkpoints again" in err) == (2, True), err
+    code, out, err = alternas(*words, f"--checkpoints={s3.uri()}")
+    assert code == 0, err
+    folder = Path("runs/far")
+    facts = json.loads((folder / "run.json").read_text())
+    there = f"runs/{facts['checkpoints']['name']}"
+    assert f"checkpoints and weights: {facts['checkpoints']['uri']}, folder " in out + err
+    assert facts["command"][-1] == f"--checkpoints={facts['checkpoints']['uri']}"
+    assert [key for key in s3.objects if key.startswith(f"{there}/checkpoints/")] == [f"{there}/checkpoints/"]
+    assert [r.status for r in trained("far")] == ["ok"] * 8
+    assert any(r.lineage for r in trained("far")), "one has inherited"
+    for r in trained("far"):
+        for kind in (".safetensors", ".warmup.safetensors", ".npz"):
+            file = weights_file(folder, r).with_suffix(kind)
+            assert file.read_bytes() == s3.objects[f"{there}/weights/{file.name}"]
+    assert not (folder / "checkpoints").exists()
+    s3.objects.clear()
+    code, _, err = alternas("show", "far", "0")
+    assert code == 0, err
+    code, _, err = alternas("export", "far", "--out", "out")
+    assert code == 0, err
+    no_secret_in(Path("runs"))
+
+
+def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
+    """Fine-tuning from a run's weights, on a depot that run.json names and that is found again without the option."""
+    assert alternas("search", "resnet", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
+    words = ["finetune", "--from", "from", "--data", "digits", "--epochs", "1", "--name", "to", "--seeds"]
+    code, _, err = alternas(*words, "2", "--checkpoints", f"file://{Path('depot').absolute()}")
+    assert code == 0, err
+    folder = next(Path("depot").iterdir())
+    count = {path.name: len(list(path.iterdir())) for path in folder.iterdir()}
+    assert count == {"starts": 1, "weights": 4, "checkpoints": 0}
+    assert len(list(Path("runs/to/weights").iterdir())) == 4
+    assert alternas(*words, "3")[0] == 0
+    assert len(list((folder / "weights").iterdir())) == len(list(Path("runs/to/weights").iterdir())) == 6
+    assert list(Path("depot").iterdir()) == [folder]
+
+
+@pytest.mark.timeout(600)
+def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: list[subprocess.Popen[str]]) -> None:
+    words = ["search", "resnet", "--trials", "2", "--epochs", "2", "--workers", "1", "--name", "far"]
+    words += ["--checkpoints", s3.uri()]
+    reaper.append(driver := start(tmp_path, *words))
+    wait_for(lambda: records(tmp_path, "far"))
+    family = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    psutil.wait_procs(family, timeout=30)
+    code, _, err = run(tmp_path, *words)
+    assert code == 0, err
+    found = [r for r in read_records(tmp_path / "runs/far") if r.status not in FREE]
+    assert [r.status for r in found] == ["ok"] * 6
+    assert all(weights_file(tmp_path / "runs/far", r).exists() for r in found)
+    assert not (tmp_path / "runs/far/checkpoints").exists()
+    no_secret_in(tmp_path / "runs")
+
+
+@pytest.mark.timeout(600)
+def test_the_doctor_looks_at_it_from_every_node(tmp_path: Path, s3: S3) -> None:
+    code, found, err = doctor(tmp_path, "--checkpoints", s3.uri())
+    assert (code, found["ok"]) == (0, True), (found, err)
+    checks = [(c["check"], c["node"] == "driver") for c in found["checks"]]
+    assert ("checkpoints", True) in checks
+    assert ("checkpoints", False) in checks
+    assert ("storage", False) not in checks
+    assert set(s3.objects) == {"runs/"}, "what was made for it is gone"
+    s3.refused = {"PUT"}
+    code, found, _ = doctor(tmp_path, "--checkpoints", s3.uri())
+    assert (code, [c["check"] for c in found["checks"] if not c["ok"]]) == (1, ["checkpoints"])
+    assert "cret" not in json.dumps(found)
+    assert not list(tmp_path.iterdir())
