@@ -252,13 +252,14 @@ def sent_on(by: Ladder, standings: list[Standing], last: bool) -> int | None:
     return found and found[1]
 
 
-def test_pareto_promotes_the_better_half() -> None:
+def test_pareto_promotes_the_better_ones() -> None:
     waiting = [
         Standing(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
     ]
     assert sent_on(Pareto(), waiting, last=False) == 1
     gone = [dataclasses.replace(s, waits=s.trial != 1) for s in waiting]
-    assert sent_on(Pareto(), gone, last=False) is None
+    assert sent_on(Pareto(eta=2.0), gone, last=False) is None
+    assert sent_on(Pareto(eta=1.5), gone, last=False) is not None, "two of three go on"
     assert sent_on(Pareto(), gone, last=True) is not None
     assert sent_on(Pareto(), [], last=True) is None
     assert Pareto().rungs(100) == (13, 25, 50, 100)
@@ -293,12 +294,12 @@ def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open)
     ledger = open_ledger(trials=40, ladder="pareto")
     executor = finish(ledger)
     found = statuses(ledger)
-    assert found["pruned"] >= 20
+    assert found["pruned"] >= 15
     assert found["ok"] >= 2
     spent: dict[int, int] = {}
     for job in executor.ran:
         spent[job.trial] = max(spent.get(job.trial, 0), job.until)
-    assert sum(spent.values()) < 0.6 * 16 * len(spent)
+    assert sum(spent.values()) < 0.75 * 16 * len(spent)
     for r in ledger.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
 
