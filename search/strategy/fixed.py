@@ -6,8 +6,6 @@ gene by gene, each time from a new split of all trials: on the bench that took n
 
 from __future__ import annotations
 
-from typing import Any
-
 from optuna.distributions import BaseDistribution
 from optuna.samplers import NSGAIISampler, TPESampler
 from optuna.study import Study
@@ -18,28 +16,27 @@ from .ground import Ground
 from .samplers import distributions
 
 
-def _of_choice(ground: Ground) -> dict[str, BaseDistribution]:
-    """The genes that leave a choice; Optuna's samplers take no others."""
-    return dict(distributions({name: choices for name, choices in options_of(ground.space).items() if choices[1:]}))
+class _Fixed:
+    """Says which genes there are; those that leave no choice Optuna's samplers do not take."""
+
+    def _learn(self, ground: Ground) -> None:
+        self._genes = distributions({name: c for name, c in options_of(ground.space).items() if len(c) > 1})
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return dict(self._genes)
 
 
-class FixedTPE(TPESampler):
+class FixedTPE(_Fixed, TPESampler):
     """TPE over all genes together."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(seed=ground.seed, multivariate=True)
-        self._genes = _of_choice(ground)
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
-        return dict(self._genes)
+        self._learn(ground)
 
 
-class FixedNSGAII(NSGAIISampler):
+class FixedNSGAII(_Fixed, NSGAIISampler):
     """NSGA-II."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__(seed=ground.seed)
-        self._genes = _of_choice(ground)
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
-        return dict(self._genes)
+        self._learn(ground)
