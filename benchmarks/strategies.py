@@ -1,65 +1,57 @@
-"""Every strategy on every ladder, on both tables: the published table of docs/strategies.md.
+"""Every strategy on every ladder, on a table of the bench: what docs/strategies.md publishes.
 
-python benchmarks/strategies.py [--seeds 30]
+python benchmarks/strategies.py [cue clutter] [--seeds 30] [--markdown]
 
-Figures go to results/strategies.json, Markdown to the terminal. Settings were chosen on `cue`; `clutter` confirms.
+One contender after the other, each kept in results/strategies.json as it ends; those that are there are not run
+again. --markdown prints the table and runs nothing. Settings were chosen on `cue`; `clutter` confirms.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 from typing import Any
 
-from machine import keep
+from machine import RESULTS, machine
 
-from alternas.search.bench.contenders import STOCK, contenders
+from alternas.search.bench.contenders import PLAIN, contenders
+from alternas.search.bench.draw import cells, heads
 from alternas.search.bench.judge import Match, play, rows
 
 DATA = ("cue", "clutter")
-WORKERS = 8
-HEAD = ("strategy", "ladder", "to 95 %", "to 99 %", "at 50", "of random's (95 %)")
+FILE = RESULTS / "strategies.json"
 
 
-def name(row: dict[str, Any]) -> str:
-    """Optuna's own samplers by their class."""
-    return row["label"].rpartition(":")[2] + (" as it comes" if row["strategy"] in STOCK else "")
-
-
-def line(row: dict[str, Any]) -> tuple[str, ...]:
-    spent = [_spent(row, share) for share in ("95", "99")]
-    times = row["times_random"]
-    ratio = (
-        "-"
-        if times is None
-        else f"{times:.2f} ({_short(row['times_random_low'])} to {_short(row['times_random_high'])})"
-    )
-    return (name(row), row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", ratio)
-
-
-def _spent(row: dict[str, Any], share: str) -> str:
-    low, median, high = (row[f"spent_to_{share}_{end}"] for end in ("low", "median", "high"))
-    return "never" if median is None else f"{median:.0f} ({_short(low, 0)} to {_short(high, 0)})"
-
-
-def _short(value: float | None, digits: int = 2) -> str:
-    return "more" if value is None else f"{value:.{digits}f}"
+def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
+    """Run what is missing, beside random search, which every row is a share of."""
+    found = {(row["label"], row["ladder"]): row for row in kept.get(data, [])}
+    match = Match(data, seeds)
+    traces = play(match, [PLAIN], lambda _: None)
+    for contender in contenders((), ()):
+        name = contender.label, contender.ladder
+        if name not in found:
+            for row in rows(traces | play(match, [contender], print)):
+                found[row["label"], row["ladder"]] = row
+            kept |= {data: sorted(found.values(), key=lambda row: row["spent_to_99_median"] or float("inf"))}
+            FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n")
 
 
 def markdown(found: list[dict[str, Any]]) -> str:
-    lines = [HEAD, ("---",) * len(HEAD), *map(line, found)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    lines = [heads(found), ("---",) * len(heads(found)), *map(cells, found)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", nargs="*", default=DATA)
     parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
-    figures: dict[str, Any] = {"load": os.getloadavg()[0], "workers": WORKERS}
-    for data in DATA:
-        figures[data] = rows(play(Match(data, asked.seeds, WORKERS), contenders((), ()), print))
-        print(f"\n{data}\n\n{markdown(figures[data])}\n")
-    keep("strategies", figures)
+    kept = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for data in asked.data:
+        if not asked.markdown:
+            measure(data, asked.seeds, kept)
+        print(f"\n{data}\n\n{markdown(kept[data])}")
 
 
 if __name__ == "__main__":

@@ -16,17 +16,24 @@ POINTS = 200  # along the axis of training spent
 def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
     """A row for each contender."""
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    table.add_column("strategy")
-    table.add_column("ladder")
-    for share in SHARES:
-        table.add_column(f"to {share:.0%} (quartiles)", justify="right")
-    table.add_column(f"at {rows[0]['hypervolume_at']:.0f}", justify="right")
-    table.add_column("of random (95 %)", justify="right")
+    for number, head in enumerate(heads(rows)):
+        table.add_column(head, justify="left" if number < 2 else "right")
     for row in rows:
-        spent = [_spent(row, f"spent_to_{share * 100:.0f}") for share in SHARES]
-        table.add_row(row["label"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row))
+        table.add_row(*cells(row))
     table.caption = "training spent, in full trainings, until so much of the table's hypervolume is found; medians"
     return table
+
+
+def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
+    """Of the columns that `cells` fills."""
+    spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
+    return "strategy", "ladder", *spent, f"at {rows[0]['hypervolume_at']:.0f}", "of random (95 %)"
+
+
+def cells(row: dict[str, Any]) -> tuple[str, ...]:
+    """A contender's row as it is shown."""
+    spent = (_spent(row, f"spent_to_{share * 100:.0f}") for share in SHARES)
+    return row["label"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row)
 
 
 def _spent(row: dict[str, Any], name: str) -> str:
