@@ -273,9 +273,6 @@ def test_ctrl_c_leaves_a_run_that_resumes(
     words = ["search", "resnet", "--trials", "3", "--name", "stopped", "--epochs", "4"]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "stopped"))
-    second = run(tmp_path, *words)
-    assert second[0] == 2, "a second driver on one run is refused"
-    assert "another process" in second[2]
     driver.send_signal(stop)
     _, err = driver.communicate(timeout=60)
     assert (driver.returncode, err.strip()) == (said, "alternas: stopped; the same command resumes")

@@ -28,7 +28,7 @@ def write_findings(
     """Write FOLDER/ANALYSIS.png and .csv of one analysis.
 
     Args:
-        folder: made where it is not there.
+        folder: by `open_folder`.
         analysis: its name.
         found: of each net its name, and its finding or why there is none.
         title: what it shows; "" takes what the catalogue says.
@@ -42,7 +42,6 @@ def write_findings(
     if not there:
         return Explained(analysis, title, nets, readings)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         _png(there, folder / f"{analysis}.png")
         _csv(there, folder / f"{analysis}.csv")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`load_showing`: load data with a progress bar, where reading takes a while."""
+"""Progress bars of long work, and `load_showing`, which loads data with one where reading takes a while."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from .dataset import DataSet, Request
 from .load import load
 
 
+def progress_on(console: Console) -> Progress:
+    """A bar that is gone when the work is done; silent where `console` is no terminal."""
+    return Progress(console=console, transient=True, disable=not console.is_terminal)
+
+
 def load_showing(request: Request, console: Console) -> DataSet:
     """`load`, showing on `console` how far it is, once it is under way; silent where that is no terminal.
 
     Raises:
         InputError: as `load`.
     """
-    progress, tasks = Progress(console=console, transient=True, disable=not console.is_terminal), dict[str, TaskID]()
+    progress, tasks = progress_on(console), dict[str, TaskID]()
 
     def report(what: str, done: int, total: int) -> None:
         if what not in tasks:

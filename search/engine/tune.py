@@ -24,10 +24,11 @@ from ...results.store import plain_name, run_folder
 from ..data.dataset import Request
 from ..plan import Ready, Search, prepare
 from ..run import conclude, opened
+from ..secrets import HIDDEN
 from ..settings import Settings, limits_of
 from ..strategy.ledger import Ledger
 from ..training import recipes
-from ..training.depot_uri import HIDDEN, shown_uri
+from ..training.depot_uri import shown_uri
 from ..training.job import Job
 from .leg import Leg, LegTrainable, moment, unpacked
 from .pool import Resources

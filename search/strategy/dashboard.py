@@ -13,8 +13,9 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ...archs.errors import InputError
+from ..secrets import HIDDEN
 from .memory import BROKEN, JOURNAL_STUDY, quiet
-from .storage import HIDDEN, connect, parse_url, shown, study_note
+from .storage import connect, parse_url, shown, study_note
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 

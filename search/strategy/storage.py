@@ -21,6 +21,7 @@ from ...archs.errors import InputError, OperationError
 from ...archs.files import parse_json
 from ...results.record import Record
 from ...results.store import write_json
+from ..secrets import HIDDEN, without
 from .ground import Ground
 from .memory import Memory, Weigh, begin, open_memory
 
@@ -36,7 +37,6 @@ DRIVERS = {
 }
 TIMED = ("psycopg", "psycopg2", "pymysql", "mysqldb")  # drivers that know connect_timeout
 CONNECT_SECONDS = 10
-HIDDEN = "***"
 FORMS = "postgresql://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or sqlite:///FILE"
 
 
@@ -101,10 +101,9 @@ def connect(url: URL) -> RDBStorage:
 
 def _reason(error: BaseException, url: URL) -> str:
     """What the driver said, in a line."""
-    text = " ".join(str(getattr(error, "orig", None) or error.__cause__ or error).split())
-    for secret in (url.password, *(url.query[name] for name in url.query if "pass" in name.lower())):
-        text = text.replace(str(secret), HIDDEN) if secret else text
-    return text[:300] or type(error).__name__
+    said = getattr(error, "orig", None) or error.__cause__ or error
+    secrets = (url.password, *(str(url.query[name]) for name in url.query if "pass" in name.lower()))
+    return without(secrets, said)
 
 
 @contextmanager

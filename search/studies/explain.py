@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from ...archs import InputError
 from ...archs.errors import count_of, is_whole, one_of
@@ -24,6 +23,7 @@ from ...results.probes.write import write_findings
 from ...results.record import Record
 from ...results.show import scene_of
 from ...results.store import read_data_facts, read_records
+from ..data.progress import progress_on
 from ..engine.slots import Resources
 from .explain_study import is_study, study_nets, study_parts
 from .of_run import data_of
@@ -117,7 +117,7 @@ def said(told: dict[str, Any]) -> str:
 
 
 def _parts(names: list[str], subjects: list[Subject], folder: Path, console: Console) -> Iterator[Explained]:
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_on(console) as progress:
         task = progress.add_task("", total=len(names))
         for name in names:
             progress.update(task, description=ANALYSES[name].about.lower())

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 
 from ...archs import InputError
 from ...results.probes.alike import alike
@@ -23,6 +22,7 @@ from ...results.probes.write import write_findings
 from ...results.store import read_records, read_settings
 from ...results.study import factor_text
 from ..data.dataset import DataSet
+from ..data.progress import progress_on
 from ..training.recipe import Recipe
 from .catalogue import STUDIES
 from .study import Setting
@@ -66,7 +66,7 @@ def study_parts(
 ) -> Iterator[Explained]:
     """Each analysis: a panel for each line of the study; what was found of a net is kept, and not done again."""
     lines = list(dict.fromkeys(net.line for net in nets))
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_on(console) as progress:
         task = progress.add_task("", total=len(names) * len(nets))
         for name in names:
             seen: dict[str, list[tuple[StudyNet, Any]]] = {line: [] for line in lines}

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import Progress
 
 from ...archs import Encoder, Genotype, Head, Stem, static_cost
 from ...archs.errors import MOST_SEEDS, count_of
@@ -22,7 +21,7 @@ from ...results.probes.statements import CLAIMS
 from ...results.record import Record
 from ...results.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet, Request
-from ..data.progress import load_showing
+from ..data.progress import load_showing, progress_on
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .carry_out import Room, carry_out
@@ -156,7 +155,7 @@ def _facts(
     """For each seed: net -> analysis -> rows; kept in the folder, so that none is done twice."""
     facts: list[dict[str, Any]] = [{} for _ in range(asked.seeds)]
     ground = ground_of(data, asked.samples, torch.device("cpu"))
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_on(console) as progress:
         task = progress.add_task("analyses", total=len(plan))
         for training, record in zip(plan, records, strict=True):
             name = training.factors["net"]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress
 
 from ...archs import Genotype
 from ...results.probes.catalogue import analyse
 from ...results.probes.subject import Finding
 from ...results.probes.trend import Seen, trend
+from ..data.progress import progress_on
 from ..data.view import View
 from ..engine.slots import Resources
 from ..training.recipe import Recipe
@@ -59,7 +59,7 @@ def states(
     room = Room(home, "study", ground.data, place, {"study": FOLDER})
     records = {r.training: r for r in carry_out([t for plan in plans for t in plan], room, console)}
     found = []
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    with progress_on(console) as progress:
         task = progress.add_task("Hessians", total=4 * len(nets))
         for net, (warm, few) in zip(nets, plans, strict=True):
             early, late = (Chosen(net.name, home, records[training.id]) for training in (warm, few))

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from ...archs.errors import InputError, OperationError
 from ...archs.files import full, write_whole
 from ...results.store import NAME, plain_name, read_settings
-from .depot_uri import HIDDEN, check_uri, file_system, reason, shown_uri
+from ..secrets import HIDDEN
+from .depot_uri import check_uri, file_system, reason, shown_uri
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

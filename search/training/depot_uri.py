@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from ...archs.errors import InputError, shown
+from ..secrets import HIDDEN, without
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
-HIDDEN = "***"
 SECRET = re.compile("key|pass|secret|token|sig", re.IGNORECASE)  # in the name of what a URI says after its "?"
 GOOGLE = ("gs", "gcs")
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
@@ -72,9 +72,6 @@ def _said(parts: SplitResult) -> list[tuple[str, str]]:
 def reason(error: BaseException, uri: str) -> str:
     """What the file system said, in a line without passwords."""
     parts = urlsplit(uri)
-    text = " ".join(str(error).split())
     secrets = [parts.netloc.rpartition("@")[0].partition(":")[2]]
     secrets += [value for name, value in _said(parts) if SECRET.search(name)]
-    for secret in filter(None, secrets):
-        text = text.replace(secret, HIDDEN).replace(unquote(secret), HIDDEN)
-    return text[:300] or type(error).__name__
+    return without([form for secret in secrets for form in (secret, unquote(secret))], error)
