@@ -8,12 +8,13 @@ checked against measurements on CPU (tests/test_memory.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from .cost_blocks import COSTS, size
 from .genotype import Genotype
 from .parts import MOST_CLASSES, Encoder, Stem, Style, whole
-from .plan import ImageSize, Plan
+from .plan import Block, ImageSize, Plan, lay_stage
 from .tally import FLOAT_BYTES, Part, Tally, total_of
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
@@ -76,9 +77,8 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     if genotype.stem.kind != "none":
         tally.place = "stem"
         _stem(tally, genotype.stem, genotype.style, plan, in_chans)
-    for block in plan.blocks:
-        tally.place = block.place
-        COSTS[block.kind, block.style.order](tally, block)
+    for blocks in plan.stages:
+        tally.take(_stage(blocks[0], tally.input_kept))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm:
         _final_norm(tally, plan)
@@ -94,6 +94,15 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     total = total_of(list(parts))
     alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
     return Cost(total.params, total.macs, total.activation_bytes, alive, kept, parts)
+
+
+@lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
+def _stage(first: Block, input_kept: bool) -> Tally:
+    """Of the stage that begins with this block."""
+    tally = Tally(first.place, input_kept)
+    for block in lay_stage(first.place, first.stage, first.style, first.c_in, first.map_in):
+        COSTS[block.kind, block.style.order](tally, block)
+    return tally
 
 
 def _stem(tally: Tally, stem: Stem, style: Style, plan: Plan, in_chans: int) -> None:

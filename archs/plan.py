@@ -8,6 +8,7 @@ a map of 7 becomes 4.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import InputError, shown
 from .parts import GROUPS, Encoder, Stem, Style, whole
@@ -107,7 +108,7 @@ def lay_out(
         _check_group("stem", channels, _shrink(image, min(stem.stride, 2)))
     stem_map, laid = at, []
     for number, stage in enumerate(stages, start=1):
-        laid.append(_lay_stage(f"stage {number}", stage, style, channels, at))
+        laid.append(lay_stage(f"stage {number}", stage, style, channels, at))
         at, channels = laid[-1][-1].map_out, stage.channels
     if style.norm == "group" and laid and laid[-1][-1].raw:
         _check_group("last norm", channels, at)
@@ -118,7 +119,13 @@ def lay_out(
     return Plan(image, stem_map, tuple(laid), channels, grid)
 
 
-def _lay_stage(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
+@lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
+def lay_stage(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
+    """The blocks of a stage behind a map `at` of `c_in` channels.
+
+    Raises:
+        InputError: if a window does not divide its map.
+    """
     blocks = []
     for i, kind in enumerate(stage.kinds):
         stride = stage.stride if i == 0 else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from .errors import InputError, one_of, shown
 from .parts import GROUPS, Style, brief, ratio_of, whole
@@ -95,7 +96,7 @@ class Stage:
 
     def check_channels(self, place: str, c_in: int, style: Style) -> None:
         """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
-        first = self.kinds[0]
+        first = self.attention if 0 in self.places else self.block
         if first in ("msa", "msa_a") and c_in % self.expansion:
             raise InputError(f"{place}: an MSA block's input width must be a multiple of {self.expansion}, got {c_in}")
         grouped = {"input width": c_in, "width": self.width}
@@ -105,12 +106,12 @@ class Stage:
             if style.norm == "group" and channels % GROUPS:
                 raise InputError(f"{place}: {field} must be a multiple of {GROUPS} under group norm, got {channels}")
 
-    @property
+    @cached_property
     def places(self) -> tuple[int, ...]:
         """0-based places of the attention blocks, ascending."""
         return tuple(sorted(self.msa)) if isinstance(self.msa, tuple) else build_up(self.depth, self.msa)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[str, ...]:
         """The kind of each block: `block` or `attention`."""
         return tuple(self.attention if i in self.places else self.block for i in range(self.depth))

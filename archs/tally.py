@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from operator import add
 
 from .plan import Map
 
@@ -37,11 +38,11 @@ def total_of(parts: list[Part], place: str = "", kind: str = "") -> Part:
 class Tally:
     """Adds up operators at the place it currently stands. Elements are floats of one image."""
 
-    def __init__(self) -> None:
-        self.place = ""
+    def __init__(self, place: str = "", input_kept: bool = True) -> None:
+        self.place = place
         self.kept = 0
         self.peak = 0
-        self.input_kept = True
+        self.input_kept = input_kept
         self._sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(self, kind: str, params: int, macs: int = 0, outputs: int = 0) -> None:
@@ -81,6 +82,15 @@ class Tally:
     def alive(self, base: int, *steps: int) -> None:
         """Tensors alive at once in a pass without gradients: `base` beside the largest of `steps`."""
         self.peak = max(self.peak, base + max(steps))
+
+    def take(self, later: Tally) -> None:
+        """Add what another tally has added up, which began where this one stands."""
+        for name, row in later._sums.items():
+            own = self._sums[name]
+            own[:] = map(add, own, row)
+        self.kept += later.kept
+        self.peak = max(self.peak, later.peak)
+        self.input_kept = later.input_kept
 
     def parts(self) -> tuple[Part, ...]:
         return tuple(Part(place, kind, *row) for (place, kind), row in self._sums.items())

@@ -2,8 +2,8 @@
 
 Mutations of good nets are what beats TPE on tabular benchmarks (regularised evolution, Real et al., AAAI
 2019); here the good ones are those on the front of accuracy and cost, and near it. Of a brood of children
-the one is taken that a surrogate expects to add most to the front (BANANAS, White et al., AAAI 2021), and
-from there on the surrogate is climbed, move by move, before a net is trained.
+the one is taken that a surrogate expects to add most to the front (BANANAS, White et al., AAAI 2021), or a
+better one beside it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from optuna.trial import FrozenTrial, TrialState
 from ...results.ranking import pareto_ranks
 from ...spaces import Genes, options_of
 from ...spaces.moves import moves
-from .ground import Ground, Traits
+from .ground import Facts, Ground, Traits
 from .past import Past
 from .readings import END, Curve, Readings
 from .samplers import WholeSampler, uniform
@@ -33,8 +33,7 @@ STRANGERS = 0.25  # share of a brood that is drawn uniformly
 AGAIN = 0.25  # chance of one more move
 RANKS = 3  # fronts that parents are taken from; each is half as likely as the one before
 BROOD = 8  # of which one is chosen
-CLIMBS = 2  # moves from it on, at most, each to the best of `NEAR` nets one move away
-NEAR = 8
+NEAR = 8  # nets one move from it, of which one may take its place
 TRIES = 24  # more, for children that are known already
 MOST = 128  # examples that the surrogate learns from: the nearest to the front
 KEPT = 300  # trained nets that are ranked, likewise
@@ -47,7 +46,7 @@ class _Parent:
     trial: int
     genes: Genes
     accuracy: float
-    cost: float
+    facts: Facts
 
 
 class Evolution(WholeSampler):
@@ -93,11 +92,11 @@ class Evolution(WholeSampler):
             self._rank([*parents, *(self._parent(curve, level) for curve in fresh)])
 
     def _parent(self, curve: Curve, level: int) -> _Parent:
-        return _Parent(curve.trial, curve.genes, curve.at[level], self._ground.facts(curve.genes).cost)
+        return _Parent(curve.trial, curve.genes, curve.at[level], self._ground.facts(curve.genes))
 
     def _rank(self, parents: list[_Parent]) -> None:
         """Keep the parents of the first fronts."""
-        ranks = pareto_ranks([(parent.accuracy, parent.cost) for parent in parents])
+        ranks = pareto_ranks([(parent.accuracy, parent.facts.cost) for parent in parents])
         order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:KEPT]
         self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
 
@@ -129,16 +128,12 @@ class Evolution(WholeSampler):
         return facts.traits not in self._known and self._ground.fits(facts.net)
 
     def _best(self, brood: list[Genes], draw: random.Random) -> Genes:
-        """The one that is expected to add most to the front, or what lies uphill from it."""
+        """The one that is expected to add most to the front, or a better one beside it."""
         points = self._points()
         best = self._most_promising(brood, points)
-        for _ in range(CLIMBS):
-            before, near = best, moves(best, self._options)
-            near = draw.sample(near, min(NEAR, len(near)))
-            best = self._most_promising([best, *filter(self._is_new, near)], points)
-            if best is before:
-                break
-        return best
+        beside = moves(best, self._options)
+        beside = draw.sample(beside, min(NEAR, len(beside)))
+        return self._most_promising([best, *filter(self._is_new, beside)], points)
 
     def _points(self) -> list[tuple[float, float]]:
         """Accuracy and cost of what was trained and of what trains or waits, as the surrogate sees them.
@@ -147,11 +142,11 @@ class Evolution(WholeSampler):
         """
         facts, parents = self._ground.facts, self._parents[:MOST]
         assert self._level is not None
-        examples = [Example(facts(parent.genes), parent.accuracy) for parent in parents]
+        examples = [Example(parent.facts, parent.accuracy) for parent in parents]
         examples += self._readings.examples(facts, self._level, MOST - len(examples))
         self._surrogate.fit(examples)
         there = {parent.trial for parent in self._parents}
-        nets = [facts(parent.genes) for parent in parents]
+        nets = [parent.facts for parent in parents]
         nets += [facts(trial.params) for trial in self._running() if trial.number not in there]
         return [(float(mean), net.cost) for mean, net in zip(self._surrogate.guess(nets)[0], nets, strict=True)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ...archs import Genotype
@@ -65,7 +65,15 @@ class Ground:
 
 def traits(net: Genotype) -> Traits:
     """What describes a net, in its one spelling."""
-    return frozenset(_flat((), net.canonical()))
+    one = net.canonical()
+    parts = ((("stem",), one.stem), *((("stages", i), stage) for i, stage in enumerate(one.stages)))
+    rest = ((("encoder",), one.encoder), (("head",), one.head), (("style",), one.style))
+    return frozenset().union(*(_of_part(place, part) for place, part in (*parts, *rest)))
+
+
+@lru_cache(maxsize=4096)  # nets that a strategy compares share most of their parts
+def _of_part(place: tuple[str | int, ...], part: Any) -> Traits:
+    return frozenset(_flat(place, part))
 
 
 def _flat(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:

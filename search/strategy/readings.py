@@ -54,13 +54,15 @@ class Readings:
 
     def examples(self, facts: Callable[[Genes], Facts], level: int, most: int) -> list[Example]:
         """The nets that did not come to a rung, as if they had; at most so many, the latest."""
+        if most <= 0:
+            return []
         lines, found = self._lines(level), []
         for curve in (*self._ended, *self._running):
             rung = max(curve.at)
             if rung < level and rung in lines:
                 slope, height, doubt = lines[rung]
                 found.append(Example(facts(curve.genes), slope * curve.at[rung] + height, doubt))
-        return found[-most:] if most > 0 else []
+        return found[-most:]
 
     def _lines(self, level: int) -> dict[int, tuple[float, float, float]]:
         """From each rung that says something to the `level`."""

@@ -38,7 +38,7 @@ class Surrogate:
 
     def __init__(self) -> None:
         self._columns: dict[object, int] = {}
-        self._places: dict[Traits, list[int]] = {}  # columns of each net seen
+        self._places: dict[Traits, np.ndarray] = {}  # columns of each net seen
         self._threads = ThreadpoolController()
 
     def fit(self, examples: Sequence[Example]) -> None:
@@ -48,7 +48,7 @@ class Surrogate:
         nets = [example.facts for example in examples]
         for net in nets:
             self._columns_of(net.traits)
-        self._centre = np.mean([_costs(net) for net in nets], axis=0)
+        self._centre = _costs(nets).mean(axis=0)
         self._seen = self._described(nets)
         noise = NOISE + np.array([example.doubt for example in examples]) / self._scale**2
         with self._threads.limit(limits=1):
@@ -64,20 +64,19 @@ class Surrogate:
             variance = np.maximum(own - ((near @ self._inverse) * near).sum(1), 1e-9)
         return self._middle + self._scale * (near @ self._weights), self._scale * np.sqrt(variance)
 
-    def _columns_of(self, traits: Traits) -> list[int]:
+    def _columns_of(self, traits: Traits) -> np.ndarray:
         """A column for each trait, a new one for one that is new."""
         if traits not in self._places:
-            self._places[traits] = [self._columns.setdefault(trait, len(self._columns)) for trait in traits]
+            self._places[traits] = np.array([self._columns.setdefault(t, len(self._columns)) for t in traits])
         return self._places[traits]
 
     def _described(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Log costs from their centre on, a column of 0 or 1 for each trait, and the number of traits."""
         places = [self._columns_of(net.traits) for net in nets]
+        counts = np.array([len(columns) for columns in places])
         traits = np.zeros((len(nets), len(self._columns)))
-        for row, columns in enumerate(places):
-            traits[row, columns] = 1.0
-        counts = np.array([len(net.traits) for net in nets], dtype=float)
-        return np.array([_costs(net) for net in nets]) - self._centre, traits, counts
+        traits[np.repeat(np.arange(len(nets)), counts), np.concatenate(places)] = 1.0
+        return _costs(nets) - self._centre, traits, counts.astype(float)
 
     @staticmethod
     def _kernel(a: tuple[np.ndarray, ...], b: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -89,8 +88,9 @@ class Surrogate:
         return np.exp(-apart / (2 * NEAR**2) - differing / ALIKE) + SLOPE * trend
 
 
-def _costs(net: Facts) -> tuple[float, float]:
-    return math.log10(net.cost), math.log10(net.params)
+def _costs(nets: Sequence[Facts]) -> np.ndarray:
+    """Logarithms of cost and parameters, a row for each net."""
+    return np.log10(np.array([(net.cost, net.params) for net in nets], dtype=float))
 
 
 @dataclass(frozen=True)
