@@ -27,6 +27,7 @@ SHORT = {
     "study": "--data digits --quick --seeds 2 --epochs 1",
     "bench": "--seeds 2 --ladder off",
     "explain": "--samples 32 --quick",
+    "latency": "--batch 1",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 from alternas import cli
-from alternas.archs import zoo
+from alternas.archs import InputError, zoo
 from alternas.search.training.recipes import RECIPES
 from alternas.spaces import SPACES
 
@@ -272,3 +273,25 @@ def test_help_and_front_load_nothing_heavy() -> None:
         done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_what_an_error_quotes_moves_no_cursor(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def app(**_: Any) -> None:
+        raise InputError("class \x1b[2Jred\r\n\x07\u202e of a folder")
+
+    monkeypatch.setattr(cli, "app", app)
+    code, out, err = alternas("search")
+    assert (code, out, err) == (2, "", "alternas: class \\x1b[2Jred \\x07\\u202e of a folder\n")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_command_says_how_it_goes_on(
+    number: int, code: int, alternas: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {stop: signal.getsignal(stop) for stop in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(cli, "app", lambda **_: os.kill(os.getpid(), number))
+    try:
+        assert alternas("search") == (code, "", "alternas: stopped; the same command resumes\n")
+    finally:
+        for stop, handler in before.items():
+            signal.signal(stop, handler)

@@ -12,7 +12,7 @@ import pytest
 from alternas.archs import InputError
 from alternas.results import find_run, load_run
 from alternas.results.record import Record
-from alternas.results.store import Store, read_records, read_settings, run_folder, write_json
+from alternas.results.store import Store, read_data_facts, read_records, read_settings, run_folder, write_json
 
 COST = {"params": 10, "macs": 100, "activation_bytes": 4}
 
@@ -130,3 +130,36 @@ def test_the_kept_weights_are_the_first_seeds() -> None:
     several = record(0, accuracies={"3": 0.4, "4": 0.6}, seed=3)
     assert (several.accuracy, several.own_accuracy) == (0.5, 0.4)
     assert record(0).own_accuracy == 0.5
+
+
+FACTS = {"name": "mine", "image_size": [8, 8], "in_chans": 1, "classes": ["a", "b"], "mean": [0.5], "std": [0.2]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": 3},
+        {"image_size": [8]},
+        {"in_chans": True},
+        {"in_chans": 0},
+        {"classes": "ab"},
+        {"classes": ["a", 3]},
+        {"mean": [0.5, 0.5]},
+        {"std": ["0.2"]},
+    ],
+    ids=str,
+)
+def test_facts_of_the_data_have_their_forms(wrong: dict[str, object], tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", {"data": FACTS})
+    assert read_data_facts(tmp_path) == FACTS
+    write_json(tmp_path / "run.json", {"data": FACTS | wrong})
+    with pytest.raises(InputError, match=f"data has no valid {next(iter(wrong))}"):
+        read_data_facts(tmp_path)
+
+
+@pytest.mark.parametrize("macs", ["NaN", "1e999", "1" + "0" * 400, "true", '"1"'])
+def test_a_cost_is_a_number_that_can_be_reckoned_with(macs: str) -> None:
+    row = json.dumps(record(0).to_dict() | {"cost": {"macs": 5}})
+    assert Record.from_dict(json.loads(row)).cost == {"macs": 5}
+    with pytest.raises(InputError, match="number"):
+        Record.from_dict(json.loads(row.replace('"macs": 5', f'"macs": {macs}')))

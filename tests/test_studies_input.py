@@ -116,6 +116,7 @@ def test_build_up_starts_from_a_resnet_with_blocks_to_swap(
         (["nowhere"], "no run 'nowhere'"),
         (["mine", "--top", "0"], "top: must be 1 or more"),
         (["mine", "--seeds", "-1"], "seeds: must be 1 or more"),
+        (["mine", "--seeds", "100000000"], "seeds: must be at most"),
         (["mine", "--trials", "99"], "no trial 99"),
         (["mine", "--trials", "1", "--max-macs", "1M"], "give one of the two"),
         (["mine", "--max-macs", "7"], "no net trained to the end within --max-macs 7"),
