@@ -54,8 +54,11 @@ def search(
     ] = "evolution",
     ladder: Annotated[
         str,
-        typer.Option(help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone."),
-    ] = "off",
+        typer.Option(
+            help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone. Without it: "
+            "pareto from 32 --trials on, else off."
+        ),
+    ] = "",
     rungs: Rungs = "",
     eta: Eta = 1.5,
     repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
@@ -112,7 +115,7 @@ def search(
     from ..results.objectives import Asked, parse_objectives
     from ..results.store import plain_name
     from .effort import Effort
-    from .plan import Search
+    from .plan import Search, usual_ladder
     from .run import search as run_search
     from .settings import RUNGS, Settings, latency_of, limits_of, names, shares
 
@@ -120,13 +123,14 @@ def search(
     kept = names(keep)
     how = recipe_of(recipe, data, epochs, compile_nets)
     steps = shares("rungs", rungs) if rungs else RUNGS
+    run_name = name or plain_name(space, data)
+    ladder = ladder or usual_ladder(run_name, strategy, trials)
     settings = Settings(
         space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
         names(signals), prescreen, signal, latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints, latency_on)
-    run_name = name or plain_name(space, data)
     effort = Effort(trial_minutes, max_hours, max_train_steps)
     plan = Search(settings, request, trials, run_name, place, effort, storage, tensorboard)
     folder = run_search(plan, Console(stderr=as_json))

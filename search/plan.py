@@ -31,6 +31,8 @@ from .training.depot import check_depot, depot_of
 from .training.job import Timing
 from .training.recipe import check_on
 
+MANY = 32  # nets begun, from which on a search finds more with a ladder: docs/strategies.md
+
 
 @dataclass(frozen=True)
 class Search:
@@ -141,6 +143,19 @@ def _compare(folder: Path, plan: Search, settings: dict[str, Any]) -> None:
     if plan.trials < trials:
         rule = f"it can go on with more trials, not with fewer: {trials} there, {plan.trials} here"
         raise InputError(f"run {plan.name!r} exists: {rule}")
+
+
+def usual_ladder(name: str, strategy: str, trials: int) -> str:
+    """The ladder of a search that is given none: that of the run of this name, else `pareto` where it pays.
+
+    Raises:
+        InputError: if the run's `run.json` cannot be read.
+    """
+    folder = run_folder(name)
+    kept = before(folder).get("ladder") if (folder / "run.json").exists() else None
+    if isinstance(kept, str):
+        return kept
+    return "pareto" if trials >= MANY and strategy not in PLANNED else "off"
 
 
 def before(folder: Path) -> dict[str, Any]:

@@ -19,12 +19,14 @@ from typer.testing import CliRunner
 import fakes
 from alternas import cli
 from alternas.archs import InputError
+from alternas.results.store import run_folder, write_json
 from alternas.search.data.dataset import Request
 from alternas.search.data.load import load
 from alternas.search.effort import Effort
 from alternas.search.engine import pool
 from alternas.search.engine.drive import drive
 from alternas.search.engine.slots import Resources
+from alternas.search.plan import usual_ladder
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.training.job import Job, Outcome, Point, Tick
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
@@ -132,3 +134,18 @@ def test_limits_are_above_nothing(option: str, value: str) -> None:
     found = CliRunner().invoke(cli.app, ["search", option, value])
     assert isinstance(found.exception, InputError | SystemExit)
     assert "runs" not in [path.name for path in Path.cwd().glob("runs/*")]
+
+
+def test_a_ladder_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that exists always the same, so that more trials go on with it."""
+    monkeypatch.chdir(tmp_path)
+    found = {trials: usual_ladder("new", "evolution", trials) for trials in (1, 31, 32, 1000)}
+    assert found == {1: "off", 31: "off", 32: "pareto", 1000: "pareto"}
+    assert {usual_ladder("new", name, 99) for name in ("buildup", "enumerate")} == {"off"}, "all of a plan is trained"
+    for kept, trials, there in (("off", 99, "off"), ("single", 3, "single"), (None, 99, "pareto"), (7, 3, "off")):
+        folder = run_folder("old")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / "run.json", {"settings": {"ladder": kept}})
+        assert usual_ladder("old", "evolution", trials) == there
+    with pytest.raises(InputError, match="name"):
+        usual_ladder("../elsewhere", "evolution", 99)

@@ -22,7 +22,7 @@ from rich.console import Console
 from ...archs import InputError, OperationError
 from ...results.store import plain_name, run_folder
 from ..data.dataset import Request
-from ..plan import Ready, Search, prepare
+from ..plan import Ready, Search, prepare, usual_ladder
 from ..run import conclude, opened
 from ..secrets import HIDDEN
 from ..settings import Settings, limits_of
@@ -89,7 +89,7 @@ def search(
     name: str = "",
     *,
     strategy: str = "evolution",
-    ladder: str = "off",
+    ladder: str = "",
     objective: str = "macs",
     max_macs: str = "",
     max_params: str = "",
@@ -105,17 +105,18 @@ def search(
         InputError: if one is wrong, or differs from those of the existing run of that name.
     """
     how = recipes.get(recipe or recipes.usual(data))
+    run = name or plain_name(space, data)
     settings = Settings(
         space=space,
         data=data,
         strategy=strategy,
-        ladder=ladder,
+        ladder=ladder or usual_ladder(run, strategy, trials),
         objective=objective,
         recipe=how if epochs is None else how.with_epochs(epochs),
         seed=seed,
         limits=limits_of(macs=max_macs, params=max_params),
     )
-    return inside(Search(settings, Request(data), trials, name or plain_name(space, data), Resources()))
+    return inside(Search(settings, Request(data), trials, run, Resources()))
 
 
 def inside(plan: Search) -> TuneSearch:
