@@ -304,7 +304,9 @@ def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
     for name in (ORACLE, LARGEST, *STOCK):
         assert [c.ladder for c in found if c.strategy == name] == ["off"]
     for name in set(STRATEGIES) - {"enumerate"}:
-        assert [c.ladder for c in found if c.strategy == name] == list(LADDERS)
+        on = list(LADDERS) if name == "random" else ["off", "pareto"]
+        assert [c.ladder for c in found if c.strategy == name] == on
+    assert contenders(("evolution",), ("single",)) == [Contender("evolution", "single")], "where it is asked for"
     assert "enumerate" not in {c.strategy for c in found}
     assert contenders((ORACLE, "random"), ("pareto",), Contender("", rungs=(0.5,), eta=3)) == [
         Contender("random", "pareto", (0.5,), 3)

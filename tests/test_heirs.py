@@ -30,6 +30,7 @@ from alternas.search.strategy.strategies import check_strategy
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, Outcome, Point
 from alternas.spaces import get
+from alternas.spaces.space import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
 Open = Callable[..., Ledger]
@@ -535,10 +536,20 @@ def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: 
     for record in ledger.store.records:
         known = known + 1 if record.status == "duplicate" else 0
         runs.append(known)
-    assert max(runs) >= STUCK, "so many known proposals come first"
-    assert max(runs) < 3 * STUCK
+    assert max(runs) == STUCK, "so many known proposals come first, then a net that is new"
     families = {r.family for r in nets}
     assert len(families) > 1, "drawn from all of the space"
+
+
+def test_the_last_nets_of_a_space_are_found(open_ledger: Open, module: str) -> None:
+    """Few of many draws are new at the end; those that are not leave no records."""
+    space = get("placements", 16)
+    nets = {net.key for _, net in members(space)}
+    ledger = open_ledger(space, len(nets) + 1, f"{module}:Stubborn")
+    finish(ledger)
+    assert ledger.exhausted
+    assert nets <= {r.key for r in ledger.store.records}
+    assert len(ledger.store.records) <= (STUCK + 1) * (len(nets) + 1) + len(space.baselines())
 
 
 def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:

@@ -16,7 +16,9 @@ def bench(
     strategy: Annotated[
         str, typer.Option(help="Strategies, with commas between; also oracle and largest. Without it, all.")
     ] = "",
-    ladder: Annotated[str, typer.Option(help="Ladders, with commas between. Without it, all.")] = "",
+    ladder: Annotated[
+        str, typer.Option(help="Ladders, with commas between. Without it, all; single for random draws alone.")
+    ] = "",
     data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
     seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
     workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,

@@ -23,6 +23,8 @@ def contenders(
 ) -> list[Contender]:
     """Every strategy on every ladder; without strategies all of ours, Optuna's as they come, and the two orders.
 
+    Without ladders, `single` is for random draws alone: successive halving as it is known.
+
     Args:
         how: rungs and eta of the ladders, and how many nets are drawn for each that is trained.
         signals: those that choose among them. Each strategy is run with each of them, and without.
@@ -38,12 +40,13 @@ def contenders(
     for signal in signals:
         check_screen(how.prescreen, signal)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
-    chosen, on = strategies or (ORACLE, LARGEST, *ours, *STOCK), ladders or tuple(LADDERS)
+    chosen = strategies or (ORACLE, LARGEST, *ours, *STOCK)
     found = [
         contender
         for name in chosen
-        for up in on
+        for up in ladders or LADDERS
         if up == "off" or _climbs(name)
+        if ladders or up != "single" or name == PLAIN.strategy
         for contender in _screened(_on(name, up, how), how.prescreen, signals)
     ]
     if not found:

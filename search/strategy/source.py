@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 
 from ...archs import Genotype
-from ...spaces import Genes, Memo, Space, options_of
+from ...spaces import Genes, Memo, Replay, Space, options_of
 from .books import Books
 from .candidate import Candidate
 from .heirs import SHARE, Ancestor
 from .samplers import uniform
 from .screen import Screen
 
-MOST_FREE_DRAWS = 500  # proposals in a row that need no training, before the space counts as used up
-STUCK = 10  # such proposals in a row after which uniform draws follow: a converged sampler repeats itself
+MOST_FREE_DRAWS = 500  # draws in a row that need no training, before the space counts as used up
+STUCK = 5  # such proposals in a row after which a uniform draw follows: a converged sampler repeats itself
 
 
 class Source:
@@ -98,9 +98,11 @@ class Source:
     def _drawn(self) -> Candidate | None:
         """Ask the strategy until it proposes a net that is not known; None if it has none, now or at all."""
         for attempt in range(MOST_FREE_DRAWS):
-            if attempt >= STUCK:
-                draw = random.Random(f"{self.settings.seed}/{self.books.started}/{attempt}")
-                self.memory.start_with([uniform(draw, options_of(self.space))])
+            if attempt >= STUCK and not self.memory.planned:
+                genes = self._unknown(random.Random(f"{self.settings.seed}/{self.books.started}/{attempt}"))
+                if genes is None:
+                    break
+                self.memory.start_with([genes])
             if not self.memory.ready:
                 self.exhausted = self.books.still  # no news can come
                 return None
@@ -108,6 +110,16 @@ class Source:
             if self.admit(candidate):
                 return candidate
         self.exhausted = True
+        return None
+
+    def _unknown(self, draw: random.Random) -> Genes | None:
+        """Genes, drawn uniformly, of a net that is neither known nor over a limit; None if none is found."""
+        books, options = self.books, options_of(self.space)
+        for _ in range(MOST_FREE_DRAWS):
+            genes = uniform(draw, options)
+            net = self.space.sample(Replay(genes))
+            if books.twin(net.key) is None and not books.terms.over_limit(books.terms.price(net)):
+                return genes
         return None
 
     def _draw(self) -> Candidate:

@@ -1,0 +1,41 @@
+"""What a short search finds with a ladder and without: from how many nets on one pays, the default of `--ladder`.
+
+python benchmarks/short.py [--seeds 30]
+
+Share of the table's hypervolume found by the equal of so many full trainings, medians over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from typing import Any
+
+from machine import keep
+
+from alternas.search.bench.judge import Match, play
+from alternas.search.bench.simulate import Contender
+
+SPENT, WORKERS = (4, 8, 16, 24, 32), (1, 2, 8)
+CONTENDERS = [Contender(name, ladder) for name in ("evolution", "random") for ladder in ("off", "pareto")]
+
+
+def found(data: str, seeds: int, workers: int) -> dict[str, Any]:
+    """By strategy and ladder: the shares found."""
+    traces = play(Match(data, seeds, workers), CONTENDERS, lambda _: None)
+    return {
+        f"{c.strategy}, ladder {c.ladder}": {at: statistics.median(t.volume_at(at) for t in traces[c]) for at in SPENT}
+        for c in CONTENDERS
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--seeds", type=int, default=30)
+    seeds = parser.parse_args().seeds
+    figures = {f"{data}, {n} workers": found(data, seeds, n) for data in ("cue", "clutter") for n in WORKERS}
+    keep("short", {"seeds": seeds} | figures)
+
+
+if __name__ == "__main__":
+    main()
