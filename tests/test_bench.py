@@ -8,6 +8,7 @@ import random
 import sys
 from collections.abc import Sequence
 from itertools import combinations, islice
+from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
@@ -450,6 +451,18 @@ def test_processes_play_what_one_would_run(table: Table, tmp_path: Path) -> None
 def test_errors_come_before_processes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there"):
         play(Match(path=tmp_path / "none.parquet"), [Contender("random")], print)
+
+
+@pytest.mark.timeout(60)
+def test_a_stopped_bench_ends_at_once() -> None:
+    """And not when all that was asked for is done, which here takes minutes."""
+
+    def stop(_: str) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(Match(seeds=100), [Contender(ORACLE), Contender("tpe")], stop)
+    assert not active_children()
 
 
 @pytest.fixture

@@ -318,8 +318,8 @@ def test_a_start_over_the_limits_is_walked_from_only_if_trained() -> None:
     assert msa_of(lab.ask()) == (0, 0, 0, 1)
 
 
-@pytest.mark.parametrize("state", [TrialState.FAIL, TrialState.PRUNED])
-def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: TrialState) -> None:
+@pytest.mark.parametrize(("state", "said"), [(TrialState.FAIL, "failed"), (TrialState.PRUNED, "stopped")])
+def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: TrialState, said: str) -> None:
     lab, sampler = paper()
     lab.ask()
     lab.end()
@@ -327,7 +327,7 @@ def test_what_fails_is_left_out_unless_it_succeeds_elsewhere(state: TrialState) 
     lab.study.add_trial(create_trial(state=state, user_attrs={"key": net.key}))
     assert sampler.steps(lab.study)[-1].verdict == "pending", "its twin runs"
     lab.study.tell(lab.running.pop()[0], state=state)
-    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "failed")
+    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), said)
     assert msa_of(lab.ask()) == (0, 0, 1, 0)
     lab.study.add_trial(create_trial(values=[0.9, 1.0], user_attrs={"key": net.key}))
     assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "accepted")

@@ -284,14 +284,15 @@ def test_what_an_error_quotes_moves_no_cursor(alternas: Any, monkeypatch: pytest
     assert (code, out, err) == (2, "", "alternas: class \\x1b[2Jred \\x07\\u202e of a folder\n")
 
 
+@pytest.mark.parametrize(("command", "more"), [("search", "; the same command resumes"), ("bench", "")])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_command_says_how_it_goes_on(
-    number: int, code: int, alternas: Any, monkeypatch: pytest.MonkeyPatch
+    number: int, code: int, command: str, more: str, alternas: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = {stop: signal.getsignal(stop) for stop in (signal.SIGINT, signal.SIGTERM)}
     monkeypatch.setattr(cli, "app", lambda **_: os.kill(os.getpid(), number))
     try:
-        assert alternas("search") == (code, "", "alternas: stopped; the same command resumes\n")
+        assert alternas(command) == (code, "", f"alternas: stopped{more}\n")
     finally:
         for stop, handler in before.items():
             signal.signal(stop, handler)

@@ -23,6 +23,7 @@ from alternas.search.strategy.ladder import LADDERS, Ladder, Off, Pareto, Rungs,
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.strategy.strategies import STRATEGIES
 from alternas.search.training.job import Job, Outcome, Point
+from alternas.spaces import get, members
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale
 from fakes import FakeExecutor, SilentView, lose
@@ -302,6 +303,49 @@ def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open)
     assert sum(spent.values()) < 0.75 * 16 * len(spent)
     for r in ledger.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
+
+
+def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
+    """Whoever stopped the search while it waited, its record is that of a net that was not interrupted."""
+
+    def told(job: Job) -> Outcome:
+        curve = (Point(job.until, math.nan, 0.5),)
+        how, lineage, signals = {"precision": "float32"}, {"weights": "w"}, {"naswot": 3.0, "dss": math.inf}
+        return Outcome(
+            job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage, signals
+        )
+
+    ledger = open_ledger(trials=12, ladder="pareto")
+    for _ in range(20):
+        job = ledger.next_job()
+        assert job
+        ledger.report(told(job))
+    waiting = {candidate.trial: candidate.record("pruned", {}) for candidate in ledger.live.values() if candidate.waits}
+    assert len(waiting) > 2
+    again = {r.trial: r for r in open_ledger(trials=12, ladder="pareto").close()}
+    assert again.keys() == waiting.keys()
+    for trial, record in waiting.items():
+        assert record.curve
+        assert record.signals == {"naswot": 3.0, "dss": None}
+        for name in ("metrics", "curve", "seconds", "device", "how", "lineage", "signals", "budget", "rungs"):
+            assert getattr(again[trial], name) == getattr(record, name), name
+
+
+def test_enumerate_ends_when_every_net_was_proposed(open_ledger: Open) -> None:
+    """Once each; and again it proposes nothing, within limits or not."""
+    space = get("resnet", 8)
+    for limits in ({}, {"macs": 40_000}):
+        for _ in range(2):
+            ledger = open_ledger(space, 99, "enumerate", limits=limits)
+            finish(ledger)
+            assert ledger.exhausted
+            keys = Counter(r.key for r in ledger.store.records)
+            assert keys.keys() >= {
+                n.key for _, n in members(space) if not ledger.terms.over_limit(ledger.terms.price(n))
+            }
+            assert set(keys.values()) == {1}
+        (ledger.terms.folder / "records.jsonl").unlink()
+        (ledger.terms.folder / "study.journal").unlink()
 
 
 def test_journal_is_small_and_quiet(open_ledger: Open, capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Annotated
 
 import typer
@@ -55,9 +56,9 @@ def bench(
     how = Contender("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta, prescreen=prescreen)
     chosen = contenders(names(strategy), names(ladder), how, names(signal))
     console = Console(stderr=True)
-    with console.status("searching") as status:
-        match = Match(data, seeds, workers, processes)
-        traces = play(match, chosen, lambda done: status.update(f"searching; done: {done}"))
+    with console.status(f"0 of {len(chosen)}") as status:
+        match, done = Match(data, seeds, workers, processes), count(1)
+        traces = play(match, chosen, lambda last: status.update(f"{next(done)} of {len(chosen)}; last: {last}"))
     found = rows(traces)
     if as_json:
         print_json(found)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from .judge import SHARES
-from .simulate import Contender, Trace
+from .simulate import MOST, Contender, Trace
 
 POINTS = 200  # along the axis of training spent
 
@@ -20,14 +20,17 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
         table.add_column(head, justify="left" if number < 2 else "right")
     for row in rows:
         table.add_row(*cells(row))
-    table.caption = "training spent, in full trainings, until so much of the table's hypervolume is found; medians"
+    table.caption = (
+        "Full trainings spent until so much of the table's hypervolume is found: medians over seeds; -: given up "
+        f"after {MOST:.0f}. found at: the share found by so many. to 99% / random's: ratio of medians (95 % interval)."
+    )
     return table
 
 
 def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Of the columns that `cells` fills."""
     spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
-    return "strategy", "ladder", *spent, f"at {rows[0]['hypervolume_at']:.0f}", "of random (95 %)"
+    return "strategy", "ladder", *spent, f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -44,14 +47,16 @@ def _spent(row: dict[str, Any], name: str) -> str:
 
 
 def _whole(value: float | None) -> str:
-    return "" if value is None else f"{value:.0f}"
+    return f">{MOST:.0f}" if value is None else f"{value:.0f}"
 
 
 def _times(row: dict[str, Any]) -> str:
     if row["times_random"] is None:
         return "-"
-    low, high = (row[f"times_random_{end}"] for end in ("low", "high"))
-    return f"{row['times_random']:.2f} ({low or 0:.2f}-{'' if high is None else f'{high:.2f}'})"
+    times, low, high = (row[f"times_random{end}"] for end in ("", "_low", "_high"))
+    if low is None:
+        return f"{times:.2f}"
+    return f"{times:.2f} ({low:.2f} or more)" if high is None else f"{times:.2f} ({low:.2f}-{high:.2f})"
 
 
 def plot(traces: dict[Contender, list[Trace]], file: Path) -> None:

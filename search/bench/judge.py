@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 import os
 import random
+import signal
 import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
 from .contenders import run
-from .simulate import Contender, Trace
+from .simulate import MOST, Contender, Trace
 from .table import FILE, Table, load_table
 
 SHARES = (0.90, 0.95, 0.99)  # of the table's hypervolume
@@ -39,19 +40,31 @@ def play(match: Match, contenders: Sequence[Contender], tell: Callable[[str], No
     load_table(match.data, match.path)  # errors here, not in a worker
     found: dict[Contender, list[Trace]] = {}
     with ProcessPoolExecutor(match.processes or os.cpu_count(), get_context("spawn"), _open, (match,)) as pool:
-        jobs = {c: [pool.submit(_one, c, seed, match.workers) for seed in range(match.seeds)] for c in contenders}
-        for contender, futures in jobs.items():
-            found[contender] = [future.result() for future in futures]
-            tell(f"{contender.label}, ladder {contender.ladder}")
+        try:
+            jobs = {c: [pool.submit(_one, c, seed, match.workers) for seed in range(match.seeds)] for c in contenders}
+            for contender, futures in jobs.items():
+                found[contender] = [future.result() for future in futures]
+                tell(f"{contender.label}, ladder {contender.ladder}")
+        except BaseException:  # the pool would wait until all is done
+            _end(pool)
+            raise
     return found
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """Do nothing more, now."""
+    for process in active_children():
+        process.terminate()
+    pool.shutdown(cancel_futures=True)
 
 
 _TABLE: Table | None = None
 
 
 def _open(match: Match) -> None:
-    """Load the table, once in each process."""
+    """Load the table, once in each process, which its parent ends: Ctrl-C reaches all of them."""
     global _TABLE
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     _TABLE = load_table(match.data, match.path)
 
 
@@ -64,9 +77,10 @@ def rows(traces: dict[Contender, list[Trace]]) -> list[dict[str, Any]]:
     """A row for each contender, those that need least first; training in full trainings.
 
     Medians and quartiles over seeds; None where half of the seeds, or a quarter, did not get so far. `times_random`
-    is the ratio of medians of training to 99 %, with a 95 % bootstrap interval, where random was run too.
+    is the ratio of medians of training to 99 %, with a 95 % bootstrap interval over two seeds or more, where random
+    was run too. A random search that was given up counts with what it had spent: the true ratio is below that.
     """
-    reference = _spent(traces[REFERENCE], SHARES[-1]) if REFERENCE in traces else None
+    reference = [min(MOST, spent) for spent in _spent(traces[REFERENCE], SHARES[-1])] if REFERENCE in traces else None
     found = [_row(contender, runs, reference) for contender, runs in traces.items()]
     return sorted(found, key=lambda row: (_or_inf(row["spent_to_99_median"]), _or_inf(row["spent_to_95_median"])))
 
@@ -101,7 +115,9 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def _ratio(own: Sequence[float], other: Sequence[float]) -> tuple[float | None, ...]:
-    """Ratio of medians, and the 95 % interval of resampled seeds."""
+    """Ratio of medians, and the 95 % interval of resampled seeds; of one seed there is none."""
+    if len(own) < 2 or len(other) < 2:
+        return _finite(_over(statistics.median(own), statistics.median(other))), None, None
     draw = random.Random(0)
 
     def resampled(values: Sequence[float]) -> float:

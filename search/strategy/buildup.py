@@ -96,7 +96,7 @@ class _Reader:
         """
         ended = self._ended.get(key)
         if key in self._running and (ended is None or ended.state != TrialState.COMPLETE):
-            return Known("failed" if self._running[key] else "pending")
+            return Known("stopped" if self._running[key] else "pending")
         return None if ended is None else _known(ended)
 
     def _note(self, trial: FrozenTrial) -> None:
@@ -113,7 +113,7 @@ def _worth(trial: FrozenTrial) -> tuple[bool, int]:
 def _known(trial: FrozenTrial) -> Known:
     """What a finished trial says. Pruned ones did not get to the end: they did not help."""
     if trial.state != TrialState.COMPLETE:
-        return Known("failed")
+        return Known("stopped" if trial.state == TrialState.PRUNED else "failed")
     repeats = trial.user_attrs.get("accuracies", {})
     return Known("ok", trial.values[0], {int(seed): accuracy for seed, accuracy in repeats.items()})
 

@@ -17,7 +17,7 @@ from ...results.record import Record
 from ...results.store import Store
 from ...spaces import Replay, Space, plain_genes
 from ..training.job import MOST_LOSSES, Job, Outcome, Timing
-from ..training.told import check_disk
+from ..training.told import check_disk, note_of, of_note
 from ..training.transfer import collect, provided
 from .books import Books, Terms
 from .candidate import Candidate
@@ -91,7 +91,8 @@ class Ledger:
         if outcome.step >= candidate.steps:
             return self._trained_whole(candidate, outcome)
         assert outcome.accuracy is not None
-        self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy)
+        note = note_of(outcome, candidate.signals)
+        self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy, note)
         candidate.reached.append(outcome.accuracy)
         candidate.waits = True
         self.books.stand(candidate, len(candidate.reached) - 1, True)
@@ -215,7 +216,9 @@ class Ledger:
         candidate.reached, candidate.promoted = reached, orphan.aim
         candidate.waits = len(reached) > orphan.aim
         at = candidate.stops[len(reached) - 1] if reached else 0
-        candidate.last = Outcome(trial, "ok", at, reached[-1] if reached else math.nan)
+        known = reached[-1] if reached else math.nan
+        candidate.last = of_note(trial, known, orphan.note) if orphan.note else Outcome(trial, "ok", at, known)
+        candidate.signals |= candidate.last.signals
         if not self.source.admit(candidate):
             return
         for rung in range(len(reached)):

@@ -44,7 +44,10 @@ MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of 
 
 @dataclass(frozen=True)
 class Orphan:
-    """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took."""
+    """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took.
+
+    `note` is what was said of it at its last rung; {} where it came to none, or an earlier alternas wrote nothing.
+    """
 
     trial: int
     key: str
@@ -53,6 +56,7 @@ class Orphan:
     aim: int
     parent: int | None
     screening: bool
+    note: dict[str, Any]
 
 
 class Memory:
@@ -121,7 +125,9 @@ class Memory:
         for name, share in constraints.items():
             self._open[trial].set_constraint(name, share)
 
-    def reached(self, trial: int, rung: int, accuracy: float) -> None:
+    def reached(self, trial: int, rung: int, accuracy: float, note: dict[str, Any]) -> None:
+        """`trial` stands at a rung; the note is for a driver that takes over."""
+        self._open[trial].set_user_attr("note", note)
         self._open[trial].set_user_attr(f"rung{rung}", accuracy)
 
     def promoted(self, trial: int, rung: int) -> None:
@@ -167,7 +173,7 @@ class Memory:
                 continue
             notes = frozen.user_attrs
             reached = [accuracy for _, accuracy in readings(frozen)]
-            rest = notes.get("aim", 0), notes.get("parent"), notes.get("screening", False)
+            rest = notes.get("aim", 0), notes.get("parent"), notes.get("screening", False), notes.get("note", {})
             found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
         return found
 

@@ -23,7 +23,7 @@ JUDGED = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a net: "ok", "pending" or "failed"; its accuracy; that of each seed, if it was trained again."""
+    """What is known of a net: "ok", "pending", "stopped" at a rung or "failed"; its accuracy, and that of each seed."""
 
     state: str
     accuracy: float | None = None
@@ -72,7 +72,7 @@ class Step:
         accuracy: None unless trained.
         difference: accuracy minus the parent's, over the seeds that both have if these are two or more,
             otherwise of the one training of each; None unless both are trained.
-        verdict: "start", "accepted", "rejected", "undecided", "pending", "failed", or "over limit".
+        verdict: "start", "accepted", "rejected", "undecided", "pending", "stopped", "failed", or "over limit".
     """
 
     start: int

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ...archs import Genotype, OperationError
-from .job import Outcome
+from .job import Outcome, Point
 
 
 def of_net(net: Genotype) -> dict[str, Any]:
@@ -31,6 +31,24 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
         "how": outcome.how,
         "lineage": outcome.lineage,
     }
+
+
+def note_of(outcome: Outcome, signals: dict[str, float]) -> dict[str, Any]:
+    """What a driver that takes over must know of a net that stands at a rung, as JSON has it."""
+    return of_outcome(outcome) | {"step": outcome.step, "signals": finite(signals)}
+
+
+def of_note(trial: int, accuracy: float, note: dict[str, Any]) -> Outcome:
+    """The outcome that a note was made of."""
+    points = (_numbers(point) for point in note["curve"])
+    curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
+    told = (note["seconds"], note["device"], note["how"], note["lineage"], _numbers(note["signals"]))
+    return Outcome(trial, "ok", note["step"], accuracy, _numbers(note["metrics"]), curve, *told)
+
+
+def _numbers(told: dict[str, Any]) -> dict[str, float]:
+    """With NaN for None."""
+    return {name: math.nan if value is None else value for name, value in told.items()}
 
 
 def finite(numbers: dict[str, float]) -> dict[str, Any]:
