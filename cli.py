@@ -39,7 +39,7 @@ commands = typer.Typer()  # those below
 
 MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
-RESUMING = ("search", "retrain", "finetune", "buildup", "study", "explain")  # commands that go on where they were
+RESUMING = ("search", "retrain", "finetune", "buildup", "study")  # commands that go on where they were
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
 
 Run = Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")]

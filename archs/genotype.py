@@ -98,6 +98,12 @@ class Genotype:
 
     def canonical(self) -> Genotype:
         """The one spelling of this net: unused fields at their defaults, MSA blocks by place."""
+        stages = tuple(stage.canonical() for stage in self.stages)
+        stem, style = self.canonical_start()
+        return Genotype(stem, stages, self.encoder.canonical() if self.encoder else None, self.head, style)
+
+    def canonical_start(self) -> tuple[Stem, Style]:
+        """Stem and style of `canonical`, which alone depend on other parts."""
         stem, style = self.stem.canonical(), self.style
         if stem.kind == "imagenet" and style == Style("post", "group"):
             stem = replace(stem, kind="bit")  # the same root by two names
@@ -106,13 +112,7 @@ class Genotype:
             style = replace(style, order="pre")  # neither stem nor blocks have an order
         if stem.kind in ("none", "bit", "patchify") and not kinds:
             style = PREACTIVATION
-        return Genotype(
-            stem,
-            tuple(stage.canonical() for stage in self.stages),
-            self.encoder.canonical() if self.encoder else None,
-            self.head,
-            style,
-        )
+        return stem, style
 
     @cached_property
     def key(self) -> str:

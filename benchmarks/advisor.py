@@ -5,8 +5,10 @@
 Each plain net of space `placements` (one width, six pairs of depths) is trained on `cue` with SEEDS seeds (2) and
 opened up by the advisor. Its score of a set of swaps is the sum of theirs; what the set brought is the table's accuracy
 of that net minus the plain net's, mean over the table's seeds. Kendall's tau over all pairs of sets of one plain net,
-so that depth plays no part; intervals are of resampled seeds of the table. Beside it: the paper's backward order,
-parameters, random order, each sign alone, and the ceiling of noise: what half of the seeds says of the other half.
+so that depth plays no part; intervals are of resampled seeds of the table. A sum grows with the number of swaps, so
+the same again over pairs of sets of one size, which asks for the ranking of swaps alone. Beside it: the paper's
+backward order, parameters, random order, each sign alone, and the ceiling of noise: what half of the seeds says of the
+other half.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from itertools import combinations, product
 from pathlib import Path
 from statistics import mean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from machine import keep
@@ -92,10 +95,15 @@ def tau(pairs: Sequence[tuple[float, float]]) -> float:
     return mean(a * b for a, b in zip(*signs, strict=True))
 
 
-def within(score: Callable[[int, Places], float], found: Sequence[Mapping[Places, float]]) -> list[tuple[float, float]]:
-    """Differences of score and of gain for every pair of sets of one plain net."""
+def within(
+    score: Callable[[int, Places], float], found: Sequence[Mapping[Places, float]], one_size: bool
+) -> list[tuple[float, float]]:
+    """Differences of score and of gain for every pair of sets of one plain net, or those of as many swaps alone."""
     return [
-        (score(i, a) - score(i, b), gain[a] - gain[b]) for i, gain in enumerate(found) for a, b in combinations(gain, 2)
+        (score(i, a) - score(i, b), gain[a] - gain[b])
+        for i, gain in enumerate(found)
+        for a, b in combinations(gain, 2)
+        if len(a) == len(b) or not one_size
     ]
 
 
@@ -116,33 +124,35 @@ def main(seeds: int) -> None:
     drawn = [[draw.choice(known) for _ in known] for _ in range(RESAMPLES)]
     resampled = [[gains(family, table, some) for family in nets] for some in drawn]
     whole = [gains(family, table, known) for family in nets]
-    figures = {name: _with_interval(way, whole, resampled) for name, way in ways.items()}
-    figures["ceiling"] = _ceiling(nets, table, known, draw)
-    pairs = len(within(ways["score"], whole))
-    keep(
-        "advisor",
-        {"table_seeds": known, "net_seeds": seeds, "nets": sum(map(len, nets)), "pairs": pairs, "tau": figures},
-    )
+    figures: dict[str, Any] = {"table_seeds": known, "net_seeds": seeds, "nets": sum(map(len, nets))}
+    for kind, one_size in (("all sets", False), ("sets of one size", True)):
+        taus = {name: _with_interval(way, whole, resampled, one_size) for name, way in ways.items()}
+        taus["ceiling"] = _ceiling(nets, table, known, draw, one_size)
+        figures[kind] = {"pairs": len(within(ways["score"], whole, one_size)), "tau": taus}
+    keep("advisor", figures)
 
 
 def _with_interval(
     way: Callable[[int, Places], float],
     whole: Sequence[Mapping[Places, float]],
     resampled: Sequence[Sequence[Mapping[Places, float]]],
+    one_size: bool,
 ) -> dict[str, float]:
-    taus = sorted(tau(within(way, some)) for some in resampled)
+    taus = sorted(tau(within(way, some, one_size)) for some in resampled)
     low, high = taus[int(0.025 * len(taus))], taus[int(0.975 * len(taus))]
-    return {"tau": tau(within(way, whole)), "low": low, "high": high}
+    return {"tau": tau(within(way, whole, one_size)), "low": low, "high": high}
 
 
-def _ceiling(nets: Sequence[Family], table: Table, known: Sequence[int], draw: random.Random) -> dict[str, float]:
+def _ceiling(
+    nets: Sequence[Family], table: Table, known: Sequence[int], draw: random.Random, one_size: bool
+) -> dict[str, float]:
     """Tau between the gains of two halves of the seeds, mean over halvings."""
     found = []
     for _ in range(100):
         mixed = draw.sample(list(known), len(known))
         halves = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
         one, other = ([gains(family, table, half) for family in nets] for half in halves)
-        found.append(tau(within(lambda i, p, one=one: one[i][p], other)))
+        found.append(tau(within(lambda i, p, one=one: one[i][p], other, one_size)))
     return {"tau": mean(found)}
 
 

@@ -1,8 +1,8 @@
 """Scale without a cluster: 64 workers kept busy by one driver, and a run of 10,000 records, resumed, ranked, reported.
 
-    python benchmarks/scale.py                 # all parts, about 10 minutes on 2 cores
+    python benchmarks/scale.py                 # all parts and strategies: most of an hour on 2 cores
     python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
-    python benchmarks/scale.py records         # resume, front, report and memory of the driver at 10,000 records
+    python benchmarks/scale.py records random  # resume, front, report and memory of the driver at 10,000 records
 
 The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, ledger, journal and
 records are those of a search. Busy is the share of the time between the first start of a job and the moment when
@@ -179,9 +179,9 @@ if __name__ == "__main__":
     if part == "resume":
         resume(Path(sys.argv[2]), sys.argv[3])
         sys.exit()
-    figures: dict[str, Any] = {"load": os.getloadavg()[0]}
-    if part in ("busy", "all"):
-        figures["busy"] = {strategy: busy(strategy) for strategy in ("random", "evolution")}
-    if part in ("records", "all"):
-        figures["records"] = {strategy: records(strategy) for strategy in ("random", "evolution")}
-    keep(f"scale_{part}", figures)
+    strategies = sys.argv[2:] or ["random", "evolution"]
+    for name, measured in (("busy", busy), ("records", records)):
+        figures: dict[str, Any] = {"load": os.getloadavg()[0]}
+        for strategy in strategies if part in (name, "all") else ():
+            figures[strategy] = measured(strategy)
+            keep(f"scale_{name}", figures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..archs.errors import InputError
+from ..archs.errors import InputError, shown
 from .board import board_of
 from .front import pick
 from .record import Record
@@ -18,10 +18,20 @@ def named_net(text: str) -> tuple[Path, int | None]:
     """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
 
     Raises:
-        InputError: if there is no such run.
+        InputError: if there is no such run, or what stands behind it is no number.
     """
     run, trial = run_and_trial(text)
+    name, _, number = run.rpartition(":")
+    if name and not _is_run(run) and _is_run(name):
+        raise InputError(f"{shown(text)}: RUN:TRIAL names a trial by its number, got {shown(number)}")
     return find_run(run), trial
+
+
+def _is_run(name: str) -> bool:
+    try:
+        return bool(find_run(name))
+    except InputError:
+        return False
 
 
 def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:

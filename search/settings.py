@@ -134,8 +134,15 @@ def amount(what: str, text: str) -> int:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The parts of a text with commas between, spaces and empty ones left out."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
+    """The parts of a text with commas between, spaces and empty ones left out.
+
+    Raises:
+        InputError: if a text has no part.
+    """
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if text and not found:
+        raise InputError(f"names with commas between are wanted, got {shown(text)}")
+    return found
 
 
 def shares(what: str, text: str) -> tuple[float, ...]:

@@ -18,6 +18,11 @@ def moves(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
     place for another, in its stage or elsewhere. A move may change a gene that the net does not use: then it
     gives the same net.
     """
+    return [genes | change for change in changes(genes, options)]
+
+
+def changes(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
+    """Of each of the `moves`, in their order, the genes that it changes."""
     return [*_steps(genes, options), *_shifts(genes, options)]
 
 
@@ -27,7 +32,7 @@ def _steps(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> Iterator[Ge
         named = isinstance(choices[0], str)
         for to in range(len(choices)) if named else (at - 1, at + 1):
             if to != at and 0 <= to < len(choices):
-                yield genes | {name: choices[to]}
+                yield {name: choices[to]}
 
 
 def _shifts(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> Iterator[Genes]:
@@ -36,4 +41,4 @@ def _shifts(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> Iterator[G
     for source in stages:
         for to in stages:
             if source != to and at[source] > 0 and at[to] + 1 < len(options[to]):
-                yield genes | {source: options[source][at[source] - 1], to: options[to][at[to] + 1]}
+                yield {source: options[source][at[source] - 1], to: options[to][at[to] + 1]}

@@ -108,6 +108,24 @@ def test_scores_are_mean_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [row["score"] for row in rows] == pytest.approx([2.5 / 3, 2 / 3, 1.25 / 3, 1.25 / 3, 0.5 / 3])
 
 
+@pytest.mark.parametrize(
+    ("frequency", "scores"),
+    [
+        ([None, 2.0, None, 1.0, None], [(1 + 0.5) / 2, (0.25 + 1 + 1) / 3, (0.5 + 0.25) / 2, 0.0, (0.75 + 0.75) / 2]),
+        ([None, None, 5.0, None, None], [(1 + 0.5) / 2, (0.25 + 1) / 2, (0.5 + 0.25) / 2, 0.0, (0.75 + 0.75) / 2]),
+    ],
+)
+def test_a_sign_that_is_not_known_counts_for_nothing(
+    frequency: list[float | None], scores: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"variance": [4.0, 0.5, 2.0, 0.0, 3.0], "frequency": frequency, "loss": [-3.0, -1.0, -4.0, -5.0, -2.0]}
+    monkeypatch.setattr("alternas.results.probes.advisor._signs", lambda s, n, f, name: given[name])
+    found = {row["swap"]: row for row in advice(subject_of(PLAIN))}
+    names = [f"stage {s} block {b}" for s, b in ((1, 1), (1, 2), (1, 3), (2, 2), (2, 3))]
+    assert [found[name]["frequency_added"] for name in names] == frequency
+    assert [found[name]["score"] for name in names] == pytest.approx(scores)
+
+
 def test_costs_are_those_of_the_swapped_net() -> None:
     row = next(row for row in advice(subject_of(PLAIN)) if row["swap"] == "stage 1 block 2")
     net = replace(PLAIN, stages=(replace(PLAIN.stages[0], msa=(1,), heads=1, head_dim=24, window=8), PLAIN.stages[1]))
@@ -123,7 +141,7 @@ def test_windows_are_those_of_the_stages_own_map() -> None:
 
 def test_maps_too_small_for_a_sign_leave_it_silent() -> None:
     rows = advice(subject_of(PLAIN, 4, 2))
-    assert {row["frequency_added"] for row in rows} == {0.0}
+    assert {row["frequency_added"] for row in rows} == {None}
     assert any(row["variance_excess"] for row in rows)
 
 

@@ -161,6 +161,7 @@ BAD = [
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
     (("search", "--keep", "warm"), "keep"),
+    (("search", "--keep", ","), "names with commas between"),
     (("search", "--keep", "0.5,1.5"), "1.5"),
     (("search", "--loader", "disk"), "loader"),
     (("search", "--image-size", "16"), "image-size is for pictures"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -69,6 +71,54 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
     assert json.loads((folder / INDEX).read_text()) == told
     assert [part.analysis for part in read_index(folder)["analyses"]] == ["variance", "fourier"]
+
+
+def test_a_later_call_adds_to_what_is_there(run: Path) -> None:
+    """Each analysis with the names of its own nets; one done again replaces its own."""
+    explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), QUIET)
+    told = explain(Explain("mine:1", analyses=("variance",), samples=16), QUIET)
+    assert [part["analysis"] for part in told["analyses"]] == ["variance"], "what this call did"
+    found = {part.analysis: part.nets for part in read_index(run / "explain")["analyses"]}
+    assert found == {"fourier": ["trial 2 (alternet)"], "variance": ["trial 1 (resnet)"]}
+    (run / "explain" / INDEX).write_text("[]")
+    explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
+    assert [part.analysis for part in read_index(run / "explain")["analyses"]] == ["fourier"], "of a broken one nothing"
+
+
+def test_pictures_and_readings_are_of_the_same_nets_wherever_it_stops(run: Path, monkeypatch: Any) -> None:
+    explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), QUIET)
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("alternas.results.probes.write._csv", stop)
+    with pytest.raises(KeyboardInterrupt):
+        explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
+    left = read_index(run / "explain")["analyses"]
+    assert [part.analysis for part in left] == ["variance"], "the picture is the other net's already"
+
+
+def test_without_a_terminal_each_analysis_is_a_line(run: Path) -> None:
+    console = Console(file=io.StringIO())
+    explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), console)
+    lines = console.file.getvalue().splitlines()
+    assert [line[:5] for line in lines] == ["[0/2]", "[1/2]"]
+
+
+@pytest.mark.parametrize(
+    ("net", "against", "said"),
+    [
+        ("mine:2", "mine:2", "mine:2 is trial 2 (alternet), the net itself"),
+        ("mine:2", "2", "the net itself"),
+        ("mine:two", "", "'mine:two': RUN:TRIAL names a trial by its number, got 'two'"),
+        ("mine:", "", "got ''"),
+        ("mine:-1", "", "got '-1'"),
+        ("theirs:two", "", "no run 'theirs:two'"),
+    ],
+)
+def test_nets_that_are_none(run: Path, net: str, against: str, said: str) -> None:
+    with pytest.raises(InputError, match=re.escape(said)):
+        explain(Explain(net, against, ("variance",), samples=16), QUIET)
 
 
 def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run: Path, monkeypatch: Any) -> None:
@@ -245,7 +295,7 @@ def test_the_command(alternas: Callable[..., Any], run: Path) -> None:  # noqa: 
     assert Path("there/variance.png").read_bytes()[:4] == b"\x89PNG"
     code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--quick", "--out", "there")
     assert "there/variance.png" in out
-    assert out.startswith("64 validation images of digits"), "a quick one looks at few"
+    assert "\n64 validation images of digits" in out, "a quick one looks at few"
 
 
 def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:

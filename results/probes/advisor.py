@@ -79,6 +79,8 @@ def _may(net: Genotype, swap: Swap) -> bool:
 def advice(subject: Subject) -> list[dict[str, Any]]:
     """A row for each swap, the best first: the three signs, their mean rank as `score` in [0, 1], and the costs.
 
+    A sign that a map is too small to tell is None, and left out of the mean.
+
     Raises:
         InputError: if the net is none of alternas's, or has no conv block that may become an MSA block.
     """
@@ -89,11 +91,12 @@ def advice(subject: Subject) -> list[dict[str, Any]]:
     if not found:
         raise InputError("advisor: this net has no conv block that may become an MSA block")
     signs = [_signs(subject, net, found, name) for name in SIGNS]
-    scores = [sum(parts) / len(SIGNS) for parts in zip(*(_ranks(values) for values in signs), strict=True)]
+    ranks = zip(*(_ranks(values) for values in signs), strict=True)
+    scores = [mean(rank for rank in parts if rank is not None) for parts in ranks]
     rows = [
-        {"swap": swap.name, "score": score, "variance_excess": v, "frequency_added": f, "points_lost_without": -100 * a}
+        {"swap": swap.name, "score": score, "variance_excess": v, "frequency_added": f, "points_lost_without": lost}
         | _costs(net, swap)
-        for swap, score, v, f, a in zip(found, scores, *signs, strict=True)
+        for swap, score, v, f, lost in zip(found, scores, *signs[:2], [100 * (0.0 - a) for a in signs[2]], strict=True)
     ]
     return sorted(rows, key=lambda row: -row["score"])
 
@@ -115,7 +118,7 @@ def analyse(subject: Subject) -> Finding:
     return Finding("advisor", f"{subject.name}: blocks to swap for MSA blocks", rows, _reading(rows), draw)
 
 
-def _signs(subject: Subject, net: Network, found: Sequence[Swap], name: str) -> list[float]:
+def _signs(subject: Subject, net: Network, found: Sequence[Swap], name: str) -> list[Any]:
     if name == "variance":
         return _variance(subject, found)
     if name == "frequency":
@@ -123,21 +126,21 @@ def _signs(subject: Subject, net: Network, found: Sequence[Swap], name: str) -> 
     return list(_lost(subject, net, found))
 
 
-def _variance(subject: Subject, found: Sequence[Swap]) -> list[float]:
-    """Log of the variance behind each block, minus the mean of its stage; 0 where its map is one pixel."""
+def _variance(subject: Subject, found: Sequence[Swap]) -> list[float | None]:
+    """Log of the variance behind each block, minus the mean of its stage; None where its map is one pixel."""
     rows = _rows(variance.analyse, subject)
     logs = {row["site"]: math.log(max(row["variance"], TINY)) for row in rows}
     means = {
         stage: mean(logs[row["site"]] for row in rows if row["stage"] == stage)
         for stage in {row["stage"] for row in rows}
     }
-    return [logs[swap.name] - means[str(swap.stage + 1)] if swap.name in logs else 0.0 for swap in found]
+    return [logs[swap.name] - means[str(swap.stage + 1)] if swap.name in logs else None for swap in found]
 
 
-def _frequency(subject: Subject, found: Sequence[Swap]) -> list[float]:
-    """What each block adds to the log amplitude of the highest frequency; 0 where its map is too small to say."""
+def _frequency(subject: Subject, found: Sequence[Swap]) -> list[float | None]:
+    """What each block adds to the log amplitude of the highest frequency; None where its map is too small to say."""
     changes = {row["site"]: row["change"] for row in highest(_rows(fourier.analyse, subject))}
-    return [changes.get(swap.name) or 0.0 for swap in found]
+    return [changes.get(swap.name) for swap in found]
 
 
 def _rows(analyse: Callable[[Subject], Finding], subject: Subject) -> list[dict[str, Any]]:
@@ -165,11 +168,17 @@ def _nothing(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
     return torch.zeros_like(output)
 
 
-def _ranks(values: Sequence[float]) -> list[float]:
-    """Places among all in [0, 1], the largest 1; ties share theirs."""
+def _ranks(values: Sequence[float | None]) -> list[float | None]:
+    """Places among the known in [0, 1], the largest 1; ties share theirs. One known among others has no place."""
+    known = [value for value in values if value is not None]
     if len(values) == 1:
-        return [1.0]
-    return [(sum(o < v for o in values) + sum(o == v for o in values) / 2 - 0.5) / (len(values) - 1) for v in values]
+        return [None if value is None else 1.0 for value in values]
+    if len(known) == 1:
+        return [None] * len(values)
+    return [
+        None if v is None else (sum(o < v for o in known) + sum(o == v for o in known) / 2 - 0.5) / (len(known) - 1)
+        for v in values
+    ]
 
 
 def _costs(net: Network, swap: Swap) -> dict[str, int]:
@@ -186,16 +195,26 @@ def _window(at: Map) -> int:
 
 def _reading(rows: Sequence[dict[str, Any]]) -> str:
     best, last = rows[0], rows[-1]
-    times = math.exp(best["variance_excess"])
     if len(rows) == 1:
         said = f"{best['swap'].capitalize()} is the one block that may become an MSA block."
     else:
         said = f"Of {len(rows)} blocks {best['swap']} should become an MSA block first, {last['swap']} last."
     macs = best["macs_change"]
     return (
-        f"{said} Behind {best['swap']} the variance is {times:.2f} times its stage's mean, which an MSA would take "
-        f"down; the block adds {best['frequency_added']:+.2f} to the log amplitude of the highest frequency; without "
-        f"it the net loses {best['points_lost_without']:.1f} points, at most what a swap puts at risk. The swap "
-        f"{'costs' if macs > 0 else 'saves'} {abs(macs):,} MACs. Trained anew, it may come out otherwise: the "
-        "ranking is an argument, not a measurement."
+        f"{said} {_why(best)} The swap {'costs' if macs > 0 else 'saves'} {abs(macs):,} MACs. Trained anew, it may "
+        "come out otherwise: the ranking is an argument, not a measurement."
     )
+
+
+def _why(row: dict[str, Any]) -> str:
+    """The three signs of a swap, as far as they are known."""
+    excess, added, lost = (row[name] for name in ("variance_excess", "frequency_added", "points_lost_without"))
+    said = []
+    if excess is not None:
+        said.append(f"behind it the variance is {math.exp(excess):.2f} times its stage's mean")
+    if added is not None:
+        said.append(f"it adds {added:+.2f} to the log amplitude of the highest frequency")
+    said.append(f"without it the net {'loses' if lost >= 0 else 'gains'} {abs(lost):.1f} points")
+    if None in (excess, added):
+        said.append("its map is too small for the other signs")
+    return f"Of that block: {'; '.join(said)}."

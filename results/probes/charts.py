@@ -58,7 +58,7 @@ def share_scales(panels: Iterable[Axes]) -> None:
     """One range for all axes of one label, and one for all colours of one label: what stands side by side compares."""
     panels = list(panels)
     for label_of, limits, limit in SIDES:
-        for alike in _by_label((label_of(axes), axes) for axes in panels):
+        for alike in _by_label((label_of(axes), axes) for axes in panels if not axes.images):
             ends = [end for axes in alike for end in limits(axes)]
             for axes in alike:
                 limit(axes, min(ends), max(ends))

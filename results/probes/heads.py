@@ -104,9 +104,10 @@ def _draw(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
     """A curve of the CNN's places for each third of the heads, by distance."""
     heads, places = _by_head(rows), list(dict.fromkeys(row["place"] for row in rows))
     thirds = [part for part in np.array_split(np.arange(len(heads)), min(3, len(heads))) if len(part)]
+    which = {1: ("all",), 2: ("nearer", "farther"), 3: ("near", "middle", "far")}[len(thirds)]
     ys = {
-        f"{len(part)} heads, {heads[part[0]][0]:.1f} to {heads[part[-1]][0]:.1f} px":
+        f"{name}: {len(part)} head{'s' * (len(part) > 1)}, {heads[part[0]][0]:.1f} to {heads[part[-1]][0]:.1f} px":
             np.mean([heads[i][1] for i in part], axis=0).tolist()
-        for part in thirds
+        for name, part in zip(which, thirds, strict=True)
     }  # fmt: skip
     curves(figure.add_subplot(), places, ys, "unbiased linear CKA")

@@ -178,7 +178,7 @@ def _reading(values: Tensor, rows: Sequence[dict[str, Any]], own: str, weight_de
     count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
     said = [
         f"In {count} minibatches of up to {max(row['images'] for row in rows)} images ({own}; NLL + "
-        f"{weight_decay:g} / 2 times the squared norm), {100 * share:.0f} % of the {TOP} largest eigenvalues are "
+        f"{weight_decay:g} / 2 times the squared norm), {100 * share:.1f} % of the {TOP} largest eigenvalues are "
         f"negative (NEP {share:.3f})."
     ]
     if not math.isnan(average):

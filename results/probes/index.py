@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError, shown
 from ..store import NAME, write_json
+
+log = logging.getLogger(__name__)
 
 FOLDER = "explain"  # in the run's
 INDEX = "explain.json"
@@ -47,11 +50,35 @@ def open_folder(folder: Path) -> Path:
     return folder
 
 
-def write_index(folder: Path, facts: dict[str, Any], parts: Sequence[Explained]) -> dict[str, Any]:
-    """Write explain.json: `facts`, and under "analyses" what there is; return it."""
-    told = facts | {"analyses": [asdict(part) for part in parts]}
-    write_json(folder / INDEX, told)
-    return told
+def write_index(folder: Path, facts: dict[str, Any], parts: Iterable[Explained]) -> dict[str, Any]:
+    """Keep each part in explain.json as it comes, beside what earlier calls found; `facts` are of the last call.
+
+    Returns:
+        The facts, and under "analyses" the parts of this call.
+    """
+    told: list[dict[str, Any]] = []
+    for part in parts:
+        others = [one for one in _kept(folder) if one["analysis"] != part.analysis]
+        told.append(asdict(part))
+        write_json(folder / INDEX, facts | {"analyses": [*others, told[-1]]})
+    return facts | {"analyses": told}
+
+
+def forget(folder: Path, analysis: str) -> None:
+    """Drop an analysis from explain.json, before its files are written anew: they are never another net's."""
+    kept = _kept(folder)
+    left = [part for part in kept if part["analysis"] != analysis]
+    if len(left) < len(kept):
+        write_json(folder / INDEX, read_index(folder) | {"analyses": left})
+
+
+def _kept(folder: Path) -> list[dict[str, Any]]:
+    """What explain.json holds; of one that is none, nothing: it is written anew."""
+    try:
+        return [asdict(part) for part in read_index(folder)["analyses"]] if (folder / INDEX).exists() else []
+    except InputError as error:
+        log.warning("%s; it is written anew", error)
+        return []
 
 
 def read_index(folder: Path) -> dict[str, Any]:

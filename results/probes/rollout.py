@@ -106,8 +106,9 @@ def _reading(rows: Sequence[dict[str, Any]], shares: np.ndarray) -> str:
     apart = float(0.5 * np.abs(shares - shares.mean(0)).sum(1).mean())
     kind = "it looks elsewhere from image to image" if apart > 0.1 else "it looks at the same places whatever the image"
     return (
-        f"Over {len(rows)} images the output draws on {spread:.1f} of {tokens} tokens on average (so many sharing "
-        f"alike). From their common mean an image's shares differ by {apart:.0%}: {kind}."
+        f"Over {len(rows)} images the output draws on {spread:.1f} of {tokens} tokens on average (as many as would "
+        f"have equal shares with the same entropy). From their common mean an image's shares differ by {apart:.0%}: "
+        f"{kind}."
     )
 
 

@@ -24,7 +24,7 @@ from .listen import captured
 from .sites import Site, as_map, residual_sites
 from .subject import Finding, Subject
 
-KEPT = 0.5  # of the tokens: from here on places are said to be kept
+KEPT = 0.5  # of the tokens: above, places are said to be kept
 
 
 def patches(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -103,7 +103,7 @@ def _reading(rows: Sequence[dict[str, Any]], site: Site, grid: tuple[int, int]) 
     right = sum(row["rank"] == 1 for row in rows)
     off = float(np.mean([row["cells_off"] for row in rows]))
     share = right / len(rows)
-    if share >= KEPT:
+    if share > KEPT:
         kind = "most tokens kept their place"
     elif right > 3 or off < max(grid) / 4:
         kind = "places are blurred, but not lost"
@@ -123,6 +123,7 @@ def _draw(figure: Figure, found_TP: np.ndarray, grid: tuple[int, int]) -> None:
     axes = figure.add_subplot()
     heatmap(figure, axes, tiles, "unbiased linear CKA", None, None)
     axes.invert_yaxis()
+    axes.set_aspect("equal")
     axes.set_xticks([i * columns - 0.5 for i in range(columns + 1)], [])
     axes.set_yticks([i * rows - 0.5 for i in range(rows + 1)], [])
     axes.grid(visible=True, color="white", linewidth=1)

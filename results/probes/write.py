@@ -16,7 +16,7 @@ from ...archs.errors import InputError
 from ..plot import RULES, plain
 from .catalogue import ANALYSES
 from .charts import share_scales
-from .index import Explained
+from .index import Explained, forget
 from .subject import Finding
 
 DPI = 90
@@ -42,6 +42,7 @@ def write_findings(
     if not there:
         return Explained(analysis, title, nets, readings)
     try:
+        forget(folder, analysis)
         _png(there, folder / f"{analysis}.png")
         _csv(there, folder / f"{analysis}.csv")
     except OSError as error:

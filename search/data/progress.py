@@ -14,6 +14,14 @@ def progress_on(console: Console) -> Progress:
     return Progress(console=console, transient=True, disable=not console.is_terminal)
 
 
+def coming(progress: Progress, task: TaskID, what: str) -> None:
+    """Say what is done next: beside the bar, or where there is none in a line of its own."""
+    progress.update(task, description=what)
+    if progress.disable:
+        done = next(one for one in progress.tasks if one.id == task)
+        progress.console.print(f"[{done.completed:.0f}/{done.total:.0f}] {what}", markup=False, highlight=False)
+
+
 def load_showing(request: Request, console: Console) -> DataSet:
     """`load`, showing on `console` how far it is, once it is under way; silent where that is no terminal.
 

@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking import pareto_ranks
 from ...spaces import Genes, options_of
-from ...spaces.moves import moves
+from ...spaces.moves import changes
 from .ground import Facts, Ground, Traits
 from .past import Past
 from .readings import END, Curve, Readings
@@ -36,7 +36,7 @@ BROOD = 8  # of which one is chosen
 NEAR = 8  # nets one move from it, of which one may take its place
 TRIES = 24  # more, for children that are known already
 MOST = 128  # examples that the surrogate learns from: the nearest to the front
-KEPT = 300  # trained nets that are ranked, likewise
+KEPT = 200  # trained nets that are ranked, likewise
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,13 @@ class Evolution(WholeSampler):
         return list(found.values())
 
     def _child(self, draw: random.Random, near: Sequence[float]) -> Genes:
-        genes = draw.choice(moves(draw.choices(self._parents, near)[0].genes, self._options))
+        genes = self._moved(draw.choices(self._parents, near)[0].genes, draw)
         while draw.random() < AGAIN:
-            genes = draw.choice(moves(genes, self._options))
+            genes = self._moved(genes, draw)
         return genes
+
+    def _moved(self, genes: Genes, draw: random.Random) -> Genes:
+        return genes | draw.choice(changes(genes, self._options))
 
     def _is_new(self, genes: Genes) -> bool:
         """Whether this net keeps the limits and was never proposed."""
@@ -131,8 +134,8 @@ class Evolution(WholeSampler):
         """The one that is expected to add most to the front, or a better one beside it."""
         points = self._points()
         best = self._most_promising(brood, points)
-        beside = moves(best, self._options)
-        beside = draw.sample(beside, min(NEAR, len(beside)))
+        steps = changes(best, self._options)
+        beside = [best | step for step in draw.sample(steps, min(NEAR, len(steps)))]
         return self._most_promising([best, *filter(self._is_new, beside)], points)
 
     def _points(self) -> list[tuple[float, float]]:
@@ -146,9 +149,10 @@ class Evolution(WholeSampler):
         examples += self._readings.examples(facts, self._level, MOST - len(examples))
         self._surrogate.fit(examples)
         there = {parent.trial for parent in self._parents}
-        nets = [parent.facts for parent in parents]
-        nets += [facts(trial.params) for trial in self._running() if trial.number not in there]
-        return [(float(mean), net.cost) for mean, net in zip(self._surrogate.guess(nets)[0], nets, strict=True)]
+        running = [facts(trial.params) for trial in self._running() if trial.number not in there]
+        means = [*self._surrogate.fitted[: len(parents)], *(self._surrogate.guess(running)[0] if running else ())]
+        nets = [*(parent.facts for parent in parents), *running]
+        return [(float(mean), net.cost) for mean, net in zip(means, nets, strict=True)]
 
     def _most_promising(self, brood: list[Genes], points: list[tuple[float, float]]) -> Genes:
         nets = [self._ground.facts(genes) for genes in brood]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ...archs import Genotype
+from ...archs import Encoder, Genotype, Stage
 from ...spaces import Genes, Replay, Space, options_of
 
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
@@ -65,15 +65,15 @@ class Ground:
 
 def traits(net: Genotype) -> Traits:
     """What describes a net, in its one spelling."""
-    one = net.canonical()
-    parts = ((("stem",), one.stem), *((("stages", i), stage) for i, stage in enumerate(one.stages)))
-    rest = ((("encoder",), one.encoder), (("head",), one.head), (("style",), one.style))
+    stem, style = net.canonical_start()
+    parts = ((("stem",), stem), *((("stages", i), stage) for i, stage in enumerate(net.stages)))
+    rest = ((("encoder",), net.encoder), (("head",), net.head), (("style",), style))
     return frozenset().union(*(_of_part(place, part) for place, part in (*parts, *rest)))
 
 
 @lru_cache(maxsize=4096)  # nets that a strategy compares share most of their parts
 def _of_part(place: tuple[str | int, ...], part: Any) -> Traits:
-    return frozenset(_flat(place, part))
+    return frozenset(_flat(place, part.canonical() if isinstance(part, Stage | Encoder) else part))
 
 
 def _flat(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:

@@ -34,7 +34,11 @@ class Example:
 
 
 class Surrogate:
-    """Guesses accuracies after `fit`. On one thread: more of them wait for each other where all cores train nets."""
+    """Guesses accuracies after `fit`. On one thread: more of them wait for each other where all cores train nets.
+
+    Attributes:
+        fitted: the mean guess of each example, in their order.
+    """
 
     def __init__(self) -> None:
         self._columns: dict[object, int] = {}
@@ -52,8 +56,10 @@ class Surrogate:
         self._seen = self._described(nets)
         noise = NOISE + np.array([example.doubt for example in examples]) / self._scale**2
         with self._threads.limit(limits=1):
-            self._inverse = np.linalg.inv(self._kernel(self._seen, self._seen) + np.diag(noise))
+            near = self._kernel(self._seen, self._seen)
+            self._inverse = np.linalg.inv(near + np.diag(noise))
             self._weights = self._inverse @ ((y - self._middle) / self._scale)
+            self.fitted = self._middle + self._scale * (near @ self._weights)
 
     def guess(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of each net's accuracy, the noise of its training left out."""

@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from ...results.probes.write import write_findings
 from ...results.record import Record
 from ...results.show import scene_of
 from ...results.store import read_data_facts, read_records
-from ..data.progress import progress_on
+from ..data.progress import coming, progress_on
 from ..engine.slots import Resources
 from .explain_study import is_study, study_nets, study_parts
 from .of_run import data_of
@@ -75,16 +76,17 @@ def explain(asked: Explain, console: Console) -> dict[str, Any]:
     nets = [_named(*chosen_net(run, trial))]
     if asked.against:
         nets.append(_other(asked.against, run, nets[0].record))
+        if nets[0].name == nets[1].name:
+            raise InputError(f"against: {asked.against} is {nets[0].name}, the net itself")
     for net in nets:
         trained_weights(net.home, net.record)
     ground = ground_of(data_of(run, console), asked.samples, torch.device(asked.device))
     subjects = [ground.subject(net) for net in nets]
     folder = open_folder(asked.out or run / FOLDER)
-    parts = list(_parts(chosen(asked.analyses), subjects, folder, console))
-    if asked.training:
-        found = states(run, nets, ground, asked.training, console)
-        parts.append(write_findings(folder, NAME, found, TITLE))
-    return write_index(folder, _facts(run, nets, ground, folder), parts)
+    parts = _parts(chosen(asked.analyses), subjects, folder, console)
+    found = (states(run, nets, ground, place, console) for place in (asked.training,) if place)
+    last = (write_findings(folder, NAME, each, TITLE) for each in found)
+    return write_index(folder, _facts(run, nets, ground, folder), chain(parts, last))
 
 
 def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any
     ground = ground_of(data, asked.samples, torch.device(asked.device))
     folder = open_folder(asked.out or run / FOLDER)
     names = [name for name in chosen(asked.analyses) if name in LOOKS]
-    parts = list(study_parts(run, names, nets, ground, folder, console))
+    parts = study_parts(run, names, nets, ground, folder, console)
     return write_index(folder, _facts(run, nets, ground, folder), parts)
 
 
@@ -120,7 +122,7 @@ def _parts(names: list[str], subjects: list[Subject], folder: Path, console: Con
     with progress_on(console) as progress:
         task = progress.add_task("", total=len(names))
         for name in names:
-            progress.update(task, description=ANALYSES[name].about.lower())
+            coming(progress, task, ANALYSES[name].about.lower())
             if ANALYSES[name].two:
                 pair = " and ".join(subject.name for subject in subjects)
                 found = [(pair, analyse(name, subjects[0], subjects[1] if len(subjects) > 1 else None))]

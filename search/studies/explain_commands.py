@@ -26,7 +26,10 @@ def explain(
         str, typer.Option(help="A second net: a trial, RUN:TRIAL, or zoo for the run's plain ResNet next in MACs.")
     ] = "",
     analyses: Annotated[str, typer.Option(help=f"Only these, with commas between: {', '.join(ANALYSES)}.")] = "",
-    samples: Annotated[int, typer.Option(help="Validation images, at most.")] = 1024,
+    samples: Annotated[
+        int,
+        typer.Option(help="Images of the validation split, and of the training split where it takes part, at most."),
+    ] = 1024,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     out: Annotated[
         Path | None, typer.Option(help="Folder for pictures and tables; without it, explain/ in the run's.")

@@ -22,7 +22,7 @@ from ...results.probes.write import write_findings
 from ...results.store import read_records, read_settings
 from ...results.study import factor_text
 from ..data.dataset import DataSet
-from ..data.progress import progress_on
+from ..data.progress import coming, progress_on
 from ..training.recipe import Recipe
 from .catalogue import STUDIES
 from .study import Setting
@@ -71,7 +71,7 @@ def study_parts(
         for name in names:
             seen: dict[str, list[tuple[StudyNet, Any]]] = {line: [] for line in lines}
             for net in nets:
-                progress.update(task, description=f"{name} of {net.name}")
+                coming(progress, task, f"{name} of {net.name}")
                 seen[net.line].append((net, _rows(name, net, reference(name, net, nets), ground)))
                 progress.advance(task)
             yield write_findings(folder, name, [(line, _panel(name, line, seen[line])) for line in lines])

@@ -21,7 +21,7 @@ from ...results.probes.statements import CLAIMS
 from ...results.record import Record
 from ...results.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet, Request
-from ..data.progress import load_showing, progress_on
+from ..data.progress import coming, load_showing, progress_on
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .carry_out import Room, carry_out
@@ -159,7 +159,7 @@ def _facts(
         task = progress.add_task("analyses", total=len(plan))
         for training, record in zip(plan, records, strict=True):
             name = training.factors["net"]
-            progress.update(task, description=f"analyses of {name}, seed {training.seed}")
+            coming(progress, task, f"analyses of {name}, seed {training.seed}")
             if record.status == "ok":
                 path = folder / "analyses" / f"{record.training}-{asked.samples}.json"
                 found = kept(path, lambda r=record: _measured(r, ground, folder))
