@@ -90,10 +90,8 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         tally.linear(features, hidden)
         features = hidden
     tally.linear(features, num_classes)
-    parts = tally.parts()
-    total = total_of(list(parts))
     alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
-    return Cost(total.params, total.macs, total.activation_bytes, alive, kept, parts)
+    return Cost(*tally.totals(), alive, kept, tally.parts())
 
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage

@@ -7,16 +7,15 @@ norms, activations, softmax, pooling and additions do not. That is `FlopCounterM
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from operator import add
+from typing import NamedTuple
 
 from .plan import Map
 
 FLOAT_BYTES = 4
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """The share of one place ("stem", "stage 2", "encoder", "head") and kind of operator."""
 
     place: str
@@ -91,6 +90,11 @@ class Tally:
         self.kept += later.kept
         self.peak = max(self.peak, later.peak)
         self.input_kept = later.input_kept
+
+    def totals(self) -> tuple[int, int, int]:
+        """Params, MACs and bytes of outputs of all parts."""
+        params, macs, outputs = map(sum, zip(*self._sums.values(), strict=True))
+        return params, macs, outputs
 
     def parts(self) -> tuple[Part, ...]:
         return tuple(Part(place, kind, *row) for (place, kind), row in self._sums.items())

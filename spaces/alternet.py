@@ -6,6 +6,7 @@ Park & Kim, ICLR 2022. Plain ResNets are members: no stage need have an MSA bloc
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import cast
 
@@ -33,21 +34,21 @@ class AlterNetSpace:
 
     def sample(self, chooser: Chooser) -> Genotype:
         stem, stages = draw_trunk(chooser, self.scale)
-        sides = self._sides(Genotype(stem, stages))
-        return Genotype(stem, tuple(self._with_msa(chooser, i, stage, sides[i]) for i, stage in enumerate(stages)))
+        parts = zip(stages, self._sides, strict=True)
+        return Genotype(stem, tuple(self._with_msa(chooser, i, *part) for i, part in enumerate(parts)))
 
     def size(self) -> int:
         s = self.scale
-        sides = self._sides(plain_resnets(s)[0])
-        variants = (self._variants(i, side) for i, side in enumerate(sides))
+        variants = (self._variants(i, side) for i, side in enumerate(self._sides))
         return len(s.blocks) * len(s.widths) * prod(variants)
 
     def baselines(self) -> tuple[Genotype, ...]:
         return plain_resnets(self.scale)
 
-    def _sides(self, net: Genotype) -> list[int]:
-        """Side of each stage's map."""
-        return [stage[-1].map_out[0] for stage in net.plan(self.image_size).stages]
+    @cached_property
+    def _sides(self) -> list[int]:
+        """Side of each stage's map: of all nets of the space, whose stems and strides are alike."""
+        return [stage[-1].map_out[0] for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
 
     def _with_msa(self, chooser: Chooser, i: int, stage: Stage, side: int) -> Stage:
         s, number = self.scale, i + 1

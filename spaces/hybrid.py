@@ -5,6 +5,7 @@ Dosovitskiy et al., ICLR 2021, section 3.1 (hybrid architecture).
 
 from __future__ import annotations
 
+from functools import cached_property
 from math import prod
 from typing import cast
 
@@ -33,23 +34,27 @@ class HybridSpace:
         depth = cast(int, chooser.choose("encoder_depth", s.encoder_depths))
         ratio = cast(float, chooser.choose("mlp_ratio", s.mlp_ratios))
         pool = cast(str, chooser.choose("pool", POOLS))
-        last = Genotype(stem, stages).plan(self.image_size).last_map
+        last = self._trunk_maps[len(stages) - 1]
         heads = embed_dim // s.encoder_head_dim
         encoder = Encoder(embed_dim, depth, heads, ratio, fit_patch(patch, last, s.most_tokens))
         return Genotype(stem, stages, encoder, Head(pool))
 
     def size(self) -> int:
         s = self.scale
-        trunk_maps = [stage[-1].map_out for stage in plain_resnets(s)[0].plan(self.image_size).stages]
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
         nets = 0
-        for used, last in enumerate(trunk_maps, start=1):
+        for used, last in enumerate(self._trunk_maps, start=1):
             patches = len({fit_patch(patch, last, s.most_tokens) for patch in s.patches})
             nets += prod(len(options) for options in s.depths[:used]) * patches
         return len(s.blocks) * len(s.widths) * encoders * nets
 
     def baselines(self) -> tuple[Genotype, ...]:
         return plain_resnets(self.scale)
+
+    @cached_property
+    def _trunk_maps(self) -> list[Map]:
+        """The map behind each stage: of all nets of the space, whose stems and strides are alike."""
+        return [stage[-1].map_out for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
 
     @property
     def _trunks(self) -> tuple[int, ...]:

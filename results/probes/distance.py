@@ -134,14 +134,16 @@ def _kind(reach: Reach) -> str:
 
 
 def _draw(figure: Figure, found: dict[str, Reach]) -> None:
-    """Heads sorted by distance, a curve a layer, as Raghu et al.'s figure 3."""
-    axes = figure.add_subplot()
+    """Heads sorted by distance, a curve a layer, as Raghu et al.'s figure 3; even attention, no preference, dashed."""
+    axes, most = figure.add_subplot(), max(max(*reach.heads, reach.even) for reach in found.values())
     colours = matplotlib.colormaps["viridis"]
     for i, (name, reach) in enumerate(found.items()):
         colour = colours(i / max(1, len(found) - 1) * 0.9)
         axes.plot(range(1, len(reach.heads) + 1), sorted(reach.heads), color=colour, marker="o", label=plain(name))
+        axes.hlines(reach.even, 0.8, len(reach.heads) + 0.2, color=colour, linestyle="--", linewidth=0.8)
+    axes.plot([], [], "--", color="#000000", linewidth=0.8, label="even attention")
     axes.set_xlabel("heads of a layer, sorted")
     axes.set_ylabel("mean attention distance (px)")
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * most)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside right center" if figure.get_layout_engine() else "upper right", frameon=False)

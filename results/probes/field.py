@@ -131,5 +131,7 @@ def _reading(rows: Sequence[dict[str, Any]]) -> str:
 
 def _draw(figure: Figure, rows: Sequence[dict[str, Any]], fields: dict[str, Tensor]) -> None:
     at = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(PICTURES, len(rows)))})
-    titles = [f"{rows[i]['place']}: {rows[i]['side_50_px']:.0f}, {rows[i]['side_90_px']:.0f} px" for i in at]
+    titles = [
+        f"{rows[i]['place']}\n50 %: {rows[i]['side_50_px']:.0f} px, 90 %: {rows[i]['side_90_px']:.0f} px" for i in at
+    ]
     maps(figure, [fields[rows[i]["place"]].cpu().numpy() for i in at], titles)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
@@ -57,8 +58,8 @@ class Surrogate:
         noise = NOISE + np.array([example.doubt for example in examples]) / self._scale**2
         with self._threads.limit(limits=1):
             near = self._kernel(self._seen, self._seen)
-            self._inverse = np.linalg.inv(near + np.diag(noise))
-            self._weights = self._inverse @ ((y - self._middle) / self._scale)
+            self._root = np.linalg.cholesky(near + np.diag(noise))
+            self._weights = cho_solve((self._root, True), (y - self._middle) / self._scale)
             self.fitted = self._middle + self._scale * (near @ self._weights)
 
     def guess(self, nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray]:
@@ -67,7 +68,8 @@ class Surrogate:
         with self._threads.limit(limits=1):
             near = self._kernel(described, self._seen)
             own = 1.0 + SLOPE * (described[0] ** 2).sum(1)
-            variance = np.maximum(own - ((near @ self._inverse) * near).sum(1), 1e-9)
+            known = (solve_triangular(self._root, near.T, lower=True) ** 2).sum(0)
+            variance = np.maximum(own - known, 1e-9)
         return self._middle + self._scale * (near @ self._weights), self._scale * np.sqrt(variance)
 
     def _columns_of(self, traits: Traits) -> np.ndarray:
