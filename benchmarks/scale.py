@@ -133,6 +133,7 @@ def fill(folder: Path, strategy: str) -> None:
             ledger.report(Outcome(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
+    data |= {"mean": [0.3], "std": [0.4]}
     (folder / "run.json").write_text(json.dumps({"settings": settings, "trials": RECORDS, "data": data}))
 
 
