@@ -137,6 +137,36 @@ def hypervolume(points: Sequence[Point], chance: float, costs: Sequence[Bounds] 
     return covered([(above(p[0], chance), *map(cheapness, p[1:], within)) for p in points])
 
 
+class GrowingArea:
+    """What `covered` gives for two objectives, while points come one by one: O(log n) each, but for what they replace.
+
+    Attributes:
+        value: the area so far.
+    """
+
+    def __init__(self) -> None:
+        self.value = 0.0
+        self._xs: list[float] = []  # the front by its second objective, rising
+        self._ys: list[float] = []  # and by its first, falling
+
+    def add(self, y: float, x: float) -> bool:
+        """Take in a point; whether none before was as good in both."""
+        xs, ys = self._xs, self._ys
+        first = at = bisect_left(xs, x)
+        under = ys[at] if at < len(xs) else 0.0  # the height at x
+        if y <= under:
+            return False
+        last = at + 1 if at < len(xs) and xs[at] == x else at
+        while first > 0 and ys[first - 1] <= y:
+            first -= 1
+        edges = [xs[first - 1] if first else 0.0, *xs[first:at], x]
+        heights = [*ys[first:at], under]
+        old = sum(height * (right - left) for height, left, right in zip(heights, edges, edges[1:], strict=False))
+        self.value += y * (x - edges[0]) - old
+        xs[first:last], ys[first:last] = [x], [y]
+        return True
+
+
 def covered(worths: Sequence[Point]) -> float:
     """Share of the unit square or cube that is no better than one of the points; 1 is best in each objective.
 

@@ -343,7 +343,7 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:  # n
         (("mine:0", "--trial", "1"), "only one of them"),
         (("mine:0", "--pick", "gain"), "only one of them"),
         (("mine:7",), "no trial 7"),
-        (("mine:x",), "no run 'mine:x'"),
+        (("mine:x",), "RUN:TRIAL names a trial by its number, got 'x'"),
         (("mine", "--formats", "onxn"), "did you mean 'onnx'"),
         (("mine", "--formats", ""), "formats: unknown value ''"),
     ],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from alternas.results.ranking import coverage, covered, envelope, gain, hypervolume, knee, pareto_ranks
+from alternas.results.ranking import GrowingArea, coverage, covered, envelope, gain, hypervolume, knee, pareto_ranks
 
 
 def brute_ranks(points: list[tuple[float, ...]], maximise: tuple[bool, ...] = (True, False, False)) -> list[int]:
@@ -144,3 +144,15 @@ def test_gain_is_linear_in_the_logarithm_of_the_cost() -> None:
     assert gain(0.99, 2e9, curve) is None
     assert gain(0.99, 1e7, []) is None
     assert gain(0.83, 1e6, envelope([(0.80, 1e6), (0.82, 1e6)])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_growing_area_is_the_area_of_what_it_has_seen(seed: int) -> None:
+    """Also where values are equal, 0 or 1."""
+    draw, area, seen = random.Random(seed), GrowingArea(), list[tuple[float, float]]()
+    for _ in range(60):
+        point = (round(draw.random(), seed % 3 + 1), round(draw.random(), seed % 3 + 1))
+        new = point[0] > 0 and not any(y >= point[0] and x >= point[1] for y, x in seen)
+        seen.append(point)
+        assert area.add(*point) == new
+        assert area.value == pytest.approx(covered(seen), abs=1e-12)

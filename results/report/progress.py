@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..ranking import hypervolume
+from ..ranking import GrowingArea, above, cheapness
 from ..record import Record
 from .facts import Run, elapsed, flops_of
 from .parts import BLUE, COLOURS, GREY, Plot, Series
@@ -46,18 +46,12 @@ def hypervolumes(run: Run) -> list[tuple[float, float, float]]:
     ends, chance = (min(costs), max(costs)), 1 / run.scene.classes
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     flops = list(accumulate(flops_of(r) for r in run.records))
-    front, found = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
+    area, found = GrowingArea(), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
         row = run.row_of.get(record.trial)
-        if row and not _dominated(point := (row["accuracy"], row[run.objective]), front):
-            front = [p for p in front if not _dominated(p, [point])] + [point]
-            found.append((round(second, 3), flop, round(hypervolume(front, chance, [ends]), 5)))
+        if row and area.add(above(row["accuracy"], chance), cheapness(row[run.objective], ends)):
+            found.append((round(second, 3), flop, round(area.value, 5)))
     return [*found, (round(seconds[-1], 3), flops[-1], found[-1][2])]
-
-
-def _dominated(point: tuple[float, float], front: Sequence[tuple[float, float]]) -> bool:
-    """Whether one of the front is as accurate and as cheap."""
-    return any(accuracy >= point[0] and cost <= point[1] for accuracy, cost in front)
 
 
 def curves_plot(run: Run) -> Plot:
@@ -67,9 +61,11 @@ def curves_plot(run: Run) -> Plot:
     sample = thin(others, MOST_CURVES)
     shown = [r for r in run.front if _points(r)]
     named = thin(shown, len(COLOURS))  # of the whole range of costs
-    rest = [r for r in shown if r not in named]
+    further = [r for r in shown if r not in named]
+    rest = thin(further, MOST_CURVES)
     series = [_joined(f"{len(sample)} of {len(others)} other nets", sample, GREY, quiet=True)] if sample else []
-    series += [_joined(f"{len(rest)} more of the front", rest, GREY, quiet=False)] if rest else []
+    many = f"{len(rest)} of {len(further)} more" if len(rest) < len(further) else f"{len(rest)} more"
+    series += [_joined(f"{many} of the front", rest, GREY, quiet=False)] if rest else []
     series += [_one(record, COLOURS[i % len(COLOURS)]) for i, record in enumerate(named)]
     caption = (
         "Validation accuracy of the averaged weights while nets train; coloured: those of the front. Curves that still "

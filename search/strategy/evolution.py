@@ -35,8 +35,7 @@ RANKS = 3  # fronts that parents are taken from; each is half as likely as the o
 BROOD = 8  # of which one is chosen
 NEAR = 8  # nets one move from it, of which one may take its place
 TRIES = 24  # more, for children that are known already
-MOST = 128  # examples that the surrogate learns from: the nearest to the front
-KEPT = 200  # trained nets that are ranked, likewise
+MOST = 128  # trained nets that are ranked and learned from: the nearest to the front
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class _Parent:
 
 
 class Evolution(WholeSampler):
-    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `KEPT`.
+    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `MOST`.
 
     Parents are compared at the furthest rung of the ladder that enough nets have passed: at first an early one.
     """
@@ -97,7 +96,7 @@ class Evolution(WholeSampler):
     def _rank(self, parents: list[_Parent]) -> None:
         """Keep the parents of the first fronts."""
         ranks = pareto_ranks([(parent.accuracy, parent.facts.cost) for parent in parents])
-        order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:KEPT]
+        order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:MOST]
         self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
 
     def _running(self) -> list[FrozenTrial]:
@@ -143,7 +142,7 @@ class Evolution(WholeSampler):
 
         What was measured is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
-        facts, parents = self._ground.facts, self._parents[:MOST]
+        facts, parents = self._ground.facts, self._parents
         assert self._level is not None
         examples = [Example(parent.facts, parent.accuracy) for parent in parents]
         examples += self._readings.examples(facts, self._level, MOST - len(examples))
