@@ -71,7 +71,7 @@ def analyse(subject: Subject, batch: int = 128) -> Finding:
     site = residual_sites(subject.net)[-1]
     found, grid = token_map(subject.net, site, (x_BCHW for x_BCHW, _ in subject.images.batches(batch)))
     rows = token_rows(found.numpy(), grid)
-    title = f"Where the tokens of {subject.name} are: CKA of {site.name} with patches of the image"
+    title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
     reading = _reading(rows, site, grid)
     return Finding("tokens", title, rows, reading, lambda figure: _draw(figure, found.numpy(), grid))
 
