@@ -13,7 +13,7 @@ from typing import cast
 from ..archs import Genotype, InputError, Stage
 from ..archs.plan import ImageSize, as_map
 from .choosers import Chooser
-from .resnet import draw_trunk, plain_resnets
+from .resnet import draw_trunk, plain_resnets, stage_maps
 from .scale import Scale, scale_for
 
 
@@ -47,8 +47,8 @@ class AlterNetSpace:
 
     @cached_property
     def _sides(self) -> list[int]:
-        """Side of each stage's map: of all nets of the space, whose stems and strides are alike."""
-        return [stage[-1].map_out[0] for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
+        """Side of each stage's map."""
+        return [side for side, _ in stage_maps(self.scale, self.image_size)]
 
     def _with_msa(self, chooser: Chooser, i: int, stage: Stage, side: int) -> Stage:
         s, number = self.scale, i + 1

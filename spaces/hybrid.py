@@ -13,7 +13,7 @@ from ..archs import Encoder, Genotype, Head
 from ..archs.parts import POOLS
 from ..archs.plan import ImageSize, Map
 from .choosers import Chooser
-from .resnet import draw_trunk, plain_resnets
+from .resnet import draw_trunk, plain_resnets, stage_maps
 from .scale import Scale, scale_for
 
 
@@ -53,8 +53,7 @@ class HybridSpace:
 
     @cached_property
     def _trunk_maps(self) -> list[Map]:
-        """The map behind each stage: of all nets of the space, whose stems and strides are alike."""
-        return [stage[-1].map_out for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
+        return stage_maps(self.scale, self.image_size)
 
     @property
     def _trunks(self) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from math import prod
 from typing import cast
 
 from ..archs import Genotype, Stage, Stem
-from ..archs.plan import ImageSize
+from ..archs.plan import ImageSize, Map
 from .choosers import Chooser
 from .scale import Scale, scale_for
 
@@ -39,6 +39,11 @@ def draw_trunk(chooser: Chooser, scale: Scale) -> tuple[Stem, tuple[Stage, ...]]
         depth = cast(int, chooser.choose(f"depth{i + 1}", options))
         stages.append(scale.stage(i, block, width, depth))
     return scale.stem_of(width), tuple(stages)
+
+
+def stage_maps(scale: Scale, image_size: ImageSize) -> list[Map]:
+    """The map behind each stage: of all nets of a scale with its own stem, whose strides are alike."""
+    return [stage[-1].map_out for stage in plain_resnets(scale)[0].plan(image_size).stages]
 
 
 def plain_resnets(scale: Scale) -> tuple[Genotype, ...]:

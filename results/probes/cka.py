@@ -197,24 +197,21 @@ def _reading_of_two(found: np.ndarray, sites: Sequence[Sequence[Site]], both: Se
     best, half = inner.argmax(1), max(1, len(at[0]) // 2)
     halves = best[:half], best[half:] if len(best) > 1 else best
     lower, upper = ((np.mean(part) + 0.5) / len(at[1]) for part in halves)
-    alone = len(set(best)) == 1 < len(best)
-    text = (
-        []
-        if alone
-        else [
-            f"The lower half of {both[0].name} is most like what {both[1].name} holds at {lower:.0%} of its depth on "
-            f"average, the upper half like what it holds at {upper:.0%}."
-        ]
-    )
-    text.append(
+    match = (
         f"The best match of a place has a CKA of {inner.max(1).mean():.2f} on average; the two ends are at "
         f"{inner[-1, -1]:.2f}."
     )
-    if alone:
+    if len(set(best)) == 1 < len(best):
         names = f"All places of {both[0].name} have the same best match in {both[1].name}"
-        text.append(f"{names}: depth says nothing here.")
-    elif (np.diff(best) >= 0).all():
-        text.append("Matches never go back: both nets pass the same stations in the same order.")
+        text = [match, f"{names}: depth says nothing here."]
+    else:
+        text = [
+            f"The lower half of {both[0].name} is most like what {both[1].name} holds at {lower:.0%} of its depth on "
+            f"average, the upper half like what it holds at {upper:.0%}.",
+            match,
+        ]
+        if (np.diff(best) >= 0).all():
+            text.append("Matches never go back: both nets pass the same stations in the same order.")
     return " ".join(text + _dead(found))
 
 

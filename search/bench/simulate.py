@@ -24,7 +24,7 @@ from ..training.recipes import get as recipe
 from .table import CLASSES, IMAGE_SIZE, IN_CHANS, Table
 
 STEPS = 625  # a full training of the table
-MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 180
+MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
 OUTSIDE = 10**15  # cost of a net that the table has not got: over any limit
 
 

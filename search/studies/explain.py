@@ -6,7 +6,6 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,10 +82,13 @@ def explain(asked: Explain, console: Console) -> dict[str, Any]:
     ground = ground_of(data_of(run, console), asked.samples, torch.device(asked.device))
     subjects = [ground.subject(net) for net in nets]
     folder = open_folder(asked.out or run / FOLDER)
-    parts = _parts(chosen(asked.analyses), subjects, folder, console)
-    found = (states(run, nets, ground, place, console) for place in (asked.training,) if place)
-    last = (write_findings(folder, NAME, each, TITLE) for each in found)
-    return write_index(folder, _facts(run, nets, ground, folder), chain(parts, last))
+
+    def parts() -> Iterator[Explained]:
+        yield from _parts(chosen(asked.analyses), subjects, folder, console)
+        if asked.training:
+            yield write_findings(folder, NAME, states(run, nets, ground, asked.training, console), TITLE)
+
+    return write_index(folder, _facts(run, nets, ground, folder), parts())
 
 
 def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any]:
