@@ -24,14 +24,14 @@ FILE = RESULTS / "strategies.json"
 
 def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
     """Run what is missing, beside random search, which every row is a share of."""
-    found = {(row["label"], row["ladder"]): row for row in kept.get(data, [])}
+    found = {(row["strategy"], row["ladder"]): row for row in kept.get(data, [])}
     match = Match(data, seeds)
     traces = play(match, [PLAIN], lambda _: None)
     for contender in contenders((), ()):
-        name = contender.label, contender.ladder
+        name = contender.strategy, contender.ladder
         if name not in found:
             for row in rows(traces | play(match, [contender], print)):
-                found[row["label"], row["ladder"]] = row
+                found[row["strategy"], row["ladder"]] = row
             kept |= {data: sorted(found.values(), key=lambda row: row["spent_to_99_median"] or float("inf"))}
             FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n")
 

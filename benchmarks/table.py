@@ -2,7 +2,6 @@
 
 python benchmarks/table.py train            train what is missing: runs below runs/, resumed if broken off
 python benchmarks/table.py pack [RUN ...]   add the runs to the table
-python benchmarks/table.py signals          work out the cheap signals of all its nets: minutes
 """
 
 from __future__ import annotations
@@ -15,19 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import torch
-from rich.progress import track
 
 from alternas.results.record import Record
 from alternas.results.store import read_records
-from alternas.search.bench.table import COLUMNS, FILE, IMAGE_SIZE, READINGS
-from alternas.search.data.dataset import Request
-from alternas.search.data.load import load
-from alternas.search.training.job import SIGNALS
-from alternas.search.training.memory import open_bench
-from alternas.search.training.signals import signals
-from alternas.spaces import get
-from alternas.spaces.space import members
+from alternas.search.bench.table import COLUMNS, FILE, READINGS
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
 PLAN = (
@@ -61,27 +51,11 @@ def pack(runs: list[str]) -> None:
 
 
 def _keep(rows: pd.DataFrame) -> None:
-    """Write the table, a net's signals in all its rows."""
+    """Write the table."""
     rows = rows.drop_duplicates(["data", "key", "seed"]).sort_values(["data", "key", "seed"], ignore_index=True)
-    for name in rows.columns[rows.columns.str.startswith("signal_")]:
-        rows[name] = rows.groupby(["data", "key"])[name].transform("first").astype("float32")
     rows.to_parquet(FILE, compression="zstd", index=False)
     print(rows.groupby(["data", "seed"]).size().to_string())
     print(f"{len(rows)} trainings, {FILE.stat().st_size / 1e6:.2f} MB")
-
-
-def add_signals() -> None:
-    """Of every net on each of its data sets, with seed 0, as `--signals` records them."""
-    torch.set_num_threads(1)
-    rows, nets = pd.read_parquet(FILE), {net.key: net for _, net in members(get("bench", IMAGE_SIZE))}
-    found = []
-    for data, part in rows.groupby("data"):
-        bench = open_bench(load(Request(str(data))), torch.device("cpu"), workers=1)
-        for key in track(part["key"].unique(), f"signals on {data}"):
-            found.append({"data": data, "key": key} | signals(nets[key], bench, 0))
-    table = pd.DataFrame(found).rename(columns={name: f"signal_{name}" for name in SIGNALS})
-    old = rows.columns[rows.columns.str.startswith("signal_")]
-    _keep(rows.drop(columns=old).merge(table, on=["data", "key"]))
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -100,10 +74,10 @@ def _row(record: Record) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("train", "pack", "signals"))
+    parser.add_argument("what", choices=("train", "pack"))
     parser.add_argument("runs", nargs="*")
     asked = parser.parse_args()
-    {"train": train, "pack": lambda: pack(asked.runs), "signals": add_signals}[asked.what]()
+    {"train": train, "pack": lambda: pack(asked.runs)}[asked.what]()
 
 
 if __name__ == "__main__":

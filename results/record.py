@@ -13,10 +13,10 @@ from typing import Any
 
 from ..archs.errors import InputError, shown
 
-STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate", "screened")
+STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
 KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
-FREE = ("infeasible", "duplicate", "screened")  # never trained, so they use up no trial
+FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
 
 
@@ -32,8 +32,7 @@ class Record:
         genotype: as JSON.
         genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
         cost: params, macs and activation_bytes of one image.
-        status: ok, pruned, error, nan, oom, timeout, lost, infeasible, duplicate or screened; a screened net
-            was measured, and another of its group was trained.
+        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
         error: one line, where the status is a failure or says why a net was not trained.
         accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
         metrics: further measurements of the same weights.
@@ -50,7 +49,6 @@ class Record:
         factors: of a study: what this training varies, by name; its seeds repeat them.
         training: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
             weights are weights/TRAINING.safetensors.
-        signals: cheap signals measured before training.
         seconds: of training and evaluation.
         ended: when it was recorded, in UTC, as ISO 8601 has it.
         device: what it ran on.
@@ -81,7 +79,6 @@ class Record:
     lineage: dict[str, Any] = field(default_factory=dict)
     factors: dict[str, Any] = field(default_factory=dict)
     training: str = ""
-    signals: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     ended: str = ""
     device: str = ""
@@ -167,7 +164,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
         lambda v: isinstance(v, dict),
     ),
     "numbers by name": (("cost", "accuracies", "excess", "budget"), _are_numbers),
-    "numbers or null by name": (("metrics", "signals"), _are_known),
+    "numbers or null by name": (("metrics",), _are_known),
     "a list of points": (("curve", "rungs"), _are_points),
 }
 

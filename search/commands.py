@@ -65,13 +65,6 @@ def search(
     inherit: Annotated[
         bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
     ] = False,
-    prescreen: Annotated[
-        int, typer.Option(help="Nets drawn for each that is trained: that of the highest --signal.")
-    ] = 1,
-    signal: Annotated[str, typer.Option(help="macs, params, synflow, grad_norm, naswot, jacob_cov or dss.")] = "macs",
-    signals: Annotated[
-        str, typer.Option(help="Signals to record of every net that is trained, with commas between.")
-    ] = "",
     objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs, params, latency_ms.")] = "macs",
     latency: Annotated[
         str,
@@ -127,7 +120,7 @@ def search(
     ladder = ladder or usual_ladder(run_name, strategy, trials)
     settings = Settings(
         space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
-        names(signals), prescreen, signal, latency_of(objective, latency),
+        latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints, latency_on)

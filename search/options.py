@@ -15,7 +15,7 @@ Data = Annotated[
     str,
     typer.Option(
         help="digits, cue, clutter, a torchvision set such as cifar10, a folder of class folders, an .npz file, "
-        "hfds/NAME, wds/PATH or tfds/NAME."
+        "hfds/NAME or wds/PATH."
     ),
 ]
 ImageSize = Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the data's own or 224.")]

@@ -75,8 +75,6 @@ def prepare(plan: Search, console: Console) -> Ready:
     settings, folder = plan.settings, run_folder(plan.name)
     ladder(settings.ladder, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
-    if settings.prescreen > 1 and settings.strategy in PLANNED:
-        raise InputError(f"prescreen: strategy {settings.strategy} follows a plan, all of which is to be trained")
     data = load_showing(plan.data, console)
     check_on(settings.recipe, data.peak, data.in_chans, data.image_size)
     space = spaces.find(settings.space, data.image_size)

@@ -11,12 +11,10 @@ from typing import Any
 from ..archs.errors import InputError, one_of, shown
 from ..results.latency.setting import Setting
 from ..results.objectives import COSTS, LATENCY
-from .training.job import SIGNALS
 from .training.recipe import Recipe
 
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
-SIGNAL = "macs"
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _PART = re.compile(r"\d{1,9}([./]\d{1,9})?")  # 1e999999999 would take Fraction for ever
 _SHARE = re.compile(r"[01](\.\d+)?")
@@ -41,9 +39,6 @@ class Settings:
         rungs: shares of the budget at which a ladder compares nets.
         eta: one of so many nets at a rung goes on.
         repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
-        signals: cheap signals to record of every net that is trained; see `training.signals`.
-        prescreen: nets drawn for each that is trained, the one with the highest signal.
-        signal: which: "macs", "params", or one of `signals`.
         inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
     """
 
@@ -60,9 +55,6 @@ class Settings:
     eta: float = ETA
     repeats: int = 1
     inherit: bool = False
-    signals: tuple[str, ...] = ()
-    prescreen: int = 1
-    signal: str = SIGNAL
     latency: str = ""
 
     def __post_init__(self) -> None:
@@ -70,9 +62,6 @@ class Settings:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
-        check_screen(self.prescreen, self.signal)
-        for name in self.signals:
-            one_of("signals", name, SIGNALS)
         if self.ladder == "off" and (self.rungs, self.eta) != (RUNGS, ETA):
             raise InputError("rungs and eta: without a ladder nets do not stop; choose pareto or single")
         one_of("objective", self.objective, (*COSTS, LATENCY))
@@ -91,15 +80,6 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """As JSON gives it back."""
         return json.loads(json.dumps(asdict(self)))
-
-
-def check_screen(prescreen: int, signal: str) -> None:
-    """Raise InputError if nets cannot be screened so."""
-    if not 1 <= prescreen <= 1000:
-        raise InputError(f"prescreen: must be from 1 to 1000, got {prescreen}")
-    one_of("signal", signal, (*COSTS, *SIGNALS))
-    if prescreen == 1 and signal != SIGNAL:
-        raise InputError(f"signal: {signal} chooses nothing without prescreen of 2 or more")
 
 
 def _check_kept(name: str) -> None:

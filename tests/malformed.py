@@ -47,7 +47,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
 }  # fmt: skip
 KINDS = {  # which it is, by the option's name; those of other commands than the first by COMMAND.NAME
     "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
-    "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "prescreen": "count", "seeds": "count",
+    "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "seeds": "count",
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
     "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",

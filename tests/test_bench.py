@@ -323,18 +323,6 @@ def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...
         contenders(strategies, ladders)
 
 
-def test_screened_contenders_stand_beside_plain_ones() -> None:
-    found = contenders((ORACLE, "random"), ("off",), Contender("", prescreen=4), ("macs", "naswot"))
-    assert found == [
-        Contender(ORACLE), Contender("random"),
-        Contender("random", prescreen=4, signal="macs"), Contender("random", prescreen=4, signal="naswot"),
-    ]  # fmt: skip
-    assert [c.label for c in found] == ["oracle", "random", "random, 4 by macs", "random, 4 by naswot"]
-    for prescreen, signal in ((0, "macs"), (4, "naswt"), (1, "naswot")):
-        with pytest.raises(InputError):
-            contenders(("random",), ("off",), Contender("", prescreen=prescreen), (signal,))
-
-
 @pytest.mark.parametrize("signal", ["macs", "naswot"])
 @pytest.mark.parametrize("ladder", ["off", "pareto"])
 def test_screening_on_the_bench_costs_nothing(whole: Table, watched: type[Watched], ladder: str, signal: str) -> None:

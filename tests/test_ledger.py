@@ -310,9 +310,9 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
 
     def told(job: Job) -> Outcome:
         curve = (Point(job.until, math.nan, 0.5),)
-        how, lineage, signals = {"precision": "float32"}, {"weights": "w"}, {"naswot": 3.0, "dss": math.inf}
+        how, lineage = {"precision": "float32"}, {"weights": "w"}
         return Outcome(
-            job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage, signals
+            job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
     ledger = open_ledger(trials=12, ladder="pareto")
@@ -326,8 +326,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve
-        assert record.signals == {"naswot": 3.0, "dss": None}
-        for name in ("metrics", "curve", "seconds", "device", "how", "lineage", "signals", "budget", "rungs"):
+        for name in ("metrics", "curve", "seconds", "device", "how", "lineage", "budget", "rungs"):
             assert getattr(again[trial], name) == getattr(record, name), name
 
 

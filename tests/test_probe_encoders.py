@@ -1,4 +1,4 @@
-"""Position embeddings, patch filters, rollout, heads and throughput: each against another way to the same number."""
+"""Position embeddings, patch filters, rollout and heads: each against another way to the same number."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 from timm.models.vision_transformer import VisionTransformer
-from torch import Tensor, nn
+from torch import Tensor
 
-from alternas.archs import InputError, build, static_cost, zoo
-from alternas.results.probes import filters, heads, positions, rollout, throughput
+from alternas.archs import InputError, build
+from alternas.results.probes import filters, heads, positions, rollout
 from alternas.results.probes.cka import hsic
 from alternas.results.probes.listen import captured
 from alternas.results.probes.sites import residual_sites
@@ -153,39 +153,3 @@ def test_heads_have_the_cka_of_what_they_give() -> None:
     check(heads.analyse(subject("msa"), cnn))
     with pytest.raises(InputError, match="no attention"):
         heads.analyse(cnn, cnn)
-
-
-def test_throughput_by_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def fake(net: nn.Module, shape: tuple[int, int, int], setting: Any) -> Any:
-        seen.append((net, shape, setting))
-        with torch.no_grad():
-            net.eval()(torch.zeros(1, *shape))
-        from alternas.results.latency.measure import Latency
-
-        return Latency(setting, shape[1] / 10.0, 0, 0, 0, 12, tight=True, machine="a machine")
-
-    monkeypatch.setattr(throughput, "measure", fake)
-    one = subject("hybrid")
-    finding = throughput.analyse(one, batch=4, memory_bytes=2**24)
-    assert [shape for _, shape, _ in seen] == [(2, 16 * i, 16 * i) for i in (1, 2, 3, 4)]
-    assert all(net is not one.net for net, _, _ in seen)
-    assert one.net.training
-    assert finding.rows[1]["images_per_second"] == pytest.approx(1250)
-    assert "With 16 times the pixels (64x64)" in finding.reading
-    assert "4.0 times slower" in finding.reading
-    cost = static_cost(NETS["hybrid"], 5, 32, 2)
-    most = finding.rows[1]["largest_batch"]
-    room = 2**24 - 4 * cost.params
-    assert most * cost.peak_activation_bytes <= room < 2 * most * cost.peak_activation_bytes
-    check(finding)
-    assert len(throughput.analyse(subject("vit relative")).rows) == 1
-    with pytest.raises(InputError, match="nets of alternas alone"):
-        throughput.analyse(subject("timm vit"))
-
-
-def test_the_largest_batch_may_be_none() -> None:
-    cost = static_cost(zoo.get("resnet18", 32), 10, 32)
-    assert throughput.largest_batch(cost, 4 * cost.params) == 0
-    assert throughput.largest_batch(cost, 4 * cost.params + cost.peak_activation_bytes) == 1

@@ -1,4 +1,4 @@
-"""Readers of sets of pictures: folders, torchvision's, Hugging Face's, WebDataset's, timm's, in their own formats."""
+"""Readers of sets of pictures: folders, torchvision's, Hugging Face's, WebDataset's, in their own formats."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ import torchvision.datasets
 from torchvision.datasets import ImageFolder
 
 from alternas.archs import InputError
-from alternas.search.data import folder, hugging, timm_sets, vision
+from alternas.search.data import folder, hugging, vision
 from alternas.search.data.dataset import Found, Part, Request
 from alternas.search.data.folder import read_folder
 from alternas.search.data.hugging import read_hugging
 from alternas.search.data.pictures import BROKEN
 from alternas.search.data.tars import read_tars
-from alternas.search.data.timm_sets import read_timm
 from alternas.search.data.vision import VISION, read_vision
 from picture_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
@@ -63,7 +62,7 @@ def refused(read: Reading, *words: str) -> None:
 
 
 def test_readers_load_nothing_heavy() -> None:
-    names = [f"alternas.search.data.{m}" for m in ("pictures", "folder", "vision", "hugging", "tars", "timm_sets")]
+    names = [f"alternas.search.data.{m}" for m in ("pictures", "folder", "vision", "hugging", "tars")]
     heavy = ("torch", "torchvision", "timm", "datasets", "h5py", "tensorflow")
     code = f"import {', '.join(names)}, sys; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
@@ -762,87 +761,3 @@ def test_a_broken_picture_in_a_shard(tmp_path: Path) -> None:
 
 
 # timm's.
-
-
-def timm_of(name: str, root: Path, download: bool = False) -> Found:
-    return read_timm(Request(name, download=download), root)
-
-
-def pictures_in(tmp_path: Path) -> Told:
-    """A folder that `datasets` reads as pictures."""
-    told: Told = {"train": [], "val": []}
-    for part, split in (("train", "train"), ("val", "validation")):
-        for seed, name in enumerate(("cat", "dog", "cat")):
-            image = noise(seed).convert("L") if part == "val" else noise(seed)
-            write(tmp_path / "set" / split / name / f"{seed}.png", image)
-            told[part].append((image, name))
-    return told
-
-
-@pytest.mark.parametrize("download", [False, True], ids=["streamed", "prepared"])
-@pytest.mark.usefixtures("datasets")
-def test_a_stream_of_timms(tmp_path: Path, download: bool) -> None:
-    told = pictures_in(tmp_path)
-    found = timm_of(f"hfids/{tmp_path / 'set'}", tmp_path / "kept", download)
-    assert found.classes == ("cat", "dog")
-    same(found, told)
-    assert [found.parts[part].source.open(0).mode for part in ("train", "val")] == ["RGB", "L"]
-
-
-@pytest.mark.usefixtures("datasets")
-def test_a_stream_has_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures_in(tmp_path)
-    name, bytes_of_all = f"hfids/{tmp_path / 'set'}", 3 * 8 * 8 * 3 + 3 * 8 * 8
-    monkeypatch.setattr(timm_sets, "LIMIT", bytes_of_all)
-    assert len(timm_of(name, tmp_path / "kept").parts["val"].y_N) == 3
-    monkeypatch.setattr(timm_sets, "LIMIT", bytes_of_all - 1)
-    refused(lambda: timm_of(name, tmp_path / "kept"), name, "GiB of pixels; hfds/ and wds/ read from disk")
-
-
-def test_streams_that_cannot_be_read(tmp_path: Path, datasets: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    offline: list[bool] = []
-    names_of = datasets.get_dataset_split_names
-    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(
-        datasets,
-        "get_dataset_split_names",
-        lambda name: (offline.append(datasets.config.HF_HUB_OFFLINE), names_of(name))[1],
-    )
-    refused(lambda: timm_of("hfids/someone/something", tmp_path), "--download fetches it")
-    assert offline == [True]
-    pictures_in(tmp_path)
-    (tmp_path / "set" / "validation" / "cat" / "0.png").write_bytes(PNG[:50])
-    refused(lambda: timm_of(f"hfids/{tmp_path / 'set'}", tmp_path / "kept"), f"hfids/{tmp_path / 'set'}: ")
-    (tmp_path / "other").mkdir()
-    columns = {"img": [PNG, PNG], "label": [0, 1]}
-    rows = rows_of(datasets, columns, img=datasets.Image(), label=datasets.Value("int64"))
-    rows.to_parquet(str(tmp_path / "other" / "train.parquet"))
-    refused(lambda: timm_of(f"hfids/{tmp_path / 'other'}", tmp_path / "kept"), "columns image and label", "no 'image'")
-
-
-@pytest.mark.parametrize(("name", "package"), [("hfids/x", "datasets"), ("tfds/mnist", "tensorflow_datasets")])
-def test_streams_need_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
-    monkeypatch.setattr(timm_sets, "find_spec", lambda module: None if module == package else True)
-    refused(lambda: timm_of(name, tmp_path), f"{name} needs the package {package!r}")
-
-
-def test_tensorflows_sets_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in: TensorFlow is too large to install for a test."""
-    prepared: list[str] = []
-
-    def builder(name: str, data_dir: str) -> Any:
-        if name == "unknown":
-            raise ValueError("Dataset not found. Available:\n" + "- name\n" * 1000)
-        return SimpleNamespace(info=SimpleNamespace(splits={}), download_and_prepare=lambda: prepared.append(name))
-
-    monkeypatch.setattr(timm_sets, "find_spec", lambda module: True)
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", SimpleNamespace(builder=builder))  # type: ignore[arg-type]
-    refused(lambda: timm_of("tfds/mnist", tmp_path), f"tfds/mnist is not in {tmp_path}: --download fetches it")
-    assert prepared == []
-    refused(lambda: timm_of("tfds/mnist", tmp_path, download=True), "tfds/mnist")
-    assert prepared == ["mnist"]
-    with pytest.raises(InputError) as info:
-        timm_of("tfds/unknown", tmp_path)
-    assert len(one_line(info.value)) < 400
-    monkeypatch.setitem(sys.modules, "tensorflow_datasets", None)  # type: ignore[arg-type]
-    refused(lambda: timm_of("tfds/mnist", tmp_path), "tfds/mnist: import of tensorflow_datasets")

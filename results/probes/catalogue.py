@@ -31,7 +31,6 @@ ANALYSES = {
     "variance": Analysis("What blocks do to the variance of feature maps", "variance"),
     "fourier": Analysis("Which frequencies blocks let pass", "fourier"),
     "lesion": Analysis("What each unit is worth", "lesion"),
-    "advisor": Analysis("Which blocks should become attention next", "advisor"),
     "skips": Analysis("What skip connections carry, and what they are worth", "skips"),
     "cka": Analysis("Which layers are alike", "cka"),
     "cka_between": Analysis("Which layers of two nets are alike", "cka", two=True),
@@ -47,7 +46,6 @@ ANALYSES = {
     "robustness": Analysis("Which corruptions hurt", "robustness"),
     "hessian": Analysis("How curved the loss is", "hessian"),
     "landscape": Analysis("The loss around the weights", "landscape"),
-    "throughput": Analysis("Images a second, and the largest batch", "throughput"),
 }
 
 

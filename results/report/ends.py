@@ -62,7 +62,7 @@ def status_table(run: Run) -> Table:
         if nets:
             seconds = sum(r.seconds for r in nets)
             rows.append({"status": status, "nets": len(nets), "seconds": round(seconds, 1)} | _slowest(nets))
-    caption = "ok: full budget. pruned: stopped at a rung. infeasible, duplicate and screened nets were never trained."
+    caption = "ok: full budget. pruned: stopped at a rung. infeasible and duplicate nets were never trained."
     return Table("statuses", "How nets ended", caption if rows else "No records yet.", rows)
 
 

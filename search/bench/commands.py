@@ -25,10 +25,6 @@ def bench(
     workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,
     rungs: Rungs = "",
     eta: Eta = 1.5,
-    prescreen: Annotated[
-        int, typer.Option(help="Nets drawn for each that is trained: run with each --signal, and without.")
-    ] = 1,
-    signal: Annotated[str, typer.Option(help="Signals to choose by, with commas between, as in a search.")] = "macs",
     processes: Annotated[int, typer.Option(help="Real processes; 0 means one a core.")] = 0,
     plot: Annotated[str, typer.Option(help="File to draw the searches into: .png, .svg or .pdf.")] = "",
     as_json: Json = False,
@@ -53,8 +49,8 @@ def bench(
     file = Path(plot) if plot else None
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {shown(plot)}")
-    how = Contender("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta, prescreen=prescreen)
-    chosen = contenders(names(strategy), names(ladder), how, names(signal))
+    how = Contender("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
+    chosen = contenders(names(strategy), names(ladder), how)
     console = Console(stderr=True)
     with console.status(f"0 of {len(chosen)}") as status:
         match, done = Match(data, seeds, workers, processes), count(1)

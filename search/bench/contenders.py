@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...archs.errors import InputError
-from ..settings import check_screen
 from ..strategy.ladder import LADDERS, ladder
 from ..strategy.strategies import STRATEGIES, check_strategy
 from .simulate import Contender, Trace, simulate
@@ -18,16 +16,13 @@ COSTLY = ("enumerate",)  # not a way to search
 PLAIN = Contender("random")
 
 
-def contenders(
-    strategies: Sequence[str], ladders: Sequence[str], how: Contender = PLAIN, signals: Sequence[str] = ()
-) -> list[Contender]:
+def contenders(strategies: Sequence[str], ladders: Sequence[str], how: Contender = PLAIN) -> list[Contender]:
     """Every strategy on every ladder; without strategies all of ours, Optuna's as they come, and the two orders.
 
     Without ladders, `single` is for random draws alone: successive halving as it is known.
 
     Args:
-        how: rungs and eta of the ladders, and how many nets are drawn for each that is trained.
-        signals: those that choose among them. Each strategy is run with each of them, and without.
+        how: rungs and eta of the ladders.
 
     Raises:
         InputError: if one is unknown.
@@ -37,17 +32,14 @@ def contenders(
             check_strategy(name)
     for name in ladders or LADDERS:
         ladder(name, how.rungs, how.eta)
-    for signal in signals:
-        check_screen(how.prescreen, signal)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
     chosen = strategies or (ORACLE, LARGEST, *ours, *STOCK)
     found = [
-        contender
+        _on(name, up, how)
         for name in chosen
         for up in ladders or LADDERS
         if up == "off" or _climbs(name)
         if ladders or up != "single" or name == PLAIN.strategy
-        for contender in _screened(_on(name, up, how), how.prescreen, signals)
     ]
     if not found:
         raise InputError(f"bench: {', '.join(strategies)} on ladder {', '.join(ladders)}: nothing to run")
@@ -56,13 +48,6 @@ def contenders(
 
 def _on(strategy: str, up: str, how: Contender) -> Contender:
     return Contender(strategy) if up == "off" else Contender(strategy, up, how.rungs, how.eta)
-
-
-def _screened(plain: Contender, prescreen: int, signals: Sequence[str]) -> list[Contender]:
-    """Without screening, and with it, where it is done."""
-    if prescreen == 1 or not _climbs(plain.strategy):
-        return [plain]
-    return [plain, *(replace(plain, prescreen=prescreen, signal=signal) for signal in signals)]
 
 
 def _climbs(strategy: str) -> bool:

@@ -44,7 +44,7 @@ def play(match: Match, contenders: Sequence[Contender], tell: Callable[[str], No
             jobs = {c: [pool.submit(_one, c, seed, match.workers) for seed in range(match.seeds)] for c in contenders}
             for contender, futures in jobs.items():
                 found[contender] = [future.result() for future in futures]
-                tell(f"{contender.label}, ladder {contender.ladder}")
+                tell(f"{contender.strategy}, ladder {contender.ladder}")
         except BaseException:  # the pool would wait until all is done
             _end(pool)
             raise
@@ -86,7 +86,7 @@ def rows(traces: dict[Contender, list[Trace]]) -> list[dict[str, Any]]:
 
 
 def _row(contender: Contender, runs: list[Trace], reference: list[float] | None) -> dict[str, Any]:
-    row = {name: getattr(contender, name) for name in ("strategy", "ladder", "prescreen", "signal", "label")}
+    row = {name: getattr(contender, name) for name in ("strategy", "ladder")}
     row |= {"seeds": len(runs)}
     for share in SHARES:
         spent = _spent(runs, share)

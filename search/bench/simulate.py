@@ -15,7 +15,7 @@ from ...archs import Cost, Genotype, static_cost
 from ...results.record import Record
 from ...spaces import Chooser, Space, get
 from ..engine.drive import drive
-from ..settings import ETA, RUNGS, SIGNAL, Settings
+from ..settings import ETA, RUNGS, Settings
 from ..strategy.books import Terms
 from ..strategy.ledger import Ledger
 from ..strategy.memory import Memory, begin
@@ -37,7 +37,6 @@ class Contender:
         ladder: its name.
         rungs, eta: of the ladder.
         repeats: trainings of each net.
-        prescreen, signal: nets drawn for each that is trained, the one with the highest signal.
     """
 
     strategy: str
@@ -45,13 +44,6 @@ class Contender:
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     repeats: int = 1
-    prescreen: int = 1
-    signal: str = SIGNAL
-
-    @property
-    def label(self) -> str:
-        """The strategy, and how it is screened."""
-        return self.strategy if self.prescreen == 1 else f"{self.strategy}, {self.prescreen} by {self.signal}"
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ class Simulator:
         return 0
 
     def submit(self, job: Job) -> None:
-        """Work out when the job will be done. A signal of an untrained net takes no time."""
+        """Work out when the job will be done."""
         name = job.genotype.key, job.seed
         begun, until = self._at.get(name, 0.0), job.until / job.steps
         self._at[name] = until
@@ -114,8 +106,6 @@ class Simulator:
         if self.spent > MOST:
             raise _EnoughError
         key = job.genotype.key
-        if job.until == 0:
-            return [Outcome(job.trial, "ok", signals=self.table.entries[key].signals)]
         training = self.table.entries[key].drawn(key, job.seed)
         if job.until == job.steps:
             self._found(key)
@@ -183,7 +173,7 @@ def _ledger(table: Table, contender: Contender, seed: int) -> Ledger:
     how = contender
     settings = Settings(
         "bench", table.data, how.strategy, how.ladder, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
-        rungs=how.rungs, eta=how.eta, repeats=how.repeats, prescreen=how.prescreen, signal=how.signal,
+        rungs=how.rungs, eta=how.eta, repeats=how.repeats,
     )  # fmt: skip
     common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
     terms = Terms(settings, len(table.entries), STEPS, price, common, Path("/nowhere"))

@@ -1,7 +1,7 @@
 """The table: every net of space `bench`, trained with several seeds, as one Parquet file.
 
 Made by benchmarks/table.py from runs of `alternas search bench --strategy enumerate`. One row a training: data, key of
-the net, seed, EMA validation accuracy at each sixteenth of the budget (a1 to a16), seconds, params, macs, signals.
+the net, seed, EMA validation accuracy at each sixteenth of the budget (a1 to a16), seconds, params, macs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import statistics
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from ...archs.errors import InputError, one_of
 from ...results.ranking import hypervolume, pareto_ranks
@@ -37,10 +36,9 @@ class Training:
 
 @dataclass(frozen=True)
 class Entry:
-    """A net of the table: its costs, its signals, and its trainings by seed."""
+    """A net of the table: its costs and its trainings by seed."""
 
     costs: dict[str, float]
-    signals: dict[str, float]
     trainings: dict[int, Training]
 
     @cached_property
@@ -93,12 +91,7 @@ def load_table(data: str, path: Path = FILE) -> Table:
     one_of("data", data, sorted(set(rows["data"])))
     entries: dict[str, Entry] = {}
     for row in rows.loc[rows["data"] == data].to_dict(orient="records"):
-        found = entries.setdefault(row["key"], _entry(row))
+        found = entries.setdefault(row["key"], Entry({name: float(row[name]) for name in ("macs", "params")}, {}))
         curve = tuple(float(row[name]) for name in COLUMNS)
         found.trainings[int(row["seed"])] = Training(curve, float(row["seconds"]))
     return Table(data, entries)
-
-
-def _entry(row: dict[str, Any]) -> Entry:
-    signals = {name.removeprefix("signal_"): float(row[name]) for name in row if name.startswith("signal_")}
-    return Entry({name: float(row[name]) for name in ("macs", "params")}, signals, {})

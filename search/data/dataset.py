@@ -32,7 +32,7 @@ class Request:
     """Which data, and how they are read.
 
     Attributes:
-        name: digits, cue, clutter, a set of torchvision's, a folder, an .npz file, hfds/..., wds/..., tfds/....
+        name: digits, cue, clutter, a set of torchvision's, a folder, an .npz file, hfds/..., wds/....
         image_size: (height, width) to bring pictures to; None leaves it to the data.
         loader: "memory" (one array on the device), "stream" (read while training), or "auto".
         skip_broken: leave out what cannot be read, and count it, instead of refusing the set.

@@ -45,8 +45,6 @@ def _found(request: Request) -> Found:
         from .vision import read_vision as read
     elif prefix == "hfds" and rest:
         from .hugging import read_hugging as read
-    elif prefix in ("tfds", "hfids") and rest:
-        from .timm_sets import read_timm as read
     elif prefix == "wds" and rest:
         from .tars import read_tars
 
@@ -64,7 +62,7 @@ def _check_folder(name: str) -> None:
         return  # the reader of folders says what is wrong with it
     near = difflib.get_close_matches(name.lower(), [*MADE, *VISION], n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    known = f"{', '.join(MADE)}, a set of torchvision's, a folder, an .npz file, hfds/NAME, wds/PATH or tfds/NAME"
+    known = f"{', '.join(MADE)}, a set of torchvision's, a folder, an .npz file, hfds/NAME or wds/PATH"
     raise InputError(f"data: unknown value {shown(name)}{hint}; known: {known}")
 
 

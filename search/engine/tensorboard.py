@@ -97,10 +97,9 @@ class Noted:
         self._jobs: dict[int, Job] = {}
 
     def started(self, job: Job) -> None:
-        if job.until:  # else it only measures signals
-            self._jobs[job.trial] = job
-            genes = self._ledger.live[job.trial].genes
-            self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
+        self._jobs[job.trial] = job
+        genes = self._ledger.live[job.trial].genes
+        self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
         self._view.started(job)
 
     def tick(self, tick: Tick) -> None:

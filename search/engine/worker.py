@@ -54,23 +54,11 @@ class Worker:
             if job.timing:
                 yield Outcome(job.trial, "ok", latency=timed(job.genotype, job.timing))
                 return
-            measured = self._signals(job)
-            if job.until == 0:
-                yield Outcome(job.trial, "ok", signals=measured)
-                return
             with at_hand(job) as here:
                 for event in train(here, self._seen(here.view)):
-                    yield self._whole(here, event, measured) if isinstance(event, Outcome) else event
+                    yield self._whole(here, event) if isinstance(event, Outcome) else event
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield _failure(job, error)
-
-    def _signals(self, job: Job) -> dict[str, float]:
-        """Those that the job asks for, of the untrained net."""
-        from ..training.signals import signals
-
-        if not job.signals:
-            return {}
-        return signals(job.genotype, self._seen(job.view), job.seed, names=job.signals)
 
     def _seen(self, view: View) -> Bench:
         """The data as a job sees them; the last part is kept, for the next job is likely to see the same."""
@@ -84,11 +72,10 @@ class Worker:
             self._part = view, open_bench(part, self._bench.device, workers=self._threads)
         return self._part[1]
 
-    def _whole(self, job: Job, outcome: Outcome, signals: dict[str, float]) -> Outcome:
+    def _whole(self, job: Job, outcome: Outcome) -> Outcome:
         """An outcome with what was measured beside the training."""
         from ..training.few import few_shots
 
-        outcome = replace(outcome, signals=signals)
         if job.few is None or outcome.status != "ok" or job.until < job.steps:
             return outcome
         found = few_shots(job, job.few, self._seen(View(classes=job.few.classes)))

@@ -101,7 +101,7 @@ class Books:
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self.trained + sum(c.kind == "search" and not c.screening for c in self.live.values())
+        return self.trained + sum(c.kind == "search" for c in self.live.values())
 
     @property
     def used_up(self) -> bool:

@@ -11,7 +11,7 @@ from ...results.record import Record, now
 from ...spaces import Genes
 from ..training.job import Job, Outcome
 from ..training.start import Start
-from ..training.told import finite, of_net, of_outcome
+from ..training.told import of_net, of_outcome
 
 
 @dataclass
@@ -29,9 +29,6 @@ class Candidate:
     promoted: rungs that the ladder sent it on from.
     waits: whether it is parked at the last of those reached.
     losses: workers lost on it.
-    screening: whether it is in a group of which one will be trained, and
-    measuring: whether its signal for that is yet to be measured.
-    signals: cheap signals measured so far.
     leg: the job that it was handed out with last, and
     last: the outcome of the last leg that was trained.
     trained: outcomes at full budget, by seed.
@@ -49,9 +46,6 @@ class Candidate:
     promoted: int = 0
     waits: bool = False
     losses: int = 0
-    screening: bool = False
-    measuring: bool = False
-    signals: dict[str, float] = field(default_factory=dict)
     leg: Job | None = None
     last: Outcome | None = None
     trained: dict[int, Outcome] = field(default_factory=dict)
@@ -109,7 +103,6 @@ class Candidate:
                 for i, (step, found) in enumerate(stops)
             ],
             accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
-            signals=finite(self.signals),
             ended=now(),
             **fields,
         )

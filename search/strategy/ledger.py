@@ -1,6 +1,6 @@
 """The ledger: what was proposed, what runs, what waits, what is known. No Ray, no torch.
 
-States of a trial: proposed -> infeasible | duplicate | screened | running; running -> parked (at a
+States of a trial: proposed -> infeasible | duplicate | running; running -> parked (at a
 rung) | ok | error | nan | oom | lost; parked -> running (promoted) | pruned (at the end). Whatever runs
 nets asks `next_job`, and answers with `report` or `lost`. Every end is first appended to the
 records, which are the truth, then told to the Optuna study, which is the strategy's memory.
@@ -75,10 +75,6 @@ class Ledger:
             log.warning("trial %d: %s", outcome.trial, outcome.error)
             return self._retry(outcome.trial, f"{outcome.error};")
         candidate = self.live[outcome.trial]
-        candidate.signals |= outcome.signals
-        if candidate.measuring:  # and if that failed, it has no signal
-            candidate.measuring = False
-            return None
         if outcome.latency and self.terms.latencies:
             self.terms.latencies.take(candidate.net, outcome.latency)
             self._again.appendleft(candidate.trial)
@@ -91,7 +87,7 @@ class Ledger:
         if outcome.step >= candidate.steps:
             return self._trained_whole(candidate, outcome)
         assert outcome.accuracy is not None
-        note = note_of(outcome, candidate.signals)
+        note = note_of(outcome)
         self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy, note)
         candidate.reached.append(outcome.accuracy)
         candidate.waits = True
@@ -140,13 +136,12 @@ class Ledger:
             candidate.net,
             settings.recipe,
             settings.seed + repeat,
-            until=0 if candidate.measuring else candidate.until,
+            until=candidate.until,
             steps=candidate.steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
             keep=settings.keep,
             start=candidate.start,
-            signals=self._wanted(candidate),
             timing=self._timing(candidate),
             limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
             depot=self.terms.depot,
@@ -156,16 +151,8 @@ class Ledger:
     def _timing(self, candidate: Candidate) -> Timing | None:
         """How to measure the latency of a net that has none, before it is trained."""
         latencies = self.terms.latencies
-        wanted = latencies and not candidate.measuring and candidate.net.key not in latencies.known
+        wanted = latencies and candidate.net.key not in latencies.known
         return latencies.timing if latencies and wanted else None
-
-    def _wanted(self, candidate: Candidate) -> tuple[str, ...]:
-        """Signals to measure with the next job."""
-        settings = self.terms.settings
-        if candidate.measuring:
-            return (settings.signal,)
-        fresh = not candidate.reached and not candidate.trained
-        return tuple(name for name in settings.signals if fresh and name not in candidate.signals)
 
     def _promote(self) -> Candidate | None:
         """The first that the ladder sends on, from the highest rung down."""
@@ -203,8 +190,8 @@ class Ledger:
         for orphan in self.memory.orphans():
             if orphan.trial in ended:
                 self.books.tell(ended[orphan.trial])
-            elif not orphan.key or orphan.screening:
-                self.memory.fail(orphan.trial)  # died while being drawn or measured
+            elif not orphan.key:
+                self.memory.fail(orphan.trial)  # died while being drawn
             else:
                 self._adopt(orphan)
 
@@ -218,7 +205,6 @@ class Ledger:
         at = candidate.stops[len(reached) - 1] if reached else 0
         known = reached[-1] if reached else math.nan
         candidate.last = of_note(trial, known, orphan.note) if orphan.note else Outcome(trial, "ok", at, known)
-        candidate.signals |= candidate.last.signals
         if not self.source.admit(candidate):
             return
         for rung in range(len(reached)):

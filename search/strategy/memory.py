@@ -55,7 +55,6 @@ class Orphan:
     reached: list[float]
     aim: int
     parent: int | None
-    screening: bool
     note: dict[str, Any]
 
 
@@ -138,10 +137,6 @@ class Memory:
         """`trial` starts from the weights of `parent`."""
         self._open[trial].set_user_attr("parent", parent)
 
-    def screening(self, trial: int, is_so: bool) -> None:
-        """`trial` is in a group of which one will be trained; or it was chosen."""
-        self._open[trial].set_user_attr("screening", is_so)
-
     def tell(self, record: Record, known: Record, weigh: Weigh) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
         number = record.trial
@@ -173,7 +168,7 @@ class Memory:
                 continue
             notes = frozen.user_attrs
             reached = [accuracy for _, accuracy in readings(frozen)]
-            rest = notes.get("aim", 0), notes.get("parent"), notes.get("screening", False), notes.get("note", {})
+            rest = notes.get("aim", 0), notes.get("parent"), notes.get("note", {})
             found.append(Orphan(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
         return found
 

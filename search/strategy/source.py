@@ -1,4 +1,4 @@
-"""`Source`: where a search's new nets come from. Draws of the strategy, let through the static gate, and screened."""
+"""`Source`: where a search's new nets come from. Draws of the strategy, let through the static gate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from .books import Books
 from .candidate import Candidate
 from .heirs import SHARE, Ancestor
 from .samplers import uniform
-from .screen import Screen
 
 MOST_FREE_DRAWS = 500  # draws in a row that need no training, before the space counts as used up
 STUCK = 5  # such proposals in a row after which a uniform draw follows: a converged sampler repeats itself
@@ -25,19 +24,16 @@ class Source:
         self.books, self.space, self.memory = books, space, books.memory
         self.settings = books.terms.settings
         self.exhausted = False
-        groups = self.settings.prescreen
-        self._screen = Screen(groups, self.settings.signal, books.live) if groups > 1 else None
 
     @property
     def dry(self) -> bool:
         """Whether all nets wanted were proposed, or there are no more."""
-        groups = self._screen.open if self._screen else 0
-        return self.exhausted or self.books.used_up or self.books.started + groups >= self.books.terms.trials
+        return self.exhausted or self.books.used_up or self.books.started >= self.books.terms.trials
 
     def next(self) -> Candidate | None:
-        """A new net to train, or to measure; None if none is wanted or left."""
-        candidate = self._screened(self._screen) if self._screen else self._new()
-        if candidate and self.books.heirs and not candidate.measuring:
+        """A new net to train; None if none is wanted or left."""
+        candidate = None if self.dry else self._drawn()
+        if candidate and self.books.heirs:
             self.endow(candidate, self.books.heirs.nearest(candidate.net))
         return candidate
 
@@ -65,35 +61,6 @@ class Source:
             self.memory.inherits(candidate.trial, ancestor.trial)
             stops = self.books.rungs.ladder.rungs(max(1, round(SHARE * self.books.terms.steps)))
             candidate.start, candidate.stops, candidate.heritage = ancestor.start, stops, ancestor.heritage
-
-    def _screened(self, screen: Screen) -> Candidate | None:
-        """The best of a group that is measured; else another to measure."""
-        while True:
-            if group := screen.finished():
-                return self._chosen(group)
-            candidate = self._drawn() if screen.filling else self._new()
-            if candidate is None and not screen.filling:
-                return None
-            if candidate is None:
-                screen.close()
-                continue
-            screen.add(candidate)
-            self.memory.screening(candidate.trial, True)
-            if candidate.measuring:
-                return candidate
-
-    def _chosen(self, group: list[Candidate]) -> Candidate:
-        """The first of a group; the others end here."""
-        best, *others = group
-        for candidate in others:
-            self.books.end(candidate, "screened", f"trial {best.trial} has the higher {self.settings.signal}")
-        best.screening = False
-        self.memory.screening(best.trial, False)
-        return best
-
-    def _new(self) -> Candidate | None:
-        """A net that must be trained; None if none is wanted or left."""
-        return None if self.dry else self._drawn()
 
     def _drawn(self) -> Candidate | None:
         """Ask the strategy until it proposes a net that is not known; None if it has none, now or at all."""

@@ -16,7 +16,6 @@ from .start import Start
 
 TICKS = 16  # over a full budget
 MOST_LOSSES = 2  # retries of a job whose worker died
-SIGNALS = ("synflow", "grad_norm", "naswot", "jacob_cov", "dss")  # what `signals` can measure of an untrained net
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
 
@@ -66,7 +65,6 @@ class Job:
         task: "classes", or "patches": masked patch prediction, which needs no labels.
         test: whether the final net is measured on the test split.
         few: few-shot tasks to measure the final net on.
-        signals: cheap signals to measure before the first step; with `until` 0 nothing else is done.
         timing: measure the untrained net's latency so, and nothing else.
         limit: seconds that it may take; the worker of one that takes longer is ended.
         depot: where the worker sends its files and gets them from, if it does not see the driver's folder.
@@ -86,7 +84,6 @@ class Job:
     task: str = "classes"
     test: bool = False
     few: FewShot | None = None
-    signals: tuple[str, ...] = ()
     timing: Timing | None = None
     limit: float = math.inf
     depot: Depot | None = None
@@ -146,7 +143,6 @@ class Outcome:
         device: what it ran on.
         how: loader, precision, passes a step, whether compiled.
         lineage: the weights it started from, and what was taken of them part by part.
-        signals: those that the job asked for.
         latency: of a job with a timing: `Latency.to_dict()`.
         error: one line, where the status is not ok.
     """
@@ -161,6 +157,5 @@ class Outcome:
     device: str = ""
     how: dict[str, Any] = field(default_factory=dict)
     lineage: dict[str, Any] = field(default_factory=dict)
-    signals: dict[str, float] = field(default_factory=dict)
     latency: dict[str, Any] = field(default_factory=dict)
     error: str = ""

@@ -33,16 +33,16 @@ def of_outcome(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def note_of(outcome: Outcome, signals: dict[str, float]) -> dict[str, Any]:
+def note_of(outcome: Outcome) -> dict[str, Any]:
     """What a driver that takes over must know of a net that stands at a rung, as JSON has it."""
-    return of_outcome(outcome) | {"step": outcome.step, "signals": finite(signals)}
+    return of_outcome(outcome) | {"step": outcome.step}
 
 
 def of_note(trial: int, accuracy: float, note: dict[str, Any]) -> Outcome:
     """The outcome that a note was made of."""
     points = (_numbers(point) for point in note["curve"])
     curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
-    told = (note["seconds"], note["device"], note["how"], note["lineage"], _numbers(note["signals"]))
+    told = (note["seconds"], note["device"], note["how"], note["lineage"])
     return Outcome(trial, "ok", note["step"], accuracy, _numbers(note["metrics"]), curve, *told)
 
 
