@@ -50,7 +50,7 @@ def made_up(space: str) -> Table:
     for _, net in islice(members(get(space, 16)), NETS):
         cost = static_cost(net, 10, 16, 1)
         trainings = {seed: training(net.key, cost.macs, seed) for seed in SEEDS}
-        entries[net.key] = Entry({"macs": float(cost.macs), "params": float(cost.params)}, {}, trainings)
+        entries[net.key] = Entry({"macs": float(cost.macs), "params": float(cost.params)}, trainings)
     return Table("cue", entries)
 
 
@@ -141,7 +141,7 @@ def test_the_front_is_worth_the_whole_table(table: Table, cost: str) -> None:
 
 
 def test_accuracy_is_the_mean_over_seeds() -> None:
-    entry = Entry({}, {}, {seed: Training((0.1, last), 1.0) for seed, last in enumerate((0.2, 0.4, 0.9))})
+    entry = Entry({}, {seed: Training((0.1, last), 1.0) for seed, last in enumerate((0.2, 0.4, 0.9))})
     assert entry.accuracy == pytest.approx(0.5)
 
 
@@ -323,19 +323,6 @@ def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...
         contenders(strategies, ladders)
 
 
-@pytest.mark.parametrize("signal", ["macs", "naswot"])
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_screening_on_the_bench_costs_nothing(whole: Table, watched: type[Watched], ladder: str, signal: str) -> None:
-    for key, entry in whole.entries.items():
-        entry.signals["naswot"] = random.Random(key).random()
-    simulate(whole, Contender("random", ladder, prescreen=4, signal=signal), 0, 3, NEVER)
-    trained = {job.genotype.key: job for job in watched.last.jobs if job.until}
-    assert watched.last.spent == pytest.approx(legs([job for job in watched.last.jobs if job.until]))
-    worth = {key: entry.signals.get(signal) or entry.costs[signal] for key, entry in whole.entries.items()}
-    order, half = [worth[key] for key in trained], len(worth) // 2
-    assert sum(order[:half]) > 1.15 * sum(order[-half:]), "those with a high signal come first"
-
-
 def test_rungs_of_contenders_are_checked() -> None:
     for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
         with pytest.raises(InputError):
@@ -407,7 +394,6 @@ def parquet(table: Table, path: Path) -> Path:
         {"data": table.data, "key": key, "seed": seed, "seconds": t.seconds}
         | dict(zip(COLUMNS, t.curve, strict=True))
         | entry.costs
-        | {"signal_naswot": 7.0}
         for key, entry in table.entries.items()
         for seed, t in entry.trainings.items()
     ]
@@ -417,7 +403,7 @@ def parquet(table: Table, path: Path) -> Path:
 
 def test_a_table_is_read_from_its_file(table: Table, tmp_path: Path) -> None:
     found = load_table("cue", parquet(table, tmp_path / "table.parquet"))
-    assert found.entries == {key: Entry(e.costs, {"naswot": 7.0}, e.trainings) for key, e in table.entries.items()}
+    assert found.entries == table.entries
 
 
 def test_tables_that_are_not_there(table: Table, tmp_path: Path) -> None:
