@@ -55,7 +55,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "epochs": "number", "max_latency": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "keep": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "ladder": "word", "objective": "word",
-    "objectives": "word", "signal": "word", "signals": "word", "loader": "word", "recipe": "file", "regime": "word",
+    "objectives": "word", "loader": "word", "recipe": "file", "regime": "word",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
@@ -267,7 +267,6 @@ def known(path: tuple[Any, ...]) -> bool:
         "curve",
         "rungs",
         "excess",
-        "signals",
     )
 
 
@@ -388,7 +387,7 @@ MORE: dict[str, Any] = {
     "metrics": {"nll": 0.5}, "curve": [{"step": 1, "loss": 0.5, "accuracy": 0.1}], "accuracies": {"0": 0.9},
     "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "excess": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
     "recipe": {"name": "smoke", "batch": 64}, "data": {"name": "digits", "fraction": 1.0, "split": "x"},
-    "signals": {"naswot": 1.0}, "seconds": 1.5, "ended": "2026-01-01T00:00:00.000+00:00", "device": "cpu",
+    "seconds": 1.5, "ended": "2026-01-01T00:00:00.000+00:00", "device": "cpu",
     "how": {"loader": "memory"}, "versions": {"torch": "2"}, "training": "0123456789ab", "error": "",
     "factors": {"trial": 1},
 }  # fmt: skip
