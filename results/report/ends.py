@@ -10,7 +10,7 @@ from .facts import Run, elapsed
 from .parts import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
 
 STATUS_COLOURS = dict(
-    zip(STATUSES, (GREEN, SKY, VERMILLION, PINK, ORANGE, BLUE, VERMILLION, GREY, GREY, GREY), strict=True)
+    zip(STATUSES, (GREEN, SKY, VERMILLION, PINK, ORANGE, BLUE, VERMILLION, GREY, GREY), strict=True)
 )
 MOST_MESSAGES = 50
 
