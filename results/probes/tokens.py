@@ -104,17 +104,18 @@ def _grams(x_LND: Tensor) -> Tensor:
 def _reading(rows: Sequence[dict[str, Any]], site: Site, grid: tuple[int, int], images: int) -> str:
     right = sum(row["rank"] == 1 for row in rows)
     off = float(np.mean([row["cells_off"] for row in rows]))
-    own, nearer = at_least(right, len(rows)) <= RARE, nearness([row["cells_off"] for row in rows], grid) < NEAR
+    own, nearer = at_least(right, len(rows)) <= RARE, nearness(rows) < NEAR
     if own and right / len(rows) > KEPT:
         kind = "most tokens kept their place"
     elif own or nearer:
         kind = "more than chance would give, were tokens independent: places are blurred, but not lost"
     else:
         kind = "no more than chance would give"
+    mean_own = float(np.mean([row["own"] for row in rows]))
     return (
         f"At {site.name} {right} of {len(rows)} tokens are most like their own patch over {images} images, where "
-        f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of {grid[0]}x{grid[1]}: "
-        f"{kind}. A token is like its own patch with a CKA of {np.mean([row['own'] for row in rows]):.2f} on average."
+        f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of "
+        f"{grid[0]}x{grid[1]}: {kind}. A token is like its own patch with a CKA of {mean_own:.2f} on average."
     )
 
 
@@ -124,11 +125,20 @@ def at_least(right: int, tokens: int) -> float:
     return 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(right))
 
 
-def nearness(cells_off: Sequence[float], grid: tuple[int, int]) -> float:
-    """How far the mean distance lies from that to random patches, in standard deviations; below 0: nearer."""
-    at_T2 = np.argwhere(np.ones(grid))
-    d_TT = np.hypot(*(at_T2[:, None] - at_T2).transpose(2, 0, 1))
-    return float((sum(cells_off) - d_TT.mean(1).sum()) / math.sqrt(d_TT.var(1).sum()))
+def nearness(rows: Sequence[dict[str, Any]]) -> float:
+    """How far the tokens are from their best patches, in standard deviations of the same patches dealt out at random.
+
+    Below 0: nearer than that. Mean and variance over all permutations in closed form (Hoeffding, Annals of Mathematical
+    Statistics 1951), 0 where all have the same best patch.
+    """
+    at_T2, best_T2 = (
+        np.array([[row[key] for key in keys] for row in rows], dtype=float)
+        for keys in (("row", "column"), ("best_row", "best_column"))
+    )
+    d_TT = np.hypot(*(at_T2[:, None] - best_T2).transpose(2, 0, 1))
+    rest_TT = d_TT - d_TT.mean(0) - d_TT.mean(1, keepdims=True) + d_TT.mean()
+    deviation = math.sqrt(np.square(rest_TT).sum() / (len(rows) - 1))
+    return float((np.trace(d_TT) - d_TT.sum() / len(rows)) / deviation) if deviation > 1e-9 else 0.0
 
 
 def _draw(figure: Figure, found_TP: np.ndarray, grid: tuple[int, int]) -> None:

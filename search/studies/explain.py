@@ -27,6 +27,7 @@ from ..data.progress import coming, progress_on
 from ..engine.slots import Resources
 from .explain_study import is_study, study_nets, study_parts
 from .of_run import data_of
+from .shown import write_shown
 from .states import NAME, TITLE, states
 from .subjects import Chosen, Ground, ground_of
 
@@ -82,6 +83,7 @@ def explain(asked: Explain, console: Console) -> dict[str, Any]:
     ground = ground_of(data_of(run, console), asked.samples, torch.device(asked.device))
     subjects = [ground.subject(net) for net in nets]
     folder = open_folder(asked.out or run / FOLDER)
+    write_shown(folder, ground.data, asked.samples, nets)
 
     def parts() -> Iterator[Explained]:
         yield from _parts(chosen(asked.analyses), subjects, folder, console)
@@ -105,6 +107,7 @@ def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any
     nets = study_nets(run, data)
     ground = ground_of(data, asked.samples, torch.device(asked.device))
     folder = open_folder(asked.out or run / FOLDER)
+    write_shown(folder, ground.data, asked.samples, nets)
     names = [name for name in chosen(asked.analyses) if name in LOOKS]
     parts = study_parts(run, names, nets, ground, folder, console)
     return write_index(folder, _facts(run, nets, ground, folder), parts)

@@ -111,7 +111,12 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
     return found
 
 
+def in_minibatches(recipe: Recipe, images: int) -> Recipe:
+    """The recipe with the analyses' small batches."""
+    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
+
+
 def _training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:
     """Some small batches of training images, augmented as the recipe says but not mixed."""
-    few = replace(recipe, batch=min(MINIBATCH, len(data.train)), accumulate=1)
+    few = in_minibatches(recipe, len(data.train))
     return tuple(open_bench(data, device, 0).batches(few, 0, 0, MINIBATCHES))
