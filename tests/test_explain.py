@@ -65,7 +65,8 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     assert [net["trial"] for net in told["nets"]] == [2, 1]
     folder = run / "explain"
     files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files])
+    lists = ["images-40.csv", "minibatches-1-0.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files, *lists])
     with open(folder / "variance.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
@@ -134,7 +135,7 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     raw = torch.as_tensor(data.val.images, dtype=torch.float32)
     assert torch.allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
     assert not first.net.training
-    assert first.weight_decay == recipes.get("smoke").weight_decay
+    assert first.objective.decay == {n: 0.05 for n, p in first.net.named_parameters() if p.ndim > 1}
     assert len(first.training) == subjects.MINIBATCHES
     assert first.training[0][0].shape == (subjects.MINIBATCH, 1, 8, 8)
     assert first.net.genotype.family == "alternet"
@@ -183,7 +184,7 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
     told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
     (part,) = told["analyses"]
     assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
-    assert "The lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
+    assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
     told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
     lines = module.said(told).splitlines()

@@ -29,6 +29,7 @@ from ..training.optimizer import optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
+EDITION = 2  # of what analyses measure: what an earlier one kept is not read
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def view_of(record: Record) -> View:
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What is in the JSON file, or what `measure` finds, which is then kept there."""
+    """What this edition kept in the JSON file, its name with the edition's, or what `measure` finds, then kept there."""
+    path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         return json.loads(path.read_text())
     found = measure()
