@@ -184,7 +184,7 @@ def blocky(lengths: tuple[int, ...]) -> np.ndarray:
 def test_blocks_are_told_where_stages_end() -> None:
     told = readings(blocky(LENGTHS["resnet"]), LENGTHS["resnet"])
     assert BLOCKS in told
-    assert "at +0.80 beside two of different stages" in told
+    assert "is +0.80 beside that of two of different stages" in told
     assert "(1 of 84 ways" in told
     few = readings(blocky(LENGTHS["two"]), LENGTHS["two"])
     assert BLOCKS not in few, "one of five ways to halve a map is the best one by chance"

@@ -195,7 +195,9 @@ def test_convexity_is_told_by_the_smallest_ritz_values() -> None:
     """The largest five say nothing of it."""
     told = hessian._reading(spectra(*[-1.2] * 15, -6.1), "images", "cross-entropy")
     assert "NEP 0.000" in told
-    assert "In 16 of 16 minibatches the smallest Ritz value of 20 steps of Lanczos is negative, from -6.1 to -1.2" in told
+    assert (
+        "In 16 of 16 minibatches the smallest Ritz value of 20 steps of Lanczos is negative, from -6.1 to -1.2" in told
+    )
     assert "is not convex" in told
     one = hessian._reading(spectra(0.1, -2.0, 0.0), "images", "cross-entropy")
     assert "In 1 of 3 minibatches" in one

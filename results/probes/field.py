@@ -122,7 +122,7 @@ def _reading(rows: Sequence[dict[str, Any]]) -> str:
         if step > 0:
             text.append(
                 f"The square of half of it widens most at {two['place']} ({two['op']}), from {one['side_50_px']:.0f} "
-                f"to {two['side_50_px']:.0f} px{f', and as much at {also} others' if also else ''}."
+                f"to {two['side_50_px']:.0f} px{f', and as much at {also} more' if also else ''}."
             )
         else:
             text.append("The square of half of it widens nowhere.")

@@ -155,7 +155,7 @@ def _reading(whole: float, rows: Sequence[dict[str, Any]], images: int) -> str:
     said.append(f"Taking one unit out changes accuracy on average by: {', '.join(kinds)}.")
     said += largest_loss(rows, "without {unit} ({op})")
     small = sum(row["low"] <= 0 <= row["high"] for row in rows)
-    said.append(f"Of {small} of {len(rows)} units the 95 % interval over images holds 0: no change is told.")
+    said.append(f"{small} of the {len(rows)} units' 95 % intervals over images hold 0.")
     removed = sum(row["how"] == BRANCH and row["op"] == "conv" for row in rows)
     if removed:
         said.append(f"Of convs that change their map's shape ({removed}) the block's whole branch was removed.")

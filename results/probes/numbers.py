@@ -61,7 +61,7 @@ def largest_loss(rows: Rows, named: str) -> list[str]:
         return []
     change, low, high = (100 * worst[key] for key in ("change", "low", "high"))
     beside = sum(row["low"] <= worst["high"] for row in rows) - 1
-    also = f"; {beside} other intervals overlap with it" if beside else ""
+    also = f"; {beside} of the others' overlap with this one" if beside else ""
     where = named.format(**worst)
     return [f"The largest loss is {where}: {change:+.1f} points (95 % {low:+.1f} to {high:+.1f} over images{also})."]
 

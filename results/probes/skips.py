@@ -193,7 +193,7 @@ def _loss(rows: list[dict[str, Any]], images: int) -> str:
     kept = sum(row["low"] <= 0 <= row["high"] for row in rows)
     said = [f"Accuracy is {rows[0]['accuracy']:.1%} on {images} images."]
     said += largest_loss(rows, "without the skip at {place}")
-    said.append(f"Of {kept} of {len(rows)} skips the 95 % interval over images holds 0: no change is told.")
+    said.append(f"{kept} of the {len(rows)} skips' 95 % intervals over images hold 0.")
     return " ".join([*said, "Nothing was trained again."])
 
 
