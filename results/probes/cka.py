@@ -207,9 +207,8 @@ def _reading_of_one(found: np.ndarray, sites: Sequence[Site]) -> str:
         text.append(f"All places are of one stage; between two of them it is {np.nanmean(pairs):.2f} on average.")
     elif not math.isnan(gap := block_gap(inner, stage_L)):
         text.append(
-            f"At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of different "
-            "stages: "
-            f"{_blocks(inner, stage_L, gap)}."
+            f"At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of "
+            f"different stages: {_blocks(inner, stage_L, gap)}."
         )
     return " ".join(text + _dead(found))
 

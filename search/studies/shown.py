@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,13 @@ from ..data.sample import images_at
 from ..data.view import View, seen
 from ..training.bench import chosen_places, sample
 from ..training.recipe import Recipe
-from .subjects import MINIBATCHES, Chosen, in_minibatches, view_of
+from .subjects import MINIBATCHES, in_minibatches
 
 Row = dict[str, Any]
 
 
-def write_shown(folder: Path, data: DataSet, most: int, nets: Sequence[Chosen]) -> None:
-    """images-N.csv: the N validation images; minibatches-SHARE-DRAW.csv: those of the training that nets saw.
+def write_shown(folder: Path, data: DataSet, most: int, trained: Iterable[tuple[View, Recipe]]) -> None:
+    """images-N.csv: the N validation images; minibatches-SHARE-DRAW.csv: those of what nets were trained on, and how.
 
     "index" counts from 0 in the whole split, in the order of the data; "name" is a picture's, "sha256" the digest of
     an image's raw values as little-endian float32, by channel, row and column.
@@ -35,8 +35,7 @@ def write_shown(folder: Path, data: DataSet, most: int, nets: Sequence[Chosen]) 
     """
     places = sample(len(data.val), most).numpy()
     tables = {f"images-{len(places)}": list(_rows("val", data.val, places))}
-    for net in nets:
-        view, recipe = view_of(net.record), Recipe.from_dict(net.record.recipe)
+    for view, recipe in trained:
         name = f"minibatches-{view.share:g}-{view.draw}"
         if name not in tables:
             tables[name] = list(_minibatches(data, view, recipe))

@@ -104,7 +104,7 @@ def view_of(record: Record) -> View:
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition kept in the JSON file, its name with the edition's, or what `measure` finds, then kept there."""
+    """What this edition kept in the JSON file, whose name has its number, or what `measure` finds, then kept there."""
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         return json.loads(path.read_text())
