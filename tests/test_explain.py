@@ -169,6 +169,9 @@ def test_the_loss_is_the_recipes() -> None:
     plain = objective_of(net, replace(recipe, weight_decay=0.0, label_smoothing=0.0, augment=Augment(mixup=0.2)))
     assert plain.words == "cross-entropy, no L2, images not mixed as in training"
     assert plain.l2(weights).item() == 0
+    for name in ("cross_entropy", "binary"):
+        loss = objective_of(net, replace(recipe, loss=name)).loss(logits.double(), y)
+        assert loss.dtype == torch.double, "the Hessian's products are of float64"
 
 
 def test_the_images_are_listed(run: Path) -> None:
