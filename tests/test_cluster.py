@@ -185,3 +185,24 @@ def test_a_ray_of_ours_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert os.environ.items() >= before.items(), "what the next Ray is started with is as it was"
     assert connection.TOKEN not in os.environ
     assert not list(tmp_path.rglob("auth_token"))
+
+
+def test_a_killed_raylet_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
+    """Ray writes fifty lines to standard output, and ends the driver without one of ours."""
+    words = [sys.executable, "-m", "alternas", "search", "resnet", "--workers", "1", "--name", "small", "--json"]
+    words += ["--trials", "20", "--epochs", "20"]
+    records = tmp_path / "runs" / "small" / "records.jsonl"
+    with open(tmp_path / "err", "w") as err:
+        driver = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True)
+        while not (records.exists() and records.read_text()) and driver.poll() is None:
+            time.sleep(0.1)
+        (raylet,) = [child for child in psutil.Process(driver.pid).children() if child.name() == "raylet"]
+        raylet.kill()
+        said, _ = driver.communicate(timeout=120)
+    lines = (tmp_path / "err").read_text().splitlines()
+    assert (driver.returncode, said) == (1, ""), lines
+    assert lines[-1] == (
+        "alternas: Ray's raylet on this machine has died, killed by somebody or for want of memory; "
+        "the same command resumes"
+    )
+    assert len([line for line in lines if not line.startswith("[")]) < 5

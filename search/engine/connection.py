@@ -66,6 +66,21 @@ def disconnect() -> None:
         hear(heard)
 
 
+def check_raylet() -> None:
+    """Look whether Ray's process on this machine lives: where it does not, the next use of the object store ends ours.
+
+    Raises:
+        OperationError: if it does not.
+    """
+    node: Any = ray_worker._global_node
+    with socket.socket(socket.AF_UNIX) as knock:
+        try:
+            knock.connect(node.raylet_socket_name)
+        except OSError:
+            why = "killed by somebody or for want of memory; the same command resumes"
+            raise OperationError(f"Ray's raylet on this machine has died, {why}") from None
+
+
 def hear(handlers: Mapping[int, Any]) -> None:
     """Have signals answered so. Python allows that in the main thread alone."""
     if current_thread() is main_thread():

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .connection import connect, disconnect, first_line  # first: it settles Ray's environment
+from .connection import check_raylet, connect, disconnect, first_line  # first: it settles Ray's environment
 
 import ray  # isort: skip
 from ray.exceptions import RayError  # isort: skip
@@ -145,6 +145,7 @@ class Pool:
         try:
             ray.get(ref)
         except RayError as error:
+            check_raylet()
             self._failures += 1
             if self._failures >= MOST_START_FAILURES:
                 raise OperationError(f"workers do not start: {first_line(error)}") from None
@@ -161,6 +162,7 @@ class Pool:
         except StopIteration:
             raise OperationError(f"trial {job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
+            check_raylet()
             del self._running[stream]
             self._replace(actor)
             return [Lost(job.trial)]
