@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import CodeType
+from typing import Any
 
 from .errors import InputError, shown
+
+SECONDS = 120.0  # for loading a file and drawing its nets; importing a large library takes half a minute
 
 
 @contextmanager
@@ -27,15 +32,53 @@ def blaming(what: str) -> Iterator[None]:
         raise InputError(f"{what}: the code exits the program with {shown(error.code)}") from None
 
 
+class Overtime(BaseException):
+    """Code of the user's has not come to its end in time; no error, which that code might catch and go on."""
+
+
+@contextmanager
+def time_limit(what: str) -> Iterator[None]:
+    """End code that the user wrote, run inside, after `SECONDS`. Inside another limit, that one holds.
+
+    Python hears the alarm between two of its own instructions, in the main thread alone: elsewhere there is no limit.
+
+    Raises:
+        InputError: "WHAT: FILE:LINE: takes longer than 120 s".
+    """
+    heard = signal.getsignal(signal.SIGALRM)
+    if current_thread() is not main_thread() or heard is _stop:
+        yield
+        return
+    signal.signal(signal.SIGALRM, _stop)
+    left, again = signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    except Overtime as error:
+        raise InputError(f"{what}: {_place(error)}takes longer than {SECONDS:g} s") from None
+    finally:
+        spent = SECONDS - signal.setitimer(signal.ITIMER_REAL, 0)[0]
+        signal.signal(signal.SIGALRM, heard)
+        if left:  # somebody else's alarm
+            signal.setitimer(signal.ITIMER_REAL, max(left - spent, 1e-3), again)
+
+
+def _stop(*_: Any) -> None:
+    raise Overtime
+
+
 def _blamed(error: Exception) -> str:
     """An error in one line, behind the line of the user's code that it comes from, where there is one."""
     if isinstance(error, SyntaxError):  # never ran: no frame is of its file
         return f"{_near(error.filename or '?')}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    kind = "" if isinstance(error, InputError) else type(error).__name__
+    return _place(error) + ": ".join(part for part in (kind, " ".join(str(error).split())) if part)
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's code that an error came through, as "FILE:LINE: "; "" if there is none."""
     frames = traceback.walk_tb(error.__traceback__)
     places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_globals, frame.f_code)]
-    at = f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
-    kind = "" if isinstance(error, InputError) else type(error).__name__
-    return at + ": ".join(part for part in (kind, " ".join(str(error).split())) if part)
+    return f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
 
 
 def _is_users(names: dict[str, object], code: CodeType) -> bool:

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..archs.errors import InputError, one_of
+from .cells import csv_cell
 from .draw import short
 from .noise import Spread, pooled_sd, spread, text
 from .record import Record
@@ -194,9 +195,9 @@ def study_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     flat = [_flat(row) for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(flat[0]))
-        writer.writeheader()
-        writer.writerows(flat)
+        writer = csv.writer(file)
+        writer.writerow(map(csv_cell, flat[0]))
+        writer.writerows([csv_cell(value) for value in row.values()] for row in flat)
 
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ..archs import Genotype, InputError
-from ..archs.blame import blaming
+from ..archs.blame import blaming, time_limit
 from ..archs.errors import shown
 from ..archs.plan import ImageSize, as_map
 from .check import check, check_baselines, check_options, draw
@@ -37,20 +37,21 @@ class FileSpace:
         options: of every gene.
 
     Raises:
-        InputError: if the file does not load, holds no space or several, or the space breaks the contract.
+        InputError: if the file does not load, holds no space or several, breaks the contract, or takes for ever.
     """
 
     def __init__(self, file: str, image_size: ImageSize) -> None:
         self._what, self._image_size, path = f"space {file}", as_map(image_size), Path(file)
         self.name, content = path.name, _read(file, path)
-        with blaming(self._what):
-            self.source = importlib.util.decode_source(content)
-            module = _run(content, path)
-        kind = _only_class(self._what, module)
-        with blaming(f"{self._what}: {kind.__name__}({self._image_size})"):
-            self._own: Any = kind(self._image_size)
-        self.options = check(self._own, self._what, self._image_size)
-        self._baselines = self._checked_baselines()
+        with time_limit(self._what):
+            with blaming(self._what):
+                self.source = importlib.util.decode_source(content)
+                module = _run(content, path)
+            kind = _only_class(self._what, module)
+            with blaming(f"{self._what}: {kind.__name__}({self._image_size})"):
+                self._own: Any = kind(self._image_size)
+            self.options = check(self._own, self._what, self._image_size)
+            self._baselines = self._checked_baselines()
 
     @property
     def identity(self) -> str:
@@ -59,18 +60,20 @@ class FileSpace:
 
     def sample(self, chooser: Chooser) -> Genotype:
         genes = {name: chooser.choose(name, options) for name, options in self.options.items()}
-        net, memo = draw(self._own, self._what, Replay(genes), self._image_size)
+        with time_limit(self._what):
+            net, memo = draw(self._own, self._what, Replay(genes), self._image_size)
         check_options(self._what, self.options, memo.options)
         return net
 
     def size(self) -> int | None:
         """Distinct nets: counted where that takes seconds, else as the class says, or None."""
-        if prod(len(choices) for choices in self.options.values()) <= COUNTED:
-            return sum(1 for _ in members(self))
-        if not hasattr(self._own, "size"):
-            return None
-        with blaming(self._what):
-            size = self._own.size()
+        with time_limit(self._what):
+            if prod(len(choices) for choices in self.options.values()) <= COUNTED:
+                return sum(1 for _ in members(self))
+            if not hasattr(self._own, "size"):
+                return None
+            with blaming(self._what):
+                size = self._own.size()
         if not isinstance(size, int):
             raise InputError(f"{self._what}: size() must return a whole number, got {shown(size)}")
         return size

@@ -1,14 +1,21 @@
-"""A real Ray cluster of two nodes on this machine: slots, data, the death of a node."""
+"""A real Ray cluster of two nodes on this machine: slots, data, the death of a node, the page's commands."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import ray
 from ray.cluster_utils import Cluster
@@ -17,12 +24,14 @@ import fakes
 from alternas.archs import InputError
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
-from alternas.search.engine import pool
+from alternas.search.engine import connection, pool
 from alternas.search.engine.drive import drive
 from alternas.search.engine.slots import Resources
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.training.job import Job, Outcome
 from fakes import SilentView, fake_accuracy
+from pages import BLOCK, ROOT
+from picture_files import noise, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Open = Callable[..., Ledger]
@@ -94,5 +103,106 @@ def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_ledger: Open) -> N
 def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
     began = time.monotonic()
     with pytest.raises(InputError, match=r"address: nothing answers at 127\.0\.0\.1:1 "):
-        pool.connect("127.0.0.1:1")
+        connection.connect("127.0.0.1:1")
     assert time.monotonic() - began < 60, "Ray itself tries for minutes"
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A user's own folder, short enough for Ray's sockets; all that was started for that user is ended."""
+    with tempfile.TemporaryDirectory(prefix="home", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+        mark = f"\0HOME={folder}\0".encode()
+        for signalled in (signal.SIGTERM, signal.SIGKILL):
+            for process in Path("/proc").glob("[0-9]*"):
+                try:
+                    if mark in b"\0" + (process / "environ").read_bytes():
+                        os.kill(int(process.name), signalled)
+                except OSError:  # another user's, or gone meanwhile
+                    continue
+            time.sleep(2)
+
+
+def typed(lines: str, home: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    """Lines of bash, in which `ray start` takes one CPU, and the head lies in the home; searches are short."""
+    python = f"PYTHONPATH= {sys.executable}"
+    short = "--trials 1 --epochs 1 --image-size 8 --workers 1"
+    functions = f"""
+ray() {{
+    case "$*" in
+    "start --head"*) set -- "$@" --include-dashboard=false --disable-usage-stats --num-cpus=1 --temp-dir={home} ;;
+    start*) set -- "$@" --num-cpus=1 ;;
+    esac
+    {python} -m ray.scripts.scripts "$@"
+}}
+alternas() {{ case "$1" in search) set -- "$@" {short} ;; esac; {python} -m alternas "$@"; }}
+"""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    words = ["bash", "-euxc", functions + lines]
+    return subprocess.run(words, cwd=home, capture_output=True, text=True, env=kept | {"HOME": str(home)} | env)
+
+
+def test_the_commands_of_the_page_make_a_cluster_that_searches(home: Path) -> None:
+    """As docs/cluster.md has them, on one machine and for one user; then with a wrong token, and with none."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        at = f"127.0.0.1:{free.getsockname()[1]}"
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    block = next(text for language, _, text in BLOCK.findall(page) if language == "bash" and "ray start" in text)
+    for i in range(40):
+        write(home / "shared" / "photos" / "ab"[i % 2] / f"{i}.png", noise(i))
+    lines = block.replace("HEAD:6379", at).replace("6379", at.split(":")[1]).replace("/shared", f"{home}/shared")
+    done = typed(lines, home)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert "2 nodes, 2 CPUs" in done.stdout
+    assert (home / "shared" / "runs" / "big" / "records.jsonl").read_text().count("\n") >= 2
+    token = home / ".ray" / "auth_token"
+    assert token.stat().st_mode & 0o777 == 0o600
+    search = f"cd shared && alternas search --address {at} --data photos --name other"
+    wrong = typed(search, home, RAY_AUTH_TOKEN="0" * 64)
+    token.rename(home / "elsewhere")
+    none = typed(search, home)
+    for failed, said in ((wrong, "and refuses that of RAY_AUTH_TOKEN"), (none, "there is none here")):
+        said_at_the_end = failed.stderr.splitlines()[-1]
+        assert (failed.returncode, said_at_the_end[:9]) == (2, "alternas:"), failed.stderr[-2000:]
+        assert f"the Ray cluster at {at} asks for its token" in said_at_the_end
+        assert said in said_at_the_end
+
+
+def test_a_ray_of_ours_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It listens on the loopback, with a token that stands in no file; it starts where docstrings are left out."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    before = {name: value for name, value in os.environ.items() if name.startswith(("RAY_", "PYTHONO"))}
+    connection.connect("")
+    try:
+        assert ray.get(ray.remote(lambda: os.getpid()).remote()), "a worker answers"
+        family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        ports = [c for process in family for c in process.net_connections("inet") if c.status == "LISTEN"]
+        assert len(ports) > 3
+        assert {port.laddr.ip.removeprefix("::ffff:") for port in ports} == {"127.0.0.1"}
+    finally:
+        connection.disconnect()
+    assert os.environ.items() >= before.items(), "what the next Ray is started with is as it was"
+    assert connection.TOKEN not in os.environ
+    assert not list(tmp_path.rglob("auth_token"))
+
+
+def test_a_killed_raylet_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
+    """Ray writes fifty lines to standard output, and ends the driver without one of ours."""
+    words = [sys.executable, "-m", "alternas", "search", "resnet", "--workers", "1", "--name", "small", "--json"]
+    words += ["--trials", "20", "--epochs", "20"]
+    records = tmp_path / "runs" / "small" / "records.jsonl"
+    with open(tmp_path / "err", "w") as err:
+        driver = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=err, text=True)
+        while not (records.exists() and records.read_text()) and driver.poll() is None:
+            time.sleep(0.1)
+        (raylet,) = [child for child in psutil.Process(driver.pid).children() if child.name() == "raylet"]
+        raylet.kill()
+        said, _ = driver.communicate(timeout=120)
+    lines = (tmp_path / "err").read_text().splitlines()
+    assert (driver.returncode, said) == (1, ""), lines
+    assert lines[-1] == (
+        "alternas: Ray's raylet on this machine has died, killed by somebody or for want of memory; "
+        "the same command resumes"
+    )
+    assert len([line for line in lines if not line.startswith("[")]) < 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import shutil
@@ -18,7 +19,7 @@ from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
-    "cluster.md": ["a cluster"] * 6,
+    "cluster.md": ["a cluster"] * 7,
     "latency.md": ["a cluster"] * 3,
     "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
     "own-strategy.md": ["downloads"] * 2,
@@ -148,3 +149,57 @@ def test_the_tree_names_every_file() -> None:
         for path in (ROOT / room).glob("*.py"):
             if path.name not in ("__init__.py", "errors.py", "frame.py"):
                 assert path.name in text, path
+
+
+FILE = re.compile(r"(?<![\w.*<])((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:py|md|sh|yaml))\b")  # a file as prose names it
+# Files of other projects, of users, and those that a command writes.
+OTHERS = {
+    *("convnext.py", "maxxvit.py", "vision_transformer.py", "vision_transformer_hybrid.py", "fewshot_lsr.py"),
+    *(
+        "make_cifar_c.py",
+        "models/preresnet.py",
+        "models/alternet.py",
+        "module.py",
+        "hub.py",
+        "timm_model.py",
+        "model.py",
+    ),
+    *(
+        "ray_bootstrap_config.yaml",
+        "results/probes/FILE.py",
+        "resnetv2.py",
+        "best/model.py",
+        "mine-best/model.py",
+        "all-digits-best/model.py",
+    ),
+}
+
+
+def test_files_that_docstrings_and_pages_name_are_there() -> None:
+    rooms = ("archs", "spaces", "search", "results", "benchmarks", "docs", "examples")
+    files = [*ROOT.glob("*.*"), *(path for room in rooms for path in (ROOT / room).rglob("*.*"))]
+    paths = [str(path.relative_to(ROOT)) for path in files]
+    sources = [path for path in paths if path.endswith((".py", ".md")) and path != "CHANGELOG.md"]
+    ends = {"/".join(path.split("/")[i:]) for path in paths for i in range(path.count("/") + 1)} | OTHERS
+    ends |= {path.name for path in (ROOT / "tests").glob("test_*.py")} | {
+        f"tests/{path.name}" for path in (ROOT / "tests").glob("*.py")
+    }
+    missing = []
+    for source in sources:
+        prose = (ROOT / source).read_text()
+        if source.endswith(".py"):
+            nodes = ast.walk(ast.parse(prose))
+            held = [node for node in nodes if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)]
+            prose = "\n".join(ast.get_docstring(node) or "" for node in held)
+        missing += [
+            f"{source}: {name}"
+            for name in FILE.findall(prose)
+            if name.removeprefix("../").removeprefix("./") not in ends
+        ]
+    assert not missing
+
+
+def test_every_table_of_a_page_has_a_header() -> None:
+    for page in PAGES:
+        for table in re.findall(r"(?:^\|.*\n)+", page.read_text(), re.MULTILINE):
+            assert re.match(r"\|.*\n\|(?: ?:?-+:? ?\|)+\n", table), f"{page.name}: {table[:80]}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import random
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,9 @@ from alternas.search.studies import explain as module
 from alternas.search.studies import subjects
 from alternas.search.studies.explain import Explain, explain
 from alternas.search.studies.findings import nets
-from alternas.search.studies.subjects import ground_of
+from alternas.search.studies.subjects import ground_of, objective_of
 from alternas.search.training import recipes
+from alternas.search.training.recipe import Augment
 from alternas.spaces import RandomChooser, get
 from runs import made_run, record
 from test_cli import alternas  # noqa: F401
@@ -65,7 +68,8 @@ def test_the_files_of_an_explanation(run: Path) -> None:
     assert [net["trial"] for net in told["nets"]] == [2, 1]
     folder = run / "explain"
     files = [f"{name}.{suffix}" for name in ("fourier", "variance") for suffix in ("csv", "png")]
-    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files])
+    lists = ["images-40.csv", "minibatches-1-0.csv"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted([INDEX, *files, *lists])
     with open(folder / "variance.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {row["net"] for row in rows} == {"trial 2 (alternet)", "trial 1 (resnet)"}
@@ -134,11 +138,64 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     raw = torch.as_tensor(data.val.images, dtype=torch.float32)
     assert torch.allclose(x, (raw - data.mean[0]) / data.std[0], atol=1e-5)
     assert not first.net.training
-    assert first.weight_decay == recipes.get("smoke").weight_decay
+    assert first.objective.decay == {n: 0.05 for n, p in first.net.named_parameters() if p.ndim > 1}
     assert len(first.training) == subjects.MINIBATCHES
     assert first.training[0][0].shape == (subjects.MINIBATCH, 1, 8, 8)
     assert first.net.genotype.family == "alternet"
     assert other.net.genotype.family == "resnet"
+
+
+def test_the_loss_is_the_recipes() -> None:
+    """Label smoothing and L2 of what its optimiser decays: not the norms, biases and the like."""
+    torch.manual_seed(0)
+    net, recipe = build(nets((8, 8))["alternet"], 10, 8, 1), recipes.get("fast")
+    logits, y = torch.randn(6, 10), torch.arange(6)
+    assert recipe.label_smoothing
+    assert recipe.weight_decay
+    assert not recipe.decay_all
+    found = objective_of(net, recipe)
+    wanted = torch.nn.functional.cross_entropy(logits, y, label_smoothing=recipe.label_smoothing)
+    assert found.loss(logits, y) == wanted != torch.nn.functional.cross_entropy(logits, y)
+    squares = {n: p.double().square().sum().item() for n, p in net.named_parameters()}
+    matrices = sum(squares[n] for n, p in net.named_parameters() if p.ndim > 1)
+    weights = dict(net.named_parameters())
+    assert found.l2(weights).item() == pytest.approx(recipe.weight_decay / 2 * matrices)
+    every = objective_of(net, replace(recipe, decay_all=True))
+    assert every.l2(weights).item() == pytest.approx(recipe.weight_decay / 2 * sum(squares.values()))
+    assert sum(squares.values()) > 1.2 * matrices
+    assert f"label smoothing {recipe.label_smoothing:g}, L2 of weight decay" in found.words
+    assert "on matrices and kernels" in found.words
+    assert "on all parameters" in every.words
+    plain = objective_of(net, replace(recipe, weight_decay=0.0, label_smoothing=0.0, augment=Augment(mixup=0.2)))
+    assert plain.words == "cross-entropy, no L2, images not mixed as in training"
+    assert plain.l2(weights).item() == 0
+    for name in ("cross_entropy", "binary"):
+        loss = objective_of(net, replace(recipe, loss=name)).loss(logits.double(), y)
+        assert loss.dtype == torch.double, "the Hessian's products are of float64"
+
+
+def test_the_images_are_listed(run: Path) -> None:
+    explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
+    data, ground = load(Request("digits")), ground_of(load(Request("digits")), 12, torch.device("cpu"))
+    subject = ground.subject(module._named(*module.chosen_net(run, 2)))
+
+    def raw(row: dict[str, str], images: Any) -> torch.Tensor:
+        x = images.images[int(row["index"])].astype("<f4")
+        assert row["sha256"] == hashlib.sha256(x.tobytes()).hexdigest()
+        return torch.as_tensor(x)
+
+    with open(run / "explain" / "images-12.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert torch.equal(torch.stack([raw(row, data.val) for row in rows]), ground.images.x_NCHW * data.peak)
+    assert [int(row["label"]) for row in rows] == ground.images.y_N.tolist()
+    with open(run / "explain" / "minibatches-1-0.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["minibatch"]) for row in rows] == sorted(list(range(16)) * 16)
+    assert [int(row["label"]) for row in rows] == torch.cat([y for _, y in subject.training]).tolist()
+    assert {row["split"] for row in rows} == {"train"}
+    assert len({row["index"] for row in rows}) == 256, "no image twice in an epoch"
+    for row in rows:
+        raw(row, data.train)
 
 
 def test_zoo_is_the_plain_resnet_next_in_macs(run: Path) -> None:
@@ -183,7 +240,7 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
     told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
     (part,) = told["analyses"]
     assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
-    assert "The lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
+    assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
     told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
     lines = module.said(told).splitlines()

@@ -410,3 +410,19 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     assert "images of 16 x 16 alone" in card.text
     assert f'timm.create_model("{subject.facts["name"]}", pretrained=True)' in card.text
     assert "torch.export.load" not in card.text
+
+
+def test_what_users_wrote_is_text_on_the_card(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)> [a](javascript:b) `c`\n# d"
+    about = {
+        **{"accuracy": 0.9, "accuracy_on": evil, "data": evil, "trained": {"recipe": evil, "epochs": 3}, "seed": 1},
+        **{"versions": {evil: evil}, "classes": [evil, "2", "3", "4", "5"], "checked_on": evil},
+    }
+    subject = subject_of(network_of(NETS["hybrid"]), about)
+    write(subject, tmp_path / "draft", ("package",))
+    formats.finish(subject, tmp_path / "draft", {"package": {"file": FORMATS["package"].file}}, {"package": 0.0})
+    text = ModelCard.load(tmp_path / "draft" / "README.md", ignore_metadata_errors=True).text
+    assert text.count("&lt;img" if "&lt;" in text else "&#60;img") >= 6
+    assert "<img" not in text
+    assert "[a](" not in text.replace("\\[", "")
+    assert "\n# d" not in text

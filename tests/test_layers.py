@@ -48,7 +48,7 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 
 def test_ray_lives_in_the_engines_and_optuna_in_the_strategy() -> None:
     homes = {
-        "ray": {f"search/engine/{name}.py" for name in ("pool", "tune", "leg", "doctor")},
+        "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "tune", "leg", "doctor")},
         "optuna": {f"search/strategy/{path.name}" for path in FILES if path.parent.name == "strategy"}
         | {"search/bench/simulate.py", "results/report/importance.py"},
     }

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import alternas
-from alternas.archs import InputError
+from alternas.archs import InputError, blame
 from alternas.results.record import Record
 from alternas.search.engine.drive import drive
 from alternas.search.strategy.ledger import Ledger
+from alternas.search.strategy.strategies import check_strategy
 from alternas.spaces import FileSpace, Replay, find, get, members
+from alternas.spaces.choosers import RandomChooser
 from fakes import FakeExecutor, SilentView
 
 EXAMPLE = Path(alternas.__file__).parent / "examples" / "my_space.py"
@@ -202,3 +205,41 @@ def test_every_strategy_takes_it(
     assert {r.key for r in ledger.store.records if r.kind == "baseline"} <= nets
     if strategy == "buildup":
         assert {r.family for r in searched} == {"alternet"}
+
+
+ENDLESS = {
+    "on import": "while True:\n    try:\n        x = 1\n    except Exception:\n        pass\n",
+    "when it is made": FINE.replace("self.calls = 0", "while True: pass"),
+    "while it draws": drawn("import time\ntime.sleep(1000)"),
+    "in its baselines": BASELINES + "[0 for _ in iter(int, 1)]\n",
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_a_space_that_takes_for_ever_is_one_line(case: str, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "SECONDS", 0.5)
+    alarm = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(InputError, match=r"^space \./mine\.py: mine\.py:\d+: takes longer than 0\.5 s$"):
+        made(ENDLESS[case])
+    assert signal.getsignal(signal.SIGALRM) is alarm
+
+
+def test_a_net_that_takes_for_ever_is_one_line(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawn later, as a search does; an alarm of somebody else's is left as it was."""
+    space = made(FINE.replace("        width =", "        while self.calls > 10_000: pass\n        width =", 1))
+    monkeypatch.setattr(blame, "SECONDS", 0.5)
+    space._own.calls = 20_000
+    before = signal.setitimer(signal.ITIMER_REAL, 100.0)
+    with pytest.raises(InputError, match=r"mine\.py:6: takes longer than 0\.5 s"):
+        space.sample(RandomChooser(0))
+    assert 90 < signal.setitimer(signal.ITIMER_REAL, *before)[0] < 100
+    space._own.calls = 0
+    assert space.sample(RandomChooser(0)).family == "resnet"
+
+
+def test_a_strategy_that_never_loads_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(blame, "SECONDS", 0.5)
+    Path("endless.py").write_text("while True: pass\n")
+    with pytest.raises(InputError, match=r"cannot be imported: endless\.py:1: takes longer than 0\.5 s"):
+        check_strategy("endless:Sampler")

@@ -166,16 +166,51 @@ def test_an_analysis_of_one_and_of_two() -> None:
     assert "basic" in both.reading
 
 
-def readings(blocks: Any) -> str:
-    sites = [Site(str(i), str(i), "out", "conv", str(1 + i // 3)) for i in range(6)]
-    return cka._reading_of_one(np.array(blocks), sites)
+BLOCKS = "the map falls into blocks at the ends of stages"
+LENGTHS = {"resnet": (1, 3, 3, 3), "uneven": (1, 2, 5, 2), "two": (3, 3)}
 
 
-def test_the_numbers_decide_the_reading() -> None:
-    blocks = np.kron(np.eye(2), np.full((3, 3), 0.8)) + 0.1
-    assert "falls into blocks" in readings(blocks)
-    assert "0.90 on average, those of different stages at 0.10" in readings(blocks)
-    assert "is even across stages" in readings(np.full((6, 6), 0.7))
+def readings(cka_LL: Any, lengths: tuple[int, ...]) -> str:
+    stages = [str(s) for s, length in enumerate(lengths) for _ in range(length)]
+    sites = [Site(str(i), str(i), "out", "conv", stage) for i, stage in enumerate(stages)]
+    return cka._reading_of_one(np.array(cka_LL), sites)
+
+
+def blocky(lengths: tuple[int, ...]) -> np.ndarray:
+    stage_L = np.repeat(np.arange(len(lengths)), lengths)
+    return 0.1 + 0.8 * (stage_L[:, None] == stage_L)
+
+
+def test_blocks_are_told_where_stages_end() -> None:
+    told = readings(blocky(LENGTHS["resnet"]), LENGTHS["resnet"])
+    assert BLOCKS in told
+    assert "is +0.80 beside that of two of different stages" in told
+    assert "(1 of 84 ways" in told
+    few = readings(blocky(LENGTHS["two"]), LENGTHS["two"])
+    assert BLOCKS not in few, "one of five ways to halve a map is the best one by chance"
+    assert "is not told (1 of 5 ways" in few
+
+
+@pytest.mark.parametrize("lengths", LENGTHS.values())
+def test_no_smooth_map_has_blocks(lengths: tuple[int, ...]) -> None:
+    """Near places are alike in any map: depth, warped or not, explains them, and blocks elsewhere are no stages."""
+    places = sum(lengths)
+    for depth in (np.arange(places), np.arange(places) ** 0.5, np.arange(places) ** 2 / places):
+        for reach in (1.0, 3.0, 10.0):
+            assert BLOCKS not in readings(np.exp(-np.abs(depth[:, None] - depth) / reach), lengths)
+    assert BLOCKS not in readings(np.full((places, places), 0.7), lengths)
+    stage_L = (np.arange(places) + 1) // 2
+    assert BLOCKS not in readings(0.1 + 0.8 * (stage_L[:, None] == stage_L), lengths)
+
+
+def test_the_gap_is_that_of_pairs_as_far_apart() -> None:
+    stage_L, values = np.array([0, 0, 1, 1]), np.arange(16.0).reshape(4, 4)
+    symmetric = values + values.T
+    within, across = [symmetric[0, 1], symmetric[2, 3]], symmetric[1, 2]  # farther pairs are all of different stages
+    assert cka.block_gap(symmetric, stage_L) == pytest.approx(np.mean(within) - across)
+    assert np.isnan(cka.block_gap(symmetric, np.zeros(4)))
+    assert len(list(cka.placements(30, 6))) == cka.PLACEMENTS
+    assert all(stage_L[-1] == 6 for stage_L in cka.placements(30, 6))
 
 
 def test_what_cannot_be_compared() -> None:

@@ -66,9 +66,9 @@ def test_positions_of_other_kinds() -> None:
     rows = positions.similarity_rows("2-D", both.numpy(), (4, 4))
     assert all(row["same_row"] == row["same_column"] == pytest.approx(0.5) for row in rows)
     assert {row["elsewhere"] for row in rows} == {0}
-    assert "rows and columns show" in positions._reading(rows)
+    assert "rows and columns are more alike than others" in positions._reading(rows)
     flat = positions._reading(positions.similarity_rows("flat", np.ones((16, 16)), (4, 4)))
-    assert "look alike; rows and columns do not show" in flat
+    assert "neither neighbours nor rows and columns stand out" in flat
     timms: Any = subject("timm vit").net
     assert torch.equal(positions.position_tables(timms)[0]["encoder"], timms.pos_embed[0, 1:])
     for name, why in (("vit relative", "are relative"), ("vit without positions", "no position"), ("msa", "no tokens")):

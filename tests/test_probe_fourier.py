@@ -102,12 +102,17 @@ def test_the_reading_follows_the_numbers() -> None:
     told = fourier._reading([*rows, row(5, "conv", -9.0, height=4)], 7)
     assert "On maps 8 px high the mean change of that amplitude is conv +0.3 (2), msa -1.5 (2)." in told
     assert "On maps 4 px high the mean change of that amplitude is conv -9 (1)." in told
-    assert "MSA adds less than conv." in told
-    assert "2 of 2 MSAs lower it and 2 of 3 convs raise it: not as Park" in told  # the convs' mean is below 0
-    assert "2 of 2 convs raise it: as Park" in fourier._reading(rows, 7)
-    turned = [one | {"change": None if one["change"] is None else -one["change"]} for one in rows]
-    assert "MSA adds no less than conv." in fourier._reading(turned, 7)
-    assert "0 of 2 MSAs lower it" in fourier._reading(turned, 7)
+    assert "Each MSA adds less than each conv there." in told
+    assert "2 of 2 msa blocks lower it: too few or too unlike each other to tell whether as Park" in told
+    assert "2 of 3 conv blocks raise it: too few or too unlike each other" in told
+    many = [*rows, row(5, "msa", -1.5), row(6, "msa", -1.4), row(7, "conv", 0.2), row(8, "conv", 0.3)]
+    assert "4 of 4 msa blocks lower it: as Park" in fourier._reading(many, 7)
+    assert "4 of 4 conv blocks raise it: as Park" in fourier._reading(many, 7)
+    turned = [one | {"change": None if one["change"] is None else -one["change"]} for one in many]
+    assert "Each MSA adds less" not in fourier._reading(turned, 7)
+    assert "0 of 4 msa blocks lower it: other than Park" in fourier._reading(turned, 7)
+    overlapping = [*rows, row(5, "msa", 0.3)]
+    assert "Each MSA adds less" not in fourier._reading(overlapping, 7)
     assert "no change can be told" in fourier._reading(rows[:1], 7)
 
 

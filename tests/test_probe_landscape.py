@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch import nn
 from alternas.archs import InputError, build
 from alternas.results.probes import landscape
 from alternas.results.probes.landscape import direction, minima, plane
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.probes.subject import Images, Objective, Subject
 from nets import NETS, lively
 
 
@@ -52,7 +53,9 @@ def test_a_plane_is_that_of_weights_set_by_hand() -> None:
     generator = torch.Generator().manual_seed(2)
     first, second = direction(net, generator), direction(net, generator)
     assert not torch.equal(first["head.weight"], second["head.weight"])
-    rows = plane(net, [(x[:4], y[:4]), (x[4:], y[4:])], (first, second), 3, weight_decay=0.2)
+    smooth = partial(F.cross_entropy, label_smoothing=0.3)
+    matrices = {name: 0.2 for name, p in net.named_parameters() if p.ndim > 1}
+    rows = plane(net, [(x[:4], y[:4]), (x[4:], y[4:])], (first, second), 3, Objective(smooth, matrices))
     assert [(row["a"], row["b"]) for row in rows] == [(a, b) for a in (-1, 0, 1) for b in (-1, 0, 1)]
     for row in rows:
         other = copy.deepcopy(net)
@@ -60,16 +63,17 @@ def test_a_plane_is_that_of_weights_set_by_hand() -> None:
             for name, p in other.named_parameters():
                 p.add_(row["a"] * first[name] + row["b"] * second[name])
             assert row["nll"] == pytest.approx(F.cross_entropy(other(x), y).item(), rel=1e-4)
-        squares = sum(p.square().sum().item() for p in other.parameters())
+            assert row["data_loss"] == pytest.approx(smooth(other(x), y).item(), rel=1e-4)
+        squares = sum(p.square().sum().item() for p in other.parameters() if p.ndim > 1)
         assert row["l2"] == pytest.approx(0.1 * squares, rel=1e-4)
-        assert row["loss"] == row["nll"] + row["l2"]
+        assert row["loss"] == row["data_loss"] + row["l2"] != row["nll"] + row["l2"]
     assert all(torch.equal(value, before[key]) for key, value in net.state_dict().items())
 
 
 def test_soft_targets() -> None:
     net, x = net_of("basic"), torch.randn(4, 2, 16, 16)
     y = torch.rand(4, 5).softmax(1)
-    found = landscape.loss_at(net, dict(net.named_parameters()), [(x, y)])
+    found, _ = landscape.losses_at(net, dict(net.named_parameters()), [(x, y)], Objective())
     with torch.no_grad():
         assert found == pytest.approx(-(y * net(x).log_softmax(1)).sum(1).mean().item(), rel=1e-5)
 
@@ -88,7 +92,7 @@ def test_finding() -> None:
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]
     assert f"a loss of {middle['loss']:.3g}" in found.reading
-    assert ("No point of the plane is lower." in found.reading) is (
+    assert ("None of the other 8 points is lower." in found.reading) is (
         min(r["loss"] for r in found.rows) == middle["loss"]
     )
     found.draw(Figure())

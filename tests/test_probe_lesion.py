@@ -114,5 +114,6 @@ def test_rows_and_reading() -> None:
             assert row["accuracy"] == pytest.approx((net(x).argmax(1) == y).double().mean().item())
         assert row["change"] == row["accuracy"] - 1
     worst = min(found.rows, key=lambda row: row["change"])
-    assert f"The dearest is {worst['unit']}" in found.reading
+    assert (f"The largest loss is without {worst['unit']}" in found.reading) is (worst["high"] < 0)
+    assert all(row["low"] <= row["change"] <= row["high"] for row in found.rows)
     found.draw(Figure())

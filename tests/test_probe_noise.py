@@ -44,12 +44,14 @@ def test_energy_lies_in_the_ring_alone(shape: tuple[int, ...]) -> None:
         assert x.shape == shape
 
 
-def test_its_size_is_the_rings_share_of_epsilon() -> None:
-    """No ring is scaled up: signs of size epsilon have it in equal parts on every frequency."""
-    for frequency in (0.25, 0.75):
+def test_every_ring_has_the_same_energy() -> None:
+    """As the net gets it: normalised."""
+    for frequency in asked(32, 32):
         x = ring_noise((64, 3, 32, 32), frequency, 0.7, torch.Generator().manual_seed(1))
-        share = ring(32, 32, frequency).sum() / 32**2
-        assert x.square().mean().sqrt().item() == pytest.approx(0.7 * share.sqrt().item(), rel=0.02)
+        assert x.square().mean().sqrt().item() == pytest.approx(0.7, rel=0.08)
+    images = Images(torch.rand(256, 2, 8, 8), torch.arange(256), torch.tensor([0.4, 0.5]), torch.tensor([0.1, 0.3]))
+    shown = images.seen(noisy(images, 0.75, 0.7, 0).x_NCHW) - images.seen(images.x_NCHW)
+    assert shown.square().mean((0, 2, 3)).sqrt().tolist() == pytest.approx([0.7, 0.7], rel=0.02)
 
 
 def images_of(count: int = 60) -> Images:
@@ -71,12 +73,39 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     images, net = images_of(), Mean()
     assert torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 3).x_NCHW)
     assert not torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 4).x_NCHW)
-    found = noise.analyse(Subject("mean", net, images), epsilon=5)
+    found = noise.analyse(Subject("mean", net, images), rms=1)
     rows: list[dict[str, Any]] = found.rows
     assert [row["frequency_pi"] for row in rows] == pytest.approx([k / 8 for k in range(9)])
     assert rows[0]["change"] < -0.05
     assert all(row["change"] == 0 for row in rows[1:])
-    assert "Noise at 0 pi costs most" in found.reading
-    assert "low frequencies hurt more" in found.reading
+    assert rows[0]["low"] < rows[0]["change"] < rows[0]["high"] < 0
+    assert "The largest loss is at 0 pi" in found.reading
+    assert "at this energy low ones cost more" in found.reading
     found.draw(Figure())
-    assert "No frequency lowers it" in noise.analyse(Subject("mean", net, images), epsilon=0).reading
+    silent = noise.analyse(Subject("mean", net, images), rms=0).reading
+    assert "Of no frequency does the 95 % interval over images lie below 0" in silent
+    assert "cost more" not in silent
+
+
+class Finest(nn.Module):
+    """Sees nothing but the energy of the highest frequency."""
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        board = torch.tensor([1.0, -1.0]).repeat(8)
+        strength_B = (x_BCHW * (board[:, None] * board)).mean((1, 2, 3)).abs()
+        return torch.stack([torch.full_like(strength_B, 0.02), strength_B], 1)
+
+
+def test_a_net_that_sees_the_highest_frequency_alone() -> None:
+    images = Images(torch.zeros(80, 1, 16, 16), torch.zeros(80).long(), torch.zeros(1), torch.ones(1))
+    told = noise.analyse(Subject("finest", Finest(), images), rms=1).reading
+    assert "at this energy high ones cost more" in told
+
+
+def test_halves_that_cost_alike_are_not_told_apart() -> None:
+    rows = [{"frequency_pi": f, "change": -0.1, "low": -0.2, "high": -0.01} for f in (0.25, 0.75)]
+    costs = [-(torch.arange(40) % 10 == k).double() for k in (0, 1)]
+    told = noise._reading(0.9, rows, costs, 0.7, 2)
+    assert "which cost more is not told" in told
+    assert "ones cost more" not in told
+    assert "low ones cost more" in noise._reading(0.9, rows, [costs[0] - 0.5, costs[1]], 0.7, 2)

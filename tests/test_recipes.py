@@ -17,7 +17,7 @@ from torch import nn
 from alternas.archs import InputError, zoo
 from alternas.search.training import recipes
 from alternas.search.training.optimizer import optimizer_for
-from alternas.search.training.recipe import OPTIMIZERS, Recipe, check_on
+from alternas.search.training.recipe import OPTIMIZERS, Augment, Recipe, check_on
 from alternas.search.training.schedule import kept_steps, peak_rate, rate_at
 
 ALL = [make() for make in recipes.RECIPES.values()]
@@ -80,7 +80,7 @@ def test_budgets() -> None:
         ({"learning_rate": 1}, "field: unknown value 'learning_rate'"),
         ({"augment": {"flipp": True}}, "did you mean 'flip'"),
         ({"augment": {"erase": 2}}, "augment.erase must be 0 to 1"),
-        ({"augment": {"pad": -1}}, "augment.pad must be at least 0"),
+        ({"augment": {"pad": -1}}, "augment.pad must be 0 to 4096"),
         ({"augment": [1]}, "must be an object"),
     ],
 )
@@ -175,3 +175,20 @@ def test_who_is_decayed() -> None:
 
     assert decayed(recipes.smoke()) == {id(net[0].weight), id(net[2].weight)}
     assert decayed(recipes.paper_cifar()) == {id(p) for p in net.parameters()}
+
+
+NUMBERS = [(kind, f.name) for kind in (Recipe, Augment) for f in dataclasses.fields(kind) if f.type in ("int", "float")]
+
+
+@pytest.mark.parametrize(("kind", "name"), NUMBERS)
+@pytest.mark.parametrize("value", [10**10, 10**400, float("inf"), float("nan")])
+def test_no_number_of_a_recipe_may_be_of_any_size(kind: type, name: str, value: float) -> None:
+    recipe = recipes.smoke().to_dict()
+    (recipe if kind is Recipe else recipe["augment"])[name] = value
+    with pytest.raises(InputError, match=f"{name} must be "):
+        Recipe.from_dict(recipe)
+
+
+def test_the_name_of_a_recipe_is_short() -> None:
+    with pytest.raises(InputError, match="name must be at most 200 characters, got 1000"):
+        dataclasses.replace(recipes.smoke(), name="n" * 1000)

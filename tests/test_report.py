@@ -159,6 +159,21 @@ def test_what_users_wrote_is_text(report: Page, tmp_path: Path) -> None:
     assert list((tmp_path / "assets").glob("*.png"))
 
 
+def test_no_cell_of_the_assets_is_a_formula(tmp_path: Path) -> None:
+    rows, evil = drawn_records(40), "=cmd|' /C calc'!A0"
+    for row in rows:
+        row["genes"] = {evil: evil} | row["genes"]
+    rows[-1] |= {"status": "error", "accuracy": None, "error": evil, "family": evil}
+    folder = made_run(tmp_path / "run", rows, settings={evil: evil})
+    write_report(folder, tmp_path / "page.html", tmp_path / "assets")
+    frames = [pd.read_csv(path, dtype=str, header=None) for path in (tmp_path / "assets").glob("*.csv")]
+    cells = [str(cell) for frame in frames for cell in frame.to_numpy().flat]
+    assert cells.count(f"'{evil}") > 10
+    assert not [cell for cell in cells if cell.startswith(("=", "@", "+"))]
+    (net,) = pd.read_parquet(tmp_path / "assets" / "all_nets.parquet")[f"gene_{evil}"].unique()
+    assert net == evil, "Parquet is no spreadsheet"
+
+
 def test_hypervolume_ends_where_the_front_command_does(run: Path) -> None:
     found = hypervolumes(open_run(run))
     points = [(row["accuracy"], row["macs"]) for row in leaderboard(open_run(run).records)]

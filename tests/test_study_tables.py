@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from rich.console import Console
 
 from alternas.archs import InputError
 from alternas.results.plot import draw
+from alternas.results.probes.subject import Finding
+from alternas.results.probes.write import write_findings
 from alternas.results.study import Sight, factor_text, seed_noise, study_csv, study_json, study_rows, study_table
 
 VIEW = Sight("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))
@@ -371,3 +374,20 @@ def test_the_callers_matplotlib_is_left_alone(tmp_path: Path) -> None:
         mine = draw(rows, VIEW, tmp_path / "mine")
         assert dict(matplotlib.rcParams) == before
     assert plain[0].read_bytes() == mine[0].read_bytes()
+
+
+def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
+    evil = ["=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1"]
+    rows = study_rows([Fake({"net": net, "=shift": -0.5}, 0, 0.5) for net in evil], ["accuracy"])
+    study_csv(rows, tmp_path / "table.csv")
+    folder, told = tmp_path / "explain", {"=layer": 1, "=cmd": -1.5, "text": "-3e-2"}
+    folder.mkdir()
+    finding = Finding("variance", "a title", [told | {"name": name} for name in evil], "a reading", lambda part: None)
+    write_findings(folder, "variance", [("=net", finding)])
+    lines = list[str]()
+    for path in (tmp_path / "table.csv", folder / "variance.csv"):
+        with open(path, newline="") as file:
+            lines += [cell for row in csv.reader(file) for cell in row]
+    assert {f"'{net}" for net in evil} < set(lines)
+    assert {"-0.5", "-1.5", "-3e-2", "'=shift", "'=cmd", "'=net"} < set(lines), "numbers stay as they are"
+    assert not [cell for cell in lines if cell.startswith(("=", "+", "@", "\t", "\r"))]

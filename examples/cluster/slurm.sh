@@ -9,6 +9,9 @@
 set -euo pipefail
 cd "$SLURM_SUBMIT_DIR" # on a file system that all nodes see: runs/ is made here
 source .venv/bin/activate
+# A token for this job, which srun hands to every node: nobody else's jobs get at these Rays.
+RAY_AUTH_TOKEN=$(python -c "import secrets; print(secrets.token_hex(32))")
+export RAY_AUTH_MODE=token RAY_AUTH_TOKEN
 head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 # Starts Ray on every node, runs the command on the first, and stops Ray.
 srun ray symmetric-run --address "$head:6379" --min-nodes "$SLURM_NNODES" -- \

@@ -1,6 +1,7 @@
 """README.md of an exported folder: a model card as Hugging Face's Hub reads it, with what was measured.
 
-Its front matter is YAML whose values are written as JSON, which YAML includes: a class may be called anything.
+Its front matter is YAML whose values are written as JSON, which YAML includes: a class may be called anything. In the
+text what users wrote is without markup.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..cells import markdown_text
 from ..noise import Spread, text
 from . import onnx_format, package_format, pt2_format, timm_format
 
@@ -35,8 +37,8 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """
     parts = [
         f"---\n{front_matter(facts)}---\n",
-        f"# {facts['name']}\n\nAn image classifier found by alternas, an architecture search over ResNets, "
-        "AlterNets and hybrids of convolution and attention.\n",
+        f"# {markdown_text(facts['name'])}\n\nAn image classifier found by alternas, an architecture search over "
+        "ResNets, AlterNets and hybrids of convolution and attention.\n",
         "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
@@ -83,7 +85,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in facts["formats"].items())
     sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
     return {
-        "family": facts["family"],
+        "family": markdown_text(facts["family"]),
         **_accuracies(facts),
         **_training(facts),
         "MACs": f"{facts['macs']:,} (batch 1; multiply-accumulates of conv, linear and attention)",
@@ -91,14 +93,15 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "input": f"{facts['in_chans']} x {height} x {width}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
         "classes": _classes(facts["classes"]),
-        "checked": f"on {facts['checked_on']}, in batches of {sizes}: logits equal those of the searched net, {kinds}",
+        "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
+        f"searched net, {kinds}",
     }
 
 
 def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
     rows: dict[str, str] = {}
     if facts["accuracy"] is not None:
-        rows["accuracy"] = f"{facts['accuracy']:.4f} ({facts['accuracy_on']})"
+        rows["accuracy"] = f"{facts['accuracy']:.4f} ({markdown_text(facts['accuracy_on'])})"
     if facts.get("test_accuracy") is not None:
         rows["test accuracy"] = f"{facts['test_accuracy']:.4f}"
     spreads = {"accuracy_over_seeds": "accuracy over seeds", "test_accuracy_over_seeds": "test accuracy over seeds"}
@@ -109,12 +112,12 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("trained") is None:
         return {}
     rows = {
-        "data": str(facts["data"]),
-        "recipe": "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"]),
+        "data": markdown_text(facts["data"]),
+        "recipe": markdown_text("{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])),
         "seed": f"{facts['seed']} ({_of_seeds(facts)})",
     }
     found = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return rows | ({"trained with": found} if found else {})
+    return rows | ({"trained with": markdown_text(found)} if found else {})
 
 
 def _of_seeds(facts: Mapping[str, Any]) -> str:
@@ -125,7 +128,7 @@ def _of_seeds(facts: Mapping[str, Any]) -> str:
 
 
 def _classes(names: Sequence[str]) -> str:
-    return f"{len(names)}: {', '.join(names[:20])}{' ...' if len(names) > 20 else ''}"
+    return f"{len(names)}: {markdown_text(', '.join(names[:20]))}{' ...' if len(names) > 20 else ''}"
 
 
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -158,9 +161,8 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
         lines.append("The accuracy is of one training: another seed gives another number.")
     if facts.get("test_accuracy") is None:
         lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")
-    return [*lines, f"It knows the classes of {facts['data']} and images like those alone."]
+    return [*lines, f"It knows the classes of {markdown_text(facts['data'])} and images like those alone."]
 
 
 def _table(rows: Mapping[str, str]) -> str:
-    cells = [(name, " ".join(value.replace("|", "\\|").split())) for name, value in rows.items()]
-    return "| | |\n| --- | --- |\n" + "".join(f"| {name} | {value} |\n" for name, value in cells)
+    return "| | |\n| --- | --- |\n" + "".join(f"| {name} | {value} |\n" for name, value in rows.items())

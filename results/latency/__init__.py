@@ -1,1 +1,1 @@
-"""Measured latency: of one net (measure.py), of a run's nets (runs.py), and the command."""
+"""Measured latency: of one net (measure.py), of a run's nets (nets.py), and the command."""

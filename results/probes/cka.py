@@ -9,7 +9,9 @@ its value passes; all pairs of layers are then one product of matrices. With bat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -27,7 +29,8 @@ from .subject import Finding, Subject
 
 LEAST = 4  # images of a batch: the unbiased HSIC divides by N - 3
 CHUNK = 2**14  # activations multiplied at once: bounds the float64 copy
-APART = 0.1  # of CKA between layers of a stage and of different stages: from here on a map has blocks
+APART, RARE = 0.1, 0.05  # of CKA beyond what depth explains, and of placements that have as much: then a map has blocks
+PLACEMENTS = 2000  # of stage ends, at most
 
 
 class CkaSums:
@@ -141,7 +144,8 @@ def analyse(subject: Subject, other: Subject | None = None, batch: int = 256) ->
     found = cka_map(subject.net, other.net if other else None, batches, sites[0], sites[-1]).numpy()
     names = [[site.name for site in one] for one in sites]
     title = f"CKA between the layers of {' and '.join(one.name for one in both)}"
-    reading = _reading_of_one(found, sites[0]) if other is None else _reading_of_two(found, sites, both)
+    shown = f"Over {len(subject.images)} images in batches of {batch}: "
+    reading = shown + (_reading_of_one(found, sites[0]) if other is None else _reading_of_two(found, sites, both))
     return Finding(
         "cka", title, _rows(found, names[0], names[-1]), reading,
         lambda figure: _draw(figure, found, [names[0], names[-1]], [both[0].name, both[-1].name]),
@@ -168,27 +172,58 @@ def _stream(sites: Sequence[Site]) -> list[int]:
     return [i for i, site in enumerate(sites) if site.stage]
 
 
+def block_gap(cka_LL: np.ndarray, stage_L: np.ndarray) -> float:
+    """How much more alike two places of one stage are than two of different stages as far apart in depth.
+
+    The mean over pairs of one stage of their CKA minus the mean CKA of pairs of different stages of the same distance;
+    0 for any map that depends on the distance alone, NaN without such pairs.
+    """
+    total, count = 0.0, 0
+    for apart in range(1, len(stage_L)):
+        values, same = np.diagonal(cka_LL, apart), stage_L[apart:] == stage_L[:-apart]
+        within, across = values[same & ~np.isnan(values)], values[~same & ~np.isnan(values)]
+        if len(within) and len(across):
+            total, count = total + float((within - across.mean()).sum()), count + len(within)
+    return total / count if count else math.nan
+
+
+def placements(places: int, ends: int) -> Iterator[np.ndarray]:
+    """stage_L for each way to place so many stage ends; PLACEMENTS draws (seed 0) where there are more."""
+    random = np.random.default_rng(0)
+    draws = (random.choice(np.arange(1, places), ends, replace=False) for _ in range(PLACEMENTS))
+    every = combinations(range(1, places), ends) if math.comb(places - 1, ends) <= PLACEMENTS else draws
+    for chosen in every:
+        yield np.isin(np.arange(places), list(chosen)).cumsum()
+
+
 def _reading_of_one(found: np.ndarray, sites: Sequence[Site]) -> str:
     at = _stream(sites)
     stages = np.array([sites[i].stage for i in at])
     inner = found[np.ix_(at, at)]
-    same, off = stages[:, None] == stages, ~np.eye(len(at), dtype=bool)
-    text = [f"First and last place of the residual stream have a CKA of {inner[0, -1]:.2f}."]
-    within, between = inner[same & off], inner[~same]
-    if len(within) and len(between):
-        gap = np.nanmean(within) - np.nanmean(between)
-        kind = (
-            "the map falls into blocks, as a ResNet's does in the paper"
-            if gap > APART
-            else "the map is even across stages, as a ViT's is in the paper"
-        )
+    stage_L = np.concatenate([[0], (stages[1:] != stages[:-1]).cumsum()])
+    text = [f"first and last place of the residual stream have a CKA of {inner[0, -1]:.2f}."]
+    if not stage_L[-1] and len(at) > 1:
+        pairs = inner[np.triu_indices(len(at), 1)]
+        text.append(f"All places are of one stage; between two of them it is {np.nanmean(pairs):.2f} on average.")
+    elif not math.isnan(gap := block_gap(inner, stage_L)):
         text.append(
-            f"Places within a stage are at {np.nanmean(within):.2f} on average, those of different stages at "
-            f"{np.nanmean(between):.2f}: {kind}."
+            f"At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of "
+            f"different stages: {_blocks(inner, stage_L, gap)}."
         )
-    elif len(within):
-        text.append(f"All places are of one stage; between any two of them it is {np.nanmean(within):.2f} on average.")
     return " ".join(text + _dead(found))
+
+
+def _blocks(cka_LL: np.ndarray, stage_L: np.ndarray, gap: float) -> str:
+    """Whether the map has blocks where the stages end: hardly any other stage ends would show as much."""
+    gaps = np.array([block_gap(cka_LL, other) for other in placements(len(stage_L), int(stage_L[-1]))])
+    gaps = gaps[~np.isnan(gaps)]
+    as_much = int((gaps >= gap - 1e-9).sum())
+    of = f"{as_much} of {len(gaps)} ways to place as many stage ends have as much"
+    if gap <= APART:
+        return "no blocks at the ends of stages are told from a map that is smooth in depth"
+    if as_much <= RARE * len(gaps):
+        return f"the map falls into blocks at the ends of stages, as a ResNet's does in the paper ({of})"
+    return f"whether these are blocks at the ends of stages is not told ({of})"
 
 
 def _reading_of_two(found: np.ndarray, sites: Sequence[Sequence[Site]], both: Sequence[Subject]) -> str:
@@ -202,16 +237,15 @@ def _reading_of_two(found: np.ndarray, sites: Sequence[Sequence[Site]], both: Se
         f"{inner[-1, -1]:.2f}."
     )
     if len(set(best)) == 1 < len(best):
-        names = f"All places of {both[0].name} have the same best match in {both[1].name}"
-        text = [match, f"{names}: depth says nothing here."]
+        text = [f"all places of {both[0].name} have the same best match in {both[1].name}.", match]
     else:
         text = [
-            f"The lower half of {both[0].name} is most like what {both[1].name} holds at {lower:.0%} of its depth on "
+            f"the lower half of {both[0].name} is most like what {both[1].name} holds at {lower:.0%} of its depth on "
             f"average, the upper half like what it holds at {upper:.0%}.",
             match,
         ]
         if (np.diff(best) >= 0).all():
-            text.append("Matches never go back: both nets pass the same stations in the same order.")
+            text.append(f"From place to place of {both[0].name} the best match never goes back.")
     return " ".join(text + _dead(found))
 
 

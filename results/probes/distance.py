@@ -26,7 +26,7 @@ from .layers import entering
 from .listen import undisturbed
 from .subject import Finding, Subject
 
-LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head is local, above it global
+LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head is local, above it nearly as far
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def analyse(subject: Subject, batch: int = 32) -> Finding:
         for head, distance in enumerate(reach.heads)
     ]
     title = f"Mean attention distance of the heads of {subject.name}"
-    return Finding("distance", title, rows, _reading(found), lambda figure: _draw(figure, found))
+    return Finding("distance", title, rows, _reading(found, len(subject.images)), lambda figure: _draw(figure, found))
 
 
 def _bounds(may_TT: Tensor, d_TT: Tensor) -> tuple[float, float]:
@@ -110,12 +110,13 @@ def _bounds(may_TT: Tensor, d_TT: Tensor) -> tuple[float, float]:
     return even.item(), d_TT[may_TT].max().item()
 
 
-def _reading(found: dict[str, Reach]) -> str:
+def _reading(found: dict[str, Reach], images: int) -> str:
     layers = list(found.items())
     ends = [layers[0]] if len(layers) == 1 else [layers[0], layers[-1]]
     text = [
-        f"The heads of {name} look {min(reach.heads):.1f} to {max(reach.heads):.1f} px far on average, "
-        f"{_kind(reach)}; even attention would be {reach.even:.1f} px, and at most it may look {reach.furthest:.1f} px."
+        f"Over {images} images the heads of {name} look {min(reach.heads):.1f} to {max(reach.heads):.1f} px far on "
+        f"average, {_kind(reach)}; even attention would be {reach.even:.1f} px, and at most it may look "
+        f"{reach.furthest:.1f} px."
         for name, reach in ends
     ]
     local = [sum(one < LOCAL * reach.even for one in reach.heads) for _, reach in layers]
@@ -125,12 +126,10 @@ def _reading(found: dict[str, Reach]) -> str:
 
 
 def _kind(reach: Reach) -> str:
-    local, far = (min(reach.heads) < LOCAL * reach.even, max(reach.heads) > GLOBAL * reach.even)
-    if local and far:
-        return "some near by and some over all they may"
-    if local:
-        return "none over all it may" if max(reach.heads) >= LOCAL * reach.even else "all of them near by"
-    return "none of them near by"
+    near = sum(one < LOCAL * reach.even for one in reach.heads)
+    far = sum(one > GLOBAL * reach.even for one in reach.heads)
+    heads = len(reach.heads)
+    return f"{near} of {heads} less than half as far as even attention and {far} more than {GLOBAL:g} times as far"
 
 
 def _draw(figure: Figure, found: dict[str, Reach]) -> None:

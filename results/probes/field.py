@@ -108,24 +108,26 @@ def _off_middle(side: int, cells: int) -> Tensor:
 def _reading(rows: Sequence[dict[str, Any]]) -> str:
     known = [row for row in rows if not math.isnan(row["side_90_px"])]
     if not known:
-        return "No place depends on the image at all."
+        return f"At no place is the gradient by the pixels of these {rows[0]['images']} images other than 0."
     first, last = known[0], known[-1]
     text = [
-        f"A square of {first['side_90_px']:.0f} px holds 90 % of what {first['place']} depends on, one of "
-        f"{last['side_90_px']:.0f} px that of {last['place']}; the image has {last['image_px']} px."
+        f"Over {first['images']} images a square of {first['side_90_px']:.0f} px around the middle holds 90 % of the "
+        f"gradient of {first['place']}, one of {last['side_90_px']:.0f} px that of {last['place']}; the image has "
+        f"{last['image_px']} px, and squares may reach over its edge."
     ]
     steps = [(two["side_50_px"] - one["side_50_px"], one, two) for one, two in pairwise(known)]
     if steps:
         step, one, two = max(steps, key=lambda each: each[0])
+        also = sum(each[0] == step for each in steps) - 1
         if step > 0:
             text.append(
-                f"Half of it widens most at {two['place']} ({two['op']}), from {one['side_50_px']:.0f} to "
-                f"{two['side_50_px']:.0f} px."
+                f"The square of half of it widens most at {two['place']} ({two['op']}), from {one['side_50_px']:.0f} "
+                f"to {two['side_50_px']:.0f} px{f', and as much at {also} more' if also else ''}."
             )
         else:
-            text.append("It widens nowhere.")
+            text.append("The square of half of it widens nowhere.")
     if len(known) < len(rows):
-        text.append(f"{len(rows) - len(known)} places do not depend on the image.")
+        text.append(f"At {len(rows) - len(known)} places the gradient is 0 for all of these images.")
     return " ".join(text)
 
 

@@ -62,7 +62,7 @@ def analyse(subject: Subject) -> Finding:
     enough = int((held < MOST).sum()) + 1
     reading = (
         f"{enough} of {len(shares)} components hold {MOST:.0%} of the variance of the {len(filters)} patch filters, "
-        f"the first {shares[0]:.1%}. Filters without structure would need about {_even(filters.shape):.0f}."
+        f"the first {shares[0]:.1%}. One draw of normal noise of this shape needs {_even(filters.shape):.0f}."
     )
     title = f"Principal components of the patch filters of {subject.name}"
     return Finding("filters", title, rows, reading, lambda figure: _draw(figure, parts, shares))

@@ -7,7 +7,6 @@ H x W map, K frequencies on the diagonal from 0 outwards. The notebook never cal
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean
 from typing import Any
 
 import matplotlib
@@ -15,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from .numbers import highest
+from .numbers import highest, side_of_zero
 from .sites import Site, residual_sites
 from .stream import changes_by_op, draw_depth, mean_over_images, predecessors, said_by_op, wide_enough
 from .subject import Finding, Subject
@@ -108,17 +107,16 @@ def _reading(rows: Sequence[dict[str, Any]], images: int) -> str:
     if not groups:
         return said[0] + " No block keeps the shape of its map, so no change can be told."
     said.append(said_by_op(groups, "that amplitude"))
-    msa, conv = ([v for (op, _), vs in groups.items() if op == name for v in vs] for name in ("msa", "conv"))
-    if msa and conv:
-        as_told = mean(msa) < 0 < mean(conv)
-        said.append(
-            f"{sum(v < 0 for v in msa)} of {len(msa)} MSAs lower it and {sum(v > 0 for v in conv)} of {len(conv)} "
-            f"convs raise it: {'as' if as_told else 'not as'} Park & Kim found, whose MSAs are low-pass filters and "
-            "convs high-pass filters."
-        )
-    elif msa:
-        said.append(
-            f"{sum(v < 0 for v in msa)} of {len(msa)} MSAs lower it: on average MSA "
-            f"{'lets low frequencies pass, as' if mean(msa) < 0 else 'raises it, other than'} Park & Kim found."
-        )
+    for op, verb, wanted in (("msa", "lower", -1), ("conv", "raise", 1)):
+        changes = [v for (at, _), vs in groups.items() if at == op for v in vs]
+        if changes:
+            said.append(_beside_paper(op, verb, wanted, changes))
     return " ".join(said)
+
+
+def _beside_paper(op: str, verb: str, wanted: int, changes: Sequence[float]) -> str:
+    """How many blocks do what Park & Kim say, and what the 95 % interval of their mean says of it."""
+    share = sum(v * wanted > 0 for v in changes)
+    side = {wanted: "as", -wanted: "other than", 0: "too few or too unlike each other to tell whether as"}
+    told = side[side_of_zero(changes)]
+    return f"{share} of {len(changes)} {op} blocks {verb} it: {told} Park & Kim found (95 % interval over blocks)."

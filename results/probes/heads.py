@@ -28,7 +28,7 @@ from .sites import Site, residual_sites
 from .subject import Finding, Subject
 
 LAYERS = 4  # attention layers looked at, from the first on
-CLEAR = 0.3  # of rank correlation
+CLEAR = 1.96  # of a rank correlation times the root of one less than the heads: normal where there is none
 
 
 @torch.no_grad()
@@ -68,7 +68,7 @@ def analyse(subject: Subject, cnn: Subject, batch: int = 128) -> Finding:
         for place, value in zip(places, cka_S, strict=True)
     ]
     title = f"Heads of {subject.name} beside the lower layers of {cnn.name}"
-    return Finding("heads", title, rows, _reading(rows, cnn.name), lambda figure: _draw(figure, rows))
+    return Finding("heads", title, rows, _reading(rows, cnn.name, sums.images), lambda figure: _draw(figure, rows))
 
 
 def _by_head(rows: Sequence[dict[str, Any]]) -> list[tuple[float, list[float]]]:
@@ -79,24 +79,24 @@ def _by_head(rows: Sequence[dict[str, Any]]) -> list[tuple[float, list[float]]]:
     return sorted(heads.values(), key=lambda head: head[0])
 
 
-def _reading(rows: Sequence[dict[str, Any]], cnn: str) -> str:
+def _reading(rows: Sequence[dict[str, Any]], cnn: str, images: int) -> str:
     heads = _by_head(rows)
-    half = max(1, len(heads) // 2)
+    half = len(heads) // 2
     means = np.array([np.nanmean(cka) for _, cka in heads])
+    if not half:
+        return f"The one head has a mean CKA of {means[0]:.2f} with the lower half of {cnn} ({images} images)."
     near, far = means[:half].mean(), means[-half:].mean()
     text = (
         f"The {half} heads that look least far have a mean CKA of {near:.2f} with the lower half of {cnn}, the {half} "
-        f"that look farthest {far:.2f}."
+        f"that look farthest {far:.2f} ({images} images)."
     )
-    if len(heads) < 3:
-        return f"{text} With {len(heads)} heads that is no trend."
     correlation: Any = spearmanr([distance for distance, _ in heads], means)
     trend = float(correlation.statistic)
     if np.isnan(trend):
         return text
-    kind = "distance does not say how alike they are"
-    if abs(trend) > CLEAR:
-        kind = f"the {'nearer' if trend < 0 else 'farther'} a head looks, the more it is like the CNN"
+    kind = "no trend is told"
+    if abs(trend) * (len(heads) - 1) ** 0.5 > CLEAR:
+        kind = f"{'nearer' if trend < 0 else 'farther'} heads tend to be more like the CNN's layers (95 %)"
     return f"{text} Rank correlation with distance over {len(heads)} heads is {trend:.2f}: {kind}."
 
 

@@ -2,7 +2,7 @@
 
 Li et al., NeurIPS 2018: two random directions, each filter's with the norm of that filter. Park & Kim, ICLR 2022,
 section 3 and figure 1, draw 21 x 21 points on [-1, 1] squared with the loss of the augmented training set; their
-code takes other norms ("rows" below) and adds the sum of unsquared norms as L2, here it is half the squared norm.
+code takes other norms ("rows" below) and adds the sum of unsquared norms as L2, here the loss is the recipe's.
 The net's own tensors are never written: each point calls the net with other tensors.
 """
 
@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from ...archs.errors import InputError, one_of
 from .listen import undisturbed
-from .subject import Finding, Subject
+from .subject import Finding, Objective, Subject
 
 NORMS = ("filter", "rows")
 POSITIONS = ("table", "rows", "columns", "pos_embed", "relative_position_bias_table")  # last parts of names
@@ -58,16 +58,22 @@ def _scale(weight: Tensor, noise: Tensor, norm: str) -> Tensor:
 
 
 @torch.no_grad()
-def loss_at(net: nn.Module, weights: Tensors, batches: Sequence[Batch]) -> float:
-    """Mean negative log-likelihood in nats with other parameters, over all images; the net in the mode it is in."""
-    total = sum(F.cross_entropy(functional_call(net, weights, (x,)), y).item() * len(x) for x, y in batches)
-    return total / sum(len(x) for x, _ in batches)
+def losses_at(net: nn.Module, weights: Tensors, batches: Sequence[Batch], objective: Objective) -> tuple[float, float]:
+    """Mean NLL and mean loss of an objective, in nats with other parameters over all images; the mode as it is."""
+    totals = torch.zeros(2, dtype=torch.double)
+    for x, y in batches:
+        logits = functional_call(net, weights, (x,))
+        totals += len(x) * torch.stack([F.cross_entropy(logits, y), objective.loss(logits, y)]).double().cpu()
+    nll, loss = (totals / sum(len(x) for x, _ in batches)).tolist()
+    return nll, loss
 
 
 def plane(
-    net: nn.Module, batches: Sequence[Batch], directions: tuple[Tensors, Tensors], side: int, weight_decay: float = 0.0
+    net: nn.Module, batches: Sequence[Batch], directions: tuple[Tensors, Tensors], side: int, objective: Objective
 ) -> list[dict[str, Any]]:
-    """Rows of a, b in [-1, 1], the mean NLL at weights + a direction 1 + b direction 2, the L2 term, and their sum.
+    """Rows of a, b in [-1, 1] for weights + a direction 1 + b direction 2.
+
+    Their mean NLL, the objective's mean loss of the images, its L2 term, and the sum of the last two.
 
     Raises:
         InputError: if `side` is no odd number of at least 3: the middle point is the trained net.
@@ -80,10 +86,9 @@ def plane(
             for b in steps:
                 first, second = directions
                 moved = {name: p + a * first[name] + b * second[name] for name, p in net.named_parameters()}
-                nll = loss_at(net, moved, batches)
-                squares = sum(p.double().square().sum().item() for p in moved.values())
-                l2 = weight_decay / 2 * squares
-                rows.append({"a": a, "b": b, "nll": nll, "l2": l2, "loss": nll + l2})
+                nll, data_loss = losses_at(net, moved, batches, objective)
+                l2 = objective.l2(moved).item()
+                rows.append({"a": a, "b": b, "nll": nll, "data_loss": data_loss, "l2": l2, "loss": data_loss + l2})
     return rows
 
 
@@ -91,8 +96,8 @@ def analyse(subject: Subject, side: int = 11, norm: str = "filter") -> Finding:
     """The loss on a plane of two random directions (seed 0) through the trained weights.
 
     Args:
-        subject: the net. The loss is that of its training's minibatches, the paper's choice, with its weight decay;
-            of a subject without them, that of its images.
+        subject: the net. The loss is its objective, of its training's minibatches, the paper's choice; of a subject
+            without them, of its images.
         side: points a side, odd.
         norm: "filter" or "rows", see `direction`.
 
@@ -102,7 +107,7 @@ def analyse(subject: Subject, side: int = 11, norm: str = "filter") -> Finding:
     generator = torch.Generator().manual_seed(0)
     directions = (direction(subject.net, generator, norm), direction(subject.net, generator, norm))
     given = subject.training or list(subject.images.batches(BATCH))
-    rows = plane(subject.net, given, directions, side, subject.weight_decay)
+    rows = plane(subject.net, given, directions, side, subject.objective)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -115,7 +120,9 @@ def analyse(subject: Subject, side: int = 11, norm: str = "filter") -> Finding:
         axes.set_aspect("equal")
 
     title = f"{subject.name}: loss around its weights"
-    return Finding("landscape", title, rows, _reading(rows, side, sum(len(x) for x, _ in given)), draw)
+    own = "augmented training images" if subject.training else "images as they are"
+    shown = f"{sum(len(x) for x, _ in given)} {own}; {subject.objective.words}"
+    return Finding("landscape", title, rows, _reading(rows, side, shown), draw)
 
 
 def minima(rows: Sequence[dict[str, Any]], side: int) -> list[dict[str, Any]]:
@@ -129,19 +136,19 @@ def minima(rows: Sequence[dict[str, Any]], side: int) -> list[dict[str, Any]]:
     return found
 
 
-def _reading(rows: Sequence[dict[str, Any]], side: int, images: int) -> str:
+def _reading(rows: Sequence[dict[str, Any]], side: int, shown: str) -> str:
     middle, lowest = rows[len(rows) // 2], min(rows, key=lambda row: row["loss"])
     border = [row["loss"] - middle["loss"] for row in rows if max(abs(row["a"]), abs(row["b"])) == 1]
     said = [
-        f"Over {images} images the trained weights have a loss of {middle['loss']:.3g} (NLL {middle['nll']:.3g}); at "
-        f"the border, where a step is as long as the filters themselves, it is {mean(border):+.3g} on average, from "
+        f"The trained weights have a loss of {middle['loss']:.3g} ({shown}), of which L2 is {middle['l2']:.3g}; their "
+        f"NLL is {middle['nll']:.3g}. Along the border of the plane the loss is {mean(border):+.3g} on average, from "
         f"{min(border):+.3g} to {max(border):+.3g}."
     ]
-    if lowest is middle:
-        said.append("No point of the plane is lower.")
-    else:
+    if lowest["loss"] < middle["loss"]:
         said.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
+    else:
+        said.append(f"None of the other {len(rows) - 1} points is lower.")
     count = len(minima(rows, side))
-    shape = {0: "no minimum inside the border", 1: "one minimum, as a bowl has"}.get(count, f"{count} separate minima")
-    said.append(f"The grid of {side} x {side} shows {shape}.")
+    found = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
+    said.append(f"The grid of {side} x {side} has {found} inside its border.")
     return " ".join(said)

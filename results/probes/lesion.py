@@ -22,9 +22,10 @@ from torch import Tensor, nn
 
 from ..plot import COLOURS
 from .listen import undisturbed
+from .numbers import interval, largest_loss
 from .sites import Site, residual_sites
 from .stream import OPS
-from .subject import Finding, Subject, accuracy
+from .subject import Finding, Subject, hits
 
 IDENTITY, BRANCH = "conv becomes the identity", "branch removed"
 
@@ -70,15 +71,18 @@ def lesioned(net: nn.Module, unit: Unit) -> Iterator[None]:
 
 
 def lesions(subject: Subject) -> tuple[float, list[dict[str, Any]]]:
-    """Accuracy of the whole net, and a row for each unit with the accuracy without it."""
+    """Accuracy of the whole net, and a row for each unit: accuracy without it, the change, its interval over images."""
     net, rows = subject.net, []
     with undisturbed(net):
-        whole = accuracy(net, subject.images)
+        right_N = hits(net, subject.images)
+        whole = right_N.mean().item()
         for place, unit in enumerate(units(net)):
             with lesioned(net, unit):
-                left = accuracy(net, subject.images)
+                left_N = hits(net, subject.images)
+            left, (low, high) = left_N.mean().item(), interval((left_N - right_N).tolist())
             row = {"place": place, "unit": unit.name, "op": unit.op, "stage": unit.stage, "how": unit.how}
-            rows.append(row | {"module": unit.module, "accuracy": left, "change": left - whole})
+            found = {"accuracy": left, "change": left - whole, "low": low, "high": high}
+            rows.append(row | {"module": unit.module} | found)
     return whole, rows
 
 
@@ -142,7 +146,6 @@ def _nothing(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) ->
 
 def _reading(whole: float, rows: Sequence[dict[str, Any]], images: int) -> str:
     error = math.sqrt(whole * (1 - whole) / images)
-    worst = min(rows, key=lambda row: row["change"])
     said = [f"The whole net is right on {whole:.3f} of {images} images (standard error {error:.3f})."]
     kinds = []
     for op in OPS:
@@ -150,12 +153,9 @@ def _reading(whole: float, rows: Sequence[dict[str, Any]], images: int) -> str:
         if mine:
             kinds.append(f"{op} {100 * mean(mine):+.1f} points ({len(mine)} units)")
     said.append(f"Taking one unit out changes accuracy on average by: {', '.join(kinds)}.")
-    if worst["change"] < 0:
-        said.append(f"The dearest is {worst['unit']} ({worst['op']}): {100 * worst['change']:+.1f} points.")
-    else:
-        said.append("No unit's loss costs accuracy.")
-    small = sum(abs(row["change"]) <= 2 * error for row in rows)
-    said.append(f"{small} of {len(rows)} units change it by no more than two standard errors.")
+    said += largest_loss(rows, "without {unit} ({op})")
+    small = sum(row["low"] <= 0 <= row["high"] for row in rows)
+    said.append(f"{small} of the {len(rows)} units' 95 % intervals over images hold 0.")
     removed = sum(row["how"] == BRANCH and row["op"] == "conv" for row in rows)
     if removed:
         said.append(f"Of convs that change their map's shape ({removed}) the block's whole branch was removed.")

@@ -84,7 +84,8 @@ def analyse(subject: Subject, shots: int = 10, draws: int = 3, batch: int = 64) 
     ]
     title = f"What a linear probe reads in {subject.name} from {shots} images a class"
     names = [site.name for site in sites]
-    return Finding("linear", title, rows, _reading(rows, names), lambda figure: _draw(figure, rows, names))
+    test = int((~every_second(images.y_N)).sum())
+    return Finding("linear", title, rows, _reading(rows, names, test), lambda figure: _draw(figure, rows, names))
 
 
 def _accuracy(f_ND: Tensor, y_N: Tensor, shots: int, draws: int) -> float:
@@ -106,16 +107,20 @@ def _by_kind(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, 
     return found
 
 
-def _reading(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> str:
+def _reading(rows: Sequence[dict[str, Any]], names: Sequence[str], test: int) -> str:
     by = _by_kind(rows, names)
     gap = by["gap"]
     best = int(np.argmax(gap))
     text = [
-        f"Read from the mean of the map, accuracy goes from {gap[0]:.1%} at {names[0]} to {gap[-1]:.1%} at "
-        f"{names[-1]}; it is highest at {names[best]} with {gap[best]:.1%}."
+        f"Read from the mean of the map, accuracy on {test} images goes from {gap[0]:.1%} at {names[0]} to "
+        f"{gap[-1]:.1%} at {names[-1]}; it is highest at {names[best]} with {gap[best]:.1%}."
     ]
-    half = next(i for i, each in enumerate(gap) if each >= (gap[0] + gap[best]) / 2)
-    text.append(f"Half of that rise is there at {names[half]}, place {half + 1} of {len(names)}.")
+    error = math.sqrt((gap[0] * (1 - gap[0]) + gap[best] * (1 - gap[best])) / test)
+    if gap[best] - gap[0] > 2 * error:
+        half = next(i for i, each in enumerate(gap) if each >= (gap[0] + gap[best]) / 2)
+        text.append(f"Half of the rise to it is there at {names[half]}, place {half + 1} of {len(names)}.")
+    else:
+        text.append(f"That is a rise by no more than two standard errors ({100 * error:.1f} points each).")
     last = {kind: values[-1] for kind, values in by.items() if kind != "gap"}
     ways = {"cls": "the class token", "token": "a single token (four of them, averaged)"}
     ends = " and ".join(f"{ways[kind]} {value:.1%}" for kind, value in last.items())

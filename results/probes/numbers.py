@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
+from ..noise import spread
+
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -33,6 +35,35 @@ def negative(rows: Rows) -> float:
 def positive(rows: Rows) -> float:
     """Of `hessian`: the mean of those above 0 (APE)."""
     return mean_of(row["eigenvalue"] for row in rows if row["eigenvalue"] > 0)
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % t interval of the mean; of a single value everything."""
+    found = spread(values)
+    return (-math.inf, math.inf) if found.low is None or found.high is None else (found.low, found.high)
+
+
+def side_of_zero(values: Sequence[float]) -> int:
+    """1 or -1 where the whole 95 % t interval of the mean is above or below 0, else 0."""
+    low, high = interval(values)
+    return int(low > 0) - int(high < 0)
+
+
+def largest_loss(rows: Rows, named: str) -> list[str]:
+    """A sentence about the row that costs most accuracy; none where its interval over images does not lie below 0.
+
+    Args:
+        rows: with "change" of accuracy, and "low" and "high" of its 95 % interval.
+        named: what a row is, as a format of its columns.
+    """
+    worst = min(rows, key=lambda row: row["change"])
+    if worst["high"] >= 0:
+        return []
+    change, low, high = (100 * worst[key] for key in ("change", "low", "high"))
+    beside = sum(row["low"] <= worst["high"] for row in rows) - 1
+    also = f"; {beside} of the others' overlap with this one" if beside else ""
+    where = named.format(**worst)
+    return [f"The largest loss is {where}: {change:+.1f} points (95 % {low:+.1f} to {high:+.1f} over images{also})."]
 
 
 def mean_of(values: Iterable[float]) -> float:

@@ -21,8 +21,11 @@ from ...archs import Network
 from ...archs.errors import InputError
 from .attention import Shape
 from .charts import maps
+from .numbers import side_of_zero
 from .sites import residual_sites
 from .subject import Finding, Subject
+
+APART = 0.1  # of a cosine: from here on a kind of position is said to stand out
 
 
 def position_tables(net: nn.Module) -> tuple[dict[str, Tensor], Shape]:
@@ -97,13 +100,24 @@ def _reading(rows: Sequence[dict[str, Any]]) -> str:
             continue
         near, rest = means["neighbours"], means["elsewhere"]
         line = (means["same_row"] + means["same_column"]) / 2
-        what = "places are told apart" if near > rest + 0.1 else "near and far places look alike"
-        lines = "; rows and columns show" if line > rest + 0.1 else "; rows and columns do not show"
+        mine = [row for row in rows if row["table"] == name]
+        told = [
+            f"{what} are more alike than others"
+            for what, kinds in (("neighbours", ("neighbours",)), ("rows and columns", ("same_row", "same_column")))
+            if _stands_out(mine, kinds)
+        ]
         text.append(
             f"{name}: neighbours have a cosine of {near:.2f}, positions of the same row or column {line:.2f}, others "
-            f"{rest:.2f}: {what}{lines}."
+            f"{rest:.2f}: {' and '.join(told) or 'neither neighbours nor rows and columns stand out'} (by {APART:g}, "
+            f"and 95 % over {len(mine)} positions)."
         )
     return " ".join(text)
+
+
+def _stands_out(rows: Sequence[dict[str, Any]], kinds: Sequence[str]) -> bool:
+    """Whether positions of these kinds have cosines clearly above those of neither the same row nor column."""
+    more = [float(np.mean([row[kind] for kind in kinds])) - row["elsewhere"] for row in rows]
+    return float(np.mean(more)) > APART and side_of_zero(more) > 0
 
 
 def _draw(figure: Figure, found: dict[str, np.ndarray], grid: Shape) -> None:

@@ -89,15 +89,20 @@ def _reading(rows: Sequence[dict[str, Any]], images: int) -> str:
     clean, rest = rows[0], rows[1:]
     accuracy, ece = mean(row["accuracy"] for row in rest), mean(row["ece"] for row in rest)
     by_group, by_name = (_means(rest, key) for key in ("group", "corruption"))
-    worst, best = min(by_name, key=by_name.__getitem__), max(by_name, key=by_name.__getitem__)
+    worst, best = ([n for n in by_name if by_name[n] == most(by_name.values())] for most in (min, max))
     listed = ", ".join(f"{group} {value:.3f}" for group, value in sorted(by_group.items(), key=lambda item: item[1]))
-    side = "worse" if ece > clean["ece"] else "no worse"
-    return (
+    said = [
         f"Accuracy is {clean['accuracy']:.3f} on {images} clean images and {accuracy:.3f} on average over 15 "
-        f"corruptions of 5 severities; by group, the worst first: {listed}. {worst.capitalize()} is the hardest "
-        f"({by_name[worst]:.3f}), {best} the easiest ({by_name[best]:.3f}). Calibration is {side} than on clean "
-        f"images: an ECE of {ece:.3f} against {clean['ece']:.3f}."
-    )
+        f"corruptions of 5 severities (one draw of each; the standard error of an accuracy over so many images is at "
+        f"most {0.5 / images**0.5:.3f}). By group: {listed}."
+    ]
+    if len(by_name) > len(worst):
+        said.append(
+            f"The lowest mean is that of {' and '.join(worst)} ({by_name[worst[0]]:.3f}), the highest that of "
+            f"{' and '.join(best)} ({by_name[best[0]]:.3f})."
+        )
+    said.append(f"The calibration error (ECE) is {ece:.3f} on average and {clean['ece']:.3f} on clean images.")
+    return " ".join(said)
 
 
 def _means(rows: Sequence[dict[str, Any]], key: str) -> dict[str, float]:

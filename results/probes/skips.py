@@ -22,8 +22,9 @@ from torch import Tensor, nn
 from .charts import curves
 from .layers import seeing
 from .listen import undisturbed
+from .numbers import interval, largest_loss
 from .sites import Site, residual_sites
-from .subject import Finding, Subject, accuracy
+from .subject import Finding, Subject, hits
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,20 @@ def analyse(subject: Subject, batch: int = 64) -> Finding:
     ratios = skip_ratios(net, places, (x_BCHW for x_BCHW, _ in images.batches(batch)))
     rows = []
     with undisturbed(net):
-        whole = accuracy(net, images, batch)
+        right_N = hits(net, images, batch)
         for place in places:
             with without_skip(net, place):
-                left = accuracy(net, images, batch)
+                left_N = hits(net, images, batch)
             found = {"ratio": ratios[place.name]["spatial"], "ratio_cls": ratios[place.name].get("cls")}
-            rows.append({"place": place.name, "op": place.op} | found | {"accuracy": whole, "accuracy_without": left})
+            whole, left = right_N.mean().item(), left_N.mean().item()
+            low, high = interval((left_N - right_N).tolist())
+            rows.append(
+                {"place": place.name, "op": place.op}
+                | found
+                | {"accuracy": whole, "accuracy_without": left, "change": left - whole, "low": low, "high": high}
+            )
     title = f"Skip connections of {subject.name}: size beside their branch, accuracy without one"
-    return Finding("skips", title, rows, _reading(rows), lambda figure: _draw(figure, rows))
+    return Finding("skips", title, rows, _reading(rows, len(images)), lambda figure: _draw(figure, rows))
 
 
 def _addition(net: nn.Module, site: Site) -> Addition:
@@ -165,35 +172,29 @@ def _mean(total: np.ndarray) -> float:
     return float(total[0] / total[1]) if total[1] else math.nan
 
 
-def _reading(rows: list[dict[str, Any]]) -> str:
+def _reading(rows: list[dict[str, Any]], images: int) -> str:
     text = []
     known = [row for row in rows if not math.isnan(row["ratio"])]
-    if known:
-        high, low = max(known, key=lambda row: row["ratio"]), min(known, key=lambda row: row["ratio"])
+    high, low = (most(known, key=lambda row: row["ratio"], default=None) for most in (max, min))
+    if high and low and high["ratio"] > low["ratio"]:
         text.append(
             f"Beside its branch the skip is largest at {high['place']} ({high['ratio']:.1f} times) and "
             f"smallest at {low['place']} ({low['ratio']:.2f} times)."
         )
     if len(known) < len(rows):
-        text.append(f"{len(rows) - len(known)} branches add nothing at all.")
+        text.append(f"Of {len(rows)} branches {len(rows) - len(known)} add nothing to any of these images.")
     with_cls = [row for row in rows if row["ratio_cls"] is not None]
     if len(with_cls) > 1:
         text.append(_halves(with_cls))
-    return " ".join([*text, _loss(rows)])
+    return " ".join([*text, _loss(rows, images)])
 
 
-def _loss(rows: list[dict[str, Any]]) -> str:
-    whole = f"Accuracy is {rows[0]['accuracy']:.1%}"
-    ordered = sorted(rows, key=lambda row: row["accuracy_without"])
-    worst, best = ordered[0], ordered[-1]
-    if worst["accuracy_without"] == best["accuracy_without"]:
-        return (
-            f"{whole}; without any one of the skips it is {worst['accuracy_without']:.1%}. Nothing was trained again."
-        )
-    return (
-        f"{whole}; without the skip at {worst['place']} it is {worst['accuracy_without']:.1%}, the most lost, and at "
-        f"{best['place']} {best['accuracy_without']:.1%}, the least. Nothing was trained again."
-    )
+def _loss(rows: list[dict[str, Any]], images: int) -> str:
+    kept = sum(row["low"] <= 0 <= row["high"] for row in rows)
+    said = [f"Accuracy is {rows[0]['accuracy']:.1%} on {images} images."]
+    said += largest_loss(rows, "without the skip at {place}")
+    said.append(f"{kept} of the {len(rows)} skips' 95 % intervals over images hold 0.")
+    return " ".join([*said, "Nothing was trained again."])
 
 
 def _halves(rows: list[dict[str, Any]]) -> str:
@@ -203,12 +204,12 @@ def _halves(rows: list[dict[str, Any]]) -> str:
         for kind in ("ratio_cls", "ratio")
     )
     numbers = (
-        f"The class token's ratio is {cls_1:.2f} in the first half of the encoder and {cls_2:.2f} in the second, "
-        f"that of the other tokens {all_1:.2f} and {all_2:.2f}"
+        f"The class token's ratio is {cls_1:.2f} in the first {half} skips of the encoder and {cls_2:.2f} in the other "
+        f"{len(rows) - half}, that of the other tokens {all_1:.2f} and {all_2:.2f}"
     )
-    as_paper = cls_1 > cls_2 and all_1 < all_2
-    paper = "the paper's ViT, whose class token is passed on first and changed later"
-    return f"{numbers}: {'as in' if as_paper else 'unlike'} {paper}."
+    if cls_1 > cls_2 and all_1 < all_2:
+        return f"{numbers}: in the order of the paper's ViT, whose class token is passed on first and changed later."
+    return f"{numbers}."
 
 
 def _draw(figure: Figure, rows: list[dict[str, Any]]) -> None:

@@ -78,7 +78,7 @@ def changes_by_op(rows: Iterable[dict[str, Any]], key: str) -> dict[tuple[str, i
 
 
 def said_by_op(groups: dict[tuple[str, int], list[float]], what: str) -> str:
-    """A sentence for each map size: what convs, MSAs and MLPs add there, and which is lower."""
+    """A sentence for each map size: what convs, MSAs and MLPs add there, and whether all MSAs add less than others."""
     said = []
     for height in sorted({height for _, height in groups}, reverse=True):
         here = {op: mean(values) for (op, at), values in groups.items() if at == height}
@@ -86,10 +86,9 @@ def said_by_op(groups: dict[tuple[str, int], list[float]], what: str) -> str:
         parts = [f"{op} {value:+.3g} ({counts[op]})" for op, value in here.items()]
         said.append(f"On maps {height} px high the mean change of {what} is {', '.join(parts)}.")
         if "msa" in here and len(here) > 1:
-            others = [op for op in here if op != "msa"]
-            lower = [op for op in others if here["msa"] < here[op]]
-            told = "less than " + " and ".join(lower) if lower else "no less than " + " and ".join(others)
-            said.append(f"MSA adds {told}.")
+            others = [op for op in here if op != "msa" and max(groups["msa", height]) < min(groups[op, height])]
+            if others:
+                said.append(f"Each MSA adds less than each {' and each '.join(others)} there.")
     return " ".join(said)
 
 

@@ -5,11 +5,12 @@ N images, C channels, H x W pixels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
@@ -52,20 +53,40 @@ class Images:
 
 
 @dataclass(frozen=True, eq=False)
+class Objective:
+    """What a training lowers: a loss of its images, and L2 of some parameters.
+
+    Attributes:
+        loss: mean over a batch in nats, of (logits_BK, labels y_B or shares of labels y_BK).
+        decay: weight decay by the name of a parameter; parameters without a name here have none.
+        words: both in a few words.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    decay: Mapping[str, float] = field(default_factory=dict)
+    words: str = "cross-entropy without L2"
+
+    def l2(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Half of the weight decay times the squared norm, summed over the decayed parameters in float64."""
+        parts = [decay / 2 * weights[name].double().square().sum() for name, decay in self.decay.items()]
+        return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.double)
+
+
+@dataclass(frozen=True, eq=False)
 class Subject:
     """A trained net under its name, and the images that it is shown.
 
     Attributes:
         training: some minibatches of what it was trained on, augmented and normalised: (x_BCHW, y_B), labels or
             shares of labels; () where they are unknown.
-        weight_decay: of its training.
+        objective: of its training; plain cross-entropy where that is unknown.
     """
 
     name: str
     net: nn.Module
     images: Images
     training: tuple[tuple[Tensor, Tensor], ...] = ()
-    weight_decay: float = 0.0
+    objective: Objective = field(default_factory=Objective)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +109,11 @@ class Finding:
 
 
 @torch.no_grad()
+def hits(net: nn.Module, images: Images, batch: int = 256) -> Tensor:
+    """(N,) float64 on the CPU: 1 for each image whose largest logit is its label's, else 0; the mode as it is."""
+    return torch.cat([net(x).argmax(1) == y for x, y in images.batches(batch)]).double().cpu()
+
+
 def accuracy(net: nn.Module, images: Images, batch: int = 256) -> float:
     """Share of images whose largest logit is their label's; the net in the mode it is in."""
-    right = sum(int((net(x).argmax(1) == y).sum()) for x, y in images.batches(batch))
-    return right / len(images)
+    return hits(net, images, batch).mean().item()

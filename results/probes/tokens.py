@@ -9,6 +9,7 @@ N images, T tokens, P patches, as many as there are tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from .sites import Site, as_map, residual_sites
 from .subject import Finding, Subject
 
 KEPT = 0.5  # of the tokens: above, places are said to be kept
+RARE, NEAR = 0.05, -1.96  # chance of so many, and standard deviations nearer, from which on it is no chance
 
 
 def patches(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
@@ -72,7 +74,7 @@ def analyse(subject: Subject, batch: int = 128) -> Finding:
     found, grid = token_map(subject.net, site, (x_BCHW for x_BCHW, _ in subject.images.batches(batch)))
     rows = token_rows(found.numpy(), grid)
     title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
-    reading = _reading(rows, site, grid)
+    reading = _reading(rows, site, grid, len(subject.images))
     return Finding("tokens", title, rows, reading, lambda figure: _draw(figure, found.numpy(), grid))
 
 
@@ -99,21 +101,44 @@ def _grams(x_LND: Tensor) -> Tensor:
     return centred(x_LND @ x_LND.transpose(1, 2))
 
 
-def _reading(rows: Sequence[dict[str, Any]], site: Site, grid: tuple[int, int]) -> str:
+def _reading(rows: Sequence[dict[str, Any]], site: Site, grid: tuple[int, int], images: int) -> str:
     right = sum(row["rank"] == 1 for row in rows)
     off = float(np.mean([row["cells_off"] for row in rows]))
-    share = right / len(rows)
-    if share > KEPT:
+    own, nearer = at_least(right, len(rows)) <= RARE, nearness(rows) < NEAR
+    if own and right / len(rows) > KEPT:
         kind = "most tokens kept their place"
-    elif right > 3 or off < max(grid) / 4:
-        kind = "places are blurred, but not lost"
+    elif own or nearer:
+        kind = "more than chance would give, were tokens independent: places are blurred, but not lost"
     else:
-        kind = "places are lost"
+        kind = "no more than chance would give"
+    mean_own = float(np.mean([row["own"] for row in rows]))
     return (
-        f"At {site.name} {right} of {len(rows)} tokens are most like their own patch, where chance would give 1; the "
-        f"most similar patch is {off:.1f} cells off on average on a grid of {grid[0]}x{grid[1]}: {kind}. A token is "
-        f"like its own patch with a CKA of {np.mean([row['own'] for row in rows]):.2f} on average."
+        f"At {site.name} {right} of {len(rows)} tokens are most like their own patch over {images} images, where "
+        f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of "
+        f"{grid[0]}x{grid[1]}: {kind}. A token is like its own patch with a CKA of {mean_own:.2f} on average."
     )
+
+
+def at_least(right: int, tokens: int) -> float:
+    """Chance that so many independent tokens are most like their own patch, each with a chance of 1 / tokens."""
+    p = 1 / tokens
+    return 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(right))
+
+
+def nearness(rows: Sequence[dict[str, Any]]) -> float:
+    """How far the tokens are from their best patches, in standard deviations of the same patches dealt out at random.
+
+    Below 0: nearer than that. Mean and variance over all permutations in closed form (Hoeffding, Annals of Mathematical
+    Statistics 1951), 0 where all have the same best patch.
+    """
+    at_T2, best_T2 = (
+        np.array([[row[key] for key in keys] for row in rows], dtype=float)
+        for keys in (("row", "column"), ("best_row", "best_column"))
+    )
+    d_TT = np.hypot(*(at_T2[:, None] - best_T2).transpose(2, 0, 1))
+    rest_TT = d_TT - d_TT.mean(0) - d_TT.mean(1, keepdims=True) + d_TT.mean()
+    deviation = math.sqrt(np.square(rest_TT).sum() / (len(rows) - 1))
+    return float((np.trace(d_TT) - d_TT.sum() / len(rows)) / deviation) if deviation > 1e-9 else 0.0
 
 
 def _draw(figure: Figure, found_TP: np.ndarray, grid: tuple[int, int]) -> None:

@@ -69,6 +69,5 @@ def _reading(rows: Sequence[dict[str, Any]], images: int) -> str:
         changes = [v for (at, _), vs in groups.items() if at == op for v in vs]
         if changes:
             share = sum(map(found, changes))
-            side = "most" if 2 * share > len(changes) else "not most"
-            said.append(f"{share} of {len(changes)} {op} blocks {verb} it ({side}; Park & Kim: they do).")
+            said.append(f"{share} of {len(changes)} {op} blocks {verb} it; Park & Kim say that {op} blocks do.")
     return " ".join(said)

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ...archs.errors import InputError
+from ..cells import csv_cell
 from ..plot import RULES, plain
 from .catalogue import ANALYSES
 from .charts import share_scales
@@ -70,9 +71,10 @@ def _png(found: Sequence[tuple[str, Finding]], path: Path) -> None:
 def _csv(found: Sequence[tuple[str, Finding]], path: Path) -> None:
     rows = [{"net": net} | row for net, finding in found for row in finding.rows]
     with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, list(_columns(rows)))
-        writer.writeheader()
-        writer.writerows(rows)
+        names = list(_columns(rows))
+        writer = csv.writer(file)
+        writer.writerow(map(csv_cell, names))
+        writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

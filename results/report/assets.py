@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
+from ..cells import csv_cell
 from ..plot import RULES, plain
 from .drawings import COLUMNS, facts_of
 from .facts import Run
@@ -42,12 +44,19 @@ def write_assets(folder: Path, run: Run, sections: list[Section]) -> list[Path]:
         return written + _frames(nets_frame(run), folder / "all_nets")
     except OSError as error:
         raise InputError(f"assets: {folder} cannot be written to ({error.strerror or error})") from None
+    except csv.Error as error:
+        raise InputError(f"assets: a table of explain is no CSV ({error})") from None
 
 
 def _copies(path: Path, folder: Path) -> list[Path]:
-    """A picture of `alternas explain` and its table."""
-    found = [file for file in (path, path.with_suffix(".csv")) if file.is_file()]
-    return [Path(shutil.copyfile(file, folder / f"explain_{file.name}")) for file in found]
+    """A picture of `alternas explain` and its table, which may be another's: its cells are made text again."""
+    table, copies = path.with_suffix(".csv"), [folder / f"explain_{path.name}"]
+    shutil.copyfile(path, copies[0])
+    if table.is_file():
+        copies.append(folder / f"explain_{table.name}")
+        with open(table, newline="", errors="replace") as theirs, open(copies[1], "w", newline="") as ours:
+            csv.writer(ours).writerows(map(csv_cell, row) for row in csv.reader(theirs))
+    return copies
 
 
 def plot_frame(plot: Plot) -> pd.DataFrame:
@@ -78,10 +87,10 @@ def _texts(values: list[Any]) -> list[str | None]:
 
 
 def _frames(frame: pd.DataFrame, stem: Path) -> list[Path]:
-    csv, parquet = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "parquet"))
-    frame.to_csv(csv, index=False)
+    table, parquet = (stem.with_name(f"{stem.name}.{suffix}") for suffix in ("csv", "parquet"))
+    frame.map(csv_cell).rename(columns=csv_cell).to_csv(table, index=False)
     frame.to_parquet(parquet)
-    return [csv, parquet]
+    return [table, parquet]
 
 
 def _text(value: Any) -> str:

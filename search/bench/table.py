@@ -60,7 +60,7 @@ class Table:
     entries: dict[str, Entry]
 
     def hypervolume(self, keys: list[str], cost: str = "macs") -> float:
-        """Of these nets, as a share of that of the whole table: seed-mean accuracy, DESIGN.md's formula."""
+        """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
         return self._area(keys, cost) / self._whole(cost)
 
     def front(self, cost: str = "macs") -> list[str]:

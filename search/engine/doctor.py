@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .pool import connect  # first: it settles Ray's environment
+from .connection import connect, disconnect  # first: it settles Ray's environment
 
 import ray  # isort: skip
 from ray.exceptions import RayError  # isort: skip
@@ -110,7 +110,7 @@ def _cluster(address: str, place: Place) -> list[Check]:
         started = [(_name(node), _start(node, given)) for node in nodes]
         return [Check("driver", "cluster", True, said), *(c for name, ref in started for c in _answer(name, ref))]
     finally:
-        ray.shutdown()
+        disconnect()
 
 
 def _name(node: dict[str, Any]) -> str:

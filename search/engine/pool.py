@@ -6,24 +6,18 @@ actor that fails in any way is killed and replaced; the data go into the object 
 
 from __future__ import annotations
 
-import logging
-import os
-import signal
-import socket
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from threading import current_thread, main_thread
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+from .connection import check_raylet, connect, disconnect, first_line  # first: it settles Ray's environment
 
-import ray
-from ray.exceptions import RayError
+import ray  # isort: skip
+from ray.exceptions import RayError  # isort: skip
 
-from ...archs.errors import InputError, OperationError
+from ...archs.errors import OperationError
 from ...results.latency.setting import Setting
 from ..data.dataset import DataSet
 from ..training.job import Job, Outcome, Tick
@@ -32,8 +26,6 @@ from .slots import Meter, Node, Resources, check_alone, reserve, settled, slots
 from .worker import Worker
 
 MOST_START_FAILURES = 3  # in a row
-KNOCK_SECONDS = 10.0
-STOPS = (signal.SIGINT, signal.SIGTERM)
 METER_SECONDS = 60.0  # to be there before the workers that train
 
 
@@ -109,13 +101,8 @@ class Pool:
         return [*events, *self._overdue()]
 
     def close(self) -> None:
-        """End the workers; a Ray cluster that was not ours lives on. Not to be interrupted by a second Ctrl-C."""
-        heard: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
-        _hear(dict.fromkeys(STOPS, signal.SIG_IGN))
-        try:
-            ray.shutdown()
-        finally:
-            _hear(heard)
+        """End the workers; a Ray cluster that was not ours lives on."""
+        disconnect()
 
     def _for_training(self, nodes: list[Node], setting: Setting | None) -> list[Node]:
         """The nodes, less what measuring latencies takes, for which the worker is started."""
@@ -158,9 +145,10 @@ class Pool:
         try:
             ray.get(ref)
         except RayError as error:
+            check_raylet()
             self._failures += 1
             if self._failures >= MOST_START_FAILURES:
-                raise OperationError(f"workers do not start: {_first_line(error)}") from None
+                raise OperationError(f"workers do not start: {first_line(error)}") from None
             self._replace(actor)
         else:
             self._failures = 0
@@ -174,6 +162,7 @@ class Pool:
         except StopIteration:
             raise OperationError(f"trial {job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
+            check_raylet()
             del self._running[stream]
             self._replace(actor)
             return [Lost(job.trial)]
@@ -211,48 +200,6 @@ class Pool:
             self._start_worker()
 
 
-def connect(address: str) -> None:
-    """Join the Ray cluster at `address`, or start one of our own for "".
-
-    Raises:
-        InputError: if there is none.
-        OperationError: if Ray does not start, or is of another version there.
-    """
-    _knock(address)
-    dashboard = None if address else False  # a cluster's dashboard is its own affair
-    heard = signal.getsignal(signal.SIGTERM)
-    try:
-        ray.init(address or "local", include_dashboard=dashboard, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, ValueError) as error:
-        raise InputError(f"address: no Ray cluster at {address!r} ({_first_line(error)})") from None
-    except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
-        raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({_first_line(error)})") from None
-    finally:
-        if callable(heard):  # Ray answers SIGTERM with a stack trace of its own
-            _hear({signal.SIGTERM: heard})
-
-
-def _hear(handlers: Mapping[int, Any]) -> None:
-    """Have signals answered so. Python allows that in the main thread alone."""
-    if current_thread() is main_thread():
-        for number, handler in handlers.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _knock(address: str) -> None:
-    """Raise InputError if nothing listens at HOST:PORT; Ray would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if colon and "/" not in host and port.isdigit():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), KNOCK_SECONDS).close()
-        except (OSError, OverflowError) as error:
-            raise InputError(f"address: nothing answers at {address} ({error})") from None
-
-
 def _nodes() -> list[Node]:
     """What each living node has."""
     return [node["Resources"] for node in ray.nodes() if node["Alive"]]
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from optuna.samplers import BaseSampler
 
-from ...archs.blame import blaming
+from ...archs.blame import blaming, time_limit
 from ...archs.errors import InputError, one_of
 from .buildup import BuildUp
 from .enumeration import Enumerate
@@ -71,7 +71,8 @@ def sampler(name: str, ground: Ground, offset: int = 0) -> BaseSampler:
         return STRATEGIES[name](replace(ground, seed=ground.seed + offset))
     kind = _imported(name)
     takes_seed = "seed" in inspect.signature(kind).parameters
-    with blaming(f"strategy {name!r}: cannot be made without arguments but a seed"):
+    what = f"strategy {name!r}: cannot be made without arguments but a seed"
+    with time_limit(what), blaming(what):
         return kind(seed=ground.seed + offset) if takes_seed else kind()
 
 
@@ -80,7 +81,8 @@ def _imported(name: str) -> Callable[..., BaseSampler]:
     module, _, attribute = name.partition(":")
     sys.path.append(str(Path.cwd()))  # behind all else, so that no file there hides a package
     try:
-        with blaming(f"strategy {name!r}: cannot be imported"):
+        what = f"strategy {name!r}: cannot be imported"
+        with time_limit(what), blaming(what):
             found = getattr(importlib.import_module(module), attribute, None)
     finally:
         del sys.path[-1]

@@ -24,11 +24,14 @@ from ...results.record import Record
 from ...results.show import scene_of
 from ...results.store import read_data_facts, read_records
 from ..data.progress import coming, progress_on
+from ..data.view import View
 from ..engine.slots import Resources
+from ..training.recipe import Recipe
 from .explain_study import is_study, study_nets, study_parts
 from .of_run import data_of
-from .states import NAME, TITLE, states
-from .subjects import Chosen, Ground, ground_of
+from .shown import write_shown
+from .states import NAME, SHARE, TITLE, states
+from .subjects import Chosen, Ground, ground_of, view_of
 
 ZOO = "zoo"
 
@@ -82,6 +85,9 @@ def explain(asked: Explain, console: Console) -> dict[str, Any]:
     ground = ground_of(data_of(run, console), asked.samples, torch.device(asked.device))
     subjects = [ground.subject(net) for net in nets]
     folder = open_folder(asked.out or run / FOLDER)
+    trained = _trained(nets)
+    few = [(View(SHARE, draw=net.record.seed), Recipe.from_dict(net.record.recipe)) for net in nets]
+    write_shown(folder, ground.data, asked.samples, [*trained, *(few if asked.training else [])])
 
     def parts() -> Iterator[Explained]:
         yield from _parts(chosen(asked.analyses), subjects, folder, console)
@@ -105,6 +111,7 @@ def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any
     nets = study_nets(run, data)
     ground = ground_of(data, asked.samples, torch.device(asked.device))
     folder = open_folder(asked.out or run / FOLDER)
+    write_shown(folder, ground.data, asked.samples, _trained(nets))
     names = [name for name in chosen(asked.analyses) if name in LOOKS]
     parts = study_parts(run, names, nets, ground, folder, console)
     return write_index(folder, _facts(run, nets, ground, folder), parts)
@@ -163,6 +170,11 @@ def _named(home: Path, record: Record, run: str = "") -> Chosen:
     """A net as people call it: no two share a name, where `run` says whose a net of another run is."""
     trial = record.factors.get("trial", record.trial)
     return Chosen(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
+
+
+def _trained(nets: Sequence[Chosen]) -> list[tuple[View, Recipe]]:
+    """What nets were trained on, and how."""
+    return [(view_of(net.record), Recipe.from_dict(net.record.recipe)) for net in nets]
 
 
 def _facts(run: Path, nets: Sequence[Chosen], ground: Ground, folder: Path) -> dict[str, Any]:

@@ -5,27 +5,31 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...archs import Genotype
 from ...archs.weights import read
 from ...results.chosen import trained_weights
-from ...results.probes.subject import Images, Subject
+from ...results.probes.subject import Images, Objective, Subject
 from ...results.record import Record
 from ...results.store import write_json
 from ..data.dataset import DataSet
 from ..data.sample import images_at
 from ..data.view import View, seen
 from ..training.bench import sample
+from ..training.gradients import loss_of
 from ..training.memory import open_bench
+from ..training.optimizer import optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
+EDITION = 2  # of what analyses measure: what an earlier one kept is not read
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ class Ground:
         device, recipe = self.images.x_NCHW.device, Recipe.from_dict(record.recipe)
         network = read(weights, Genotype.from_dict(record.genotype), self.data.image_size).to(device).eval()
         training = _training_batches(seen(self.data, view_of(record)), recipe, device)
-        return Subject(net.name, network, self.images, training, recipe.weight_decay)
+        return Subject(net.name, network, self.images, training, objective_of(network, recipe))
 
 
 def ground_of(data: DataSet, most: int, device: torch.device) -> Ground:
@@ -78,6 +82,21 @@ def ground_of(data: DataSet, most: int, device: torch.device) -> Ground:
     return Ground(data, Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std)))
 
 
+def objective_of(net: nn.Module, recipe: Recipe) -> Objective:
+    """The loss that a recipe lowers: its label smoothing, and L2 of the parameters that its optimiser decays."""
+    groups = optimizer_for(net, recipe, recipe.lr).param_groups
+    decays = {id(p): group["weight_decay"] for group in groups for p in group["params"] if group["weight_decay"]}
+    decay = {name: decays[id(p)] for name, p in net.named_parameters() if id(p) in decays}
+    words = [recipe.loss.replace("_", "-").replace("binary", "binary cross-entropy")]
+    if recipe.label_smoothing:
+        words.append(f"label smoothing {recipe.label_smoothing:g}")
+    parts = "all parameters" if recipe.decay_all else "matrices and kernels"
+    words.append(f"L2 of weight decay {recipe.weight_decay:g} on {parts}" if decay else "no L2")
+    if recipe.augment.mixes:
+        words.append("images not mixed as in training")
+    return Objective(partial(loss_of, recipe), decay, ", ".join(words))
+
+
 def view_of(record: Record) -> View:
     """The part of the data that a net was trained on."""
     facts = record.data
@@ -85,7 +104,8 @@ def view_of(record: Record) -> View:
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What is in the JSON file, or what `measure` finds, which is then kept there."""
+    """What this edition kept in the JSON file, whose name has its number, or what `measure` finds, then kept there."""
+    path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
         return json.loads(path.read_text())
     found = measure()
@@ -93,7 +113,12 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
     return found
 
 
+def in_minibatches(recipe: Recipe, images: int) -> Recipe:
+    """The recipe with the analyses' small batches."""
+    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
+
+
 def _training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:
     """Some small batches of training images, augmented as the recipe says but not mixed."""
-    few = replace(recipe, batch=min(MINIBATCH, len(data.train)), accumulate=1)
+    few = in_minibatches(recipe, len(data.train))
     return tuple(open_bench(data, device, 0).batches(few, 0, 0, MINIBATCHES))

@@ -100,7 +100,8 @@ def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor) -> Tensor:
     """Mean loss; `target` as labels (B) or shares of the classes (B, K)."""
     if recipe.loss == "cross_entropy":
         return F.cross_entropy(logits_BK, target, label_smoothing=recipe.label_smoothing)
-    t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).float()
+    exact = torch.promote_types(logits_BK.dtype, torch.float32)  # float64 in analyses, which a float32 would spoil
+    t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).to(exact)
     t_BK = t_BK * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits_BK.shape[1]
     return F.binary_cross_entropy_with_logits(logits_BK, t_BK)
 

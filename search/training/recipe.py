@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
@@ -13,6 +11,18 @@ SCHEDULES = ("cosine", "linear", "constant")
 LOSSES = ("cross_entropy", "binary")
 OPTIMIZERS = ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon")
 MOST_EPOCHS = 10**6
+MOST_NAME = 200  # characters
+# The largest value of each field that is no share, far beyond any that trains.
+MOST_AUGMENT = {
+    "pad": 2**12,
+    "ops": 100,
+    "magnitude": 10,
+    "spread": 100,
+    "cutout": 2**12,
+    "mixup": 1000,
+    "cutmix": 1000,
+}
+MOST = {"lr": 1000, "weight_decay": 1000, "gap_lr": 1000, "clip": 10**9, "sam": 1000}
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -52,9 +62,8 @@ class Augment:
         _kinds(self, "augment.")
         for name in ("scale", "erase", "mix"):
             _within(f"augment.{name}", getattr(self, name), 0, 1)
-        _within("augment.magnitude", self.magnitude, 0, 10)
-        for name in ("pad", "ops", "spread", "cutout", "mixup", "cutmix"):
-            _within(f"augment.{name}", getattr(self, name), 0, math.inf)
+        for name, most in MOST_AUGMENT.items():
+            _within(f"augment.{name}", getattr(self, name), 0, most)
 
     @property
     def mixes(self) -> bool:
@@ -124,10 +133,11 @@ class Recipe:
         one_of("recipe: precision", self.precision, PRECISIONS)
         for name in ("batch", "accumulate"):
             _within(name, getattr(self, name), 1, 2**20)
+        if len(self.name) > MOST_NAME:
+            raise InputError(f"recipe: name must be at most {MOST_NAME} characters, got {len(self.name)}")
         _within("epochs", self.epochs, 0, MOST_EPOCHS, above=True)
-        _within("lr", self.lr, 0, math.inf, above=True)
-        for name in ("weight_decay", "gap_lr", "clip", "sam"):
-            _within(name, getattr(self, name), 0, math.inf)
+        for name, most in MOST.items():
+            _within(name, getattr(self, name), 0, most, above=name == "lr")
         for name in ("warmup", "cooldown", "label_smoothing", "ema", "momentum"):
             _within(name, getattr(self, name), 0, 1)
         for name in ("dropout", "drop_path"):
@@ -206,8 +216,7 @@ def _kinds(value: Any, where: str) -> None:
 
 
 def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
-    fine = abs(value) <= sys.float_info.max and (least < value if above else least <= value) and value <= most
+    fine = (least < value if above else least <= value) and value <= most  # false of NaN
     if not fine:
-        lower = f"above {least}" if above else f"at least {least}"
-        rule = lower if most == math.inf else f"{lower}, at most {most}" if above else f"{least} to {most}"
+        rule = f"above {least}, at most {most}" if above else f"{least} to {most}"
         raise InputError(f"recipe: {name} must be {rule}, got {shown(value)}")
