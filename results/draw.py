@@ -28,8 +28,8 @@ def short(number: float) -> str:
 
 
 def nets_table(
-    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False
-) -> Table:
+    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False, none: str = ""
+) -> RenderableType:
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
     Args:
@@ -37,15 +37,18 @@ def nets_table(
         title: over the table.
         costs: columns beside MACs and params.
         ranks: whether to say the rank.
+        none: what is said under the title in place of a table without rows.
     """
+    if not rows:
+        return Text("\n").join([Text(title, "italic"), Text(none)])
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
     budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
     optional = {"steps": len(budgets) > len({heir for heir, _ in budgets}), "rank": ranks}
-    names = [name for name in (cells[0] if cells else BASE) if optional.get(name, any(row[name] for row in cells))]
+    names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
         names = [name for name in names if name not in ("net", "acc/GMAC")]
-    for name in names or BASE:
+    for name in names:
         _add_column(table, name)
     for row in cells:
         table.add_row(*(row[name] for name in names))

@@ -134,8 +134,8 @@ def search(
     effort = Effort(trial_minutes, max_hours, max_train_steps)
     plan = Search(settings, request, trials, run_name, place, effort, storage, tensorboard)
     folder = run_search(plan, Console(stderr=as_json))
-    print_front(folder, Asked(parse_objectives(objective)), as_json)
-    if not as_json:
+    on_front = print_front(folder, Asked(parse_objectives(objective)), as_json)
+    if on_front and not as_json:
         print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
 
 
