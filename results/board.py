@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from ..archs.errors import InputError, one_of, shown
+from .console import plain
 from .draw import nets_table, short
 from .front import Beside, Board, ends, ranked, volume
 from .latency.kept import Kept, latencies_of, read_latencies, settings_in
@@ -97,7 +97,7 @@ def draw_front(found: RunBoard) -> RenderableType:
     """The front as a table, and how many nets stand behind it."""
     board, title = found.board, f"Pareto front of {found.folder.name}"
     table = nets_table(board.front, title, board.asked.costs, none=no_net(board))
-    return Group(table, Text("\n".join(lines(found)), "dim"))
+    return Group(table, plain(*lines(found), style="dim"))
 
 
 def draw_leaderboard(found: RunBoard, top: int = 0) -> RenderableType:
@@ -106,7 +106,7 @@ def draw_leaderboard(found: RunBoard, top: int = 0) -> RenderableType:
     cut = f" (the first {len(rows)} of {len(board.rows)})" if len(rows) < len(board.rows) else ""
     title = f"Leaderboard of {found.folder.name}{cut}"
     table = nets_table(rows, title, board.asked.costs, ranks=True, none=no_net(board))
-    return Group(table, Text("\n".join(lines(found)), "dim"))
+    return Group(table, plain(*lines(found), style="dim"))
 
 
 def lines(found: RunBoard) -> list[str]:

@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from ..archs.errors import InputError
 from .board import LATENCY, TIED, RunBoard, board_of, budget_lines, left_out, no_net, objective_of
+from .console import plain
 from .draw import nets_table
 from .front import ends, point, settled, volume
 from .objectives import ACCURACY, Asked
@@ -178,8 +178,8 @@ def draw_comparison(found: Comparison) -> RenderableType:
         runs.add_row(row["run"], str(row["nets"]), f"{row['hypervolume']:.4f}", best, *counts, *covers)
     front = nets_table(found.front, "Joint front", found.asked.costs, none="no run has a net that can be ranked")
     said = [COVERS, str(found.noise or UNKNOWN), *([TIED] if any(row["tied_with"] for row in found.front) else [])]
-    warnings = [Text(f"note: {line}", "bold yellow") for line in found.notes]
-    return Group(*warnings, runs, front, Text("\n".join(said), "dim"))
+    warnings = [plain(f"note: {line}", style="bold yellow") for line in found.notes]
+    return Group(*warnings, runs, front, plain(*said, style="dim"))
 
 
 def _percent(share: float | None) -> str:

@@ -13,6 +13,7 @@ from ..archs import Cost, Genotype, static_cost
 from ..archs.parts import Encoder
 from ..archs.plan import Block, ImageSize, Map, Plan
 from ..archs.stage import ATTENTION, EXPANSION
+from .console import plain
 from .objectives import OBJECTIVES
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
@@ -40,7 +41,7 @@ def nets_table(
         none: what is said under the title in place of a table without rows.
     """
     if not rows:
-        return Text("\n").join([Text(title, "italic"), Text(none)])
+        return Group(plain(title, style="italic"), plain(none))
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
     budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
@@ -60,7 +61,7 @@ def _add_column(table: Table, name: str) -> None:
     if name in ("family", "net"):
         table.add_column(name, style="dim" * (name == "net"))
     else:
-        title = name.replace(" ", "\n")
+        title = Text(name.replace(" ", "\n"))
         table.add_column(title, justify="left" if name in ("run", "note") else "right", no_wrap=True)
 
 

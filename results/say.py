@@ -17,12 +17,12 @@ log = logging.getLogger("alternas")
 
 def print_json(value: Any) -> None:
     """One JSON value to stdout; NaN, which JSON has not, is an error of ours."""
-    print(json.dumps(value, indent=2, allow_nan=False))
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))  # all else that is odd is escaped
 
 
 def print_text(renderable: Any) -> None:
     """Anything that rich can draw."""
-    from rich.console import Console
+    from .console import Console
 
     Console().print(renderable)
 
