@@ -146,8 +146,8 @@ def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
     environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     code = "from alternas.cli import main; main()"
     command = [sys.executable, "-c", code, *words]
-    streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    with subprocess.Popen(command, cwd=cwd, env=environ | {"TERM": "xterm-256color"}, **streams) as process:
+    environ["TERM"] = "xterm-256color"
+    with subprocess.Popen(command, cwd=cwd, env=environ, stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         text = bytearray()
         try:
