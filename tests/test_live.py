@@ -21,12 +21,13 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from test_latency_search import Setting, timed
+from test_latency_search import timed
 from test_terminal import EVIL, STYLE, obeyed
 from test_trainings import training
 
 from alternas.archs import Genotype, static_cost
 from alternas.results.console import Console
+from alternas.results.latency.setting import Setting
 from alternas.results.store import Store
 from alternas.results.terminal import LogHandler
 from alternas.search.data.view import View
