@@ -68,6 +68,8 @@ def board_of(folder: Path, asked: Asked | None = None) -> RunBoard:
 def _latencies(folder: Path, asked: Asked) -> dict[str, Kept]:
     """Those of the setting asked for; unasked, those that the run was searched with, or of the only one there is."""
     measured, which = read_latencies(folder), asked.latency_of or searched_with(folder)
+    if not (measured or asked.latency_of) and which:
+        return {}  # its search has not come so far
     if which or LATENCY in (*asked.objectives, *asked.limits) or len(settings_in(measured)) == 1:
         return latencies_of(measured, which, folder.name)
     return {}
@@ -119,7 +121,7 @@ def lines(found: RunBoard) -> list[str]:
         f"{sum(r.seconds for r in found.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {found.hypervolume():.4f}; "
         f"gain: points above plain ResNets of equal {costs[0]}",
-        *([f"latency: {found.setting}"] if LATENCY in found.board.asked.costs else []),
+        *([f"latency: {found.setting}"] if LATENCY in found.board.asked.costs and found.setting else []),
         *noise_lines(found.board),
         *left_out(found.board),
         *budget_lines(found.board.rows),

@@ -20,8 +20,8 @@ class Console(console.Console):
     def __init__(self, stderr: bool = False, **options: Any) -> None:
         stream = unguarded(sys.stderr if stderr else sys.stdout)
         super().__init__(**{"file": stream, "markup": False, "emoji": False} | options, stderr=stderr)
-        there = shutil.get_terminal_size()  # of COLUMNS=0 rich draws nothing at all
-        self.size = console.ConsoleDimensions(self.width or there.columns, self.height or there.lines)
+        if not (self.width and self.height):  # COLUMNS=0, on which rich draws nothing at all
+            self.size = console.ConsoleDimensions(*shutil.get_terminal_size())
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(visible(text), **options)

@@ -75,6 +75,19 @@ def test_a_run_that_has_just_begun(alternas: Any, caplog: pytest.LogCaptureFixtu
     assert caplog.messages == ["no net has been trained to the end"] * 2
 
 
+@pytest.mark.parametrize(
+    ("count", "said"), [(0, "no net has been trained to the end"), (6, "left out: 6 nets without latency ms")]
+)
+def test_a_search_that_has_measured_no_latency_yet(alternas: Any, count: int, said: str) -> None:  # noqa: F811
+    settings = {"space": "all", "objective": "latency_ms", "latency": "cpu/1/float32/eager/1"}
+    made_run(Path("runs/slow"), drawn_records(count, stops=False), settings=settings)
+    code, out, _ = alternas("front", "slow", "--objectives", "latency_ms")
+    assert (code, said in out, "latency: " in out) == (0, True, False)
+    assert alternas("front", "slow", "--json")[:2] == (0, "[]\n")
+    assert alternas("report", "slow")[0] == 0
+    assert alternas("front", "slow", "--latency-of", "cuda")[0] == 2
+
+
 def test_one_of_two_runs_has_no_net(alternas: Any) -> None:  # noqa: F811
     code, out, _ = alternas("compare", "one", "tight", "--json")
     found = json.loads(out)

@@ -60,7 +60,7 @@ def drawn(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
             str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
         )  # fmt: skip
-    return Group(table, plain(*_notes(rows), style="dim"))
+    return Group(table, *(plain(note, style="dim") for note in _notes(rows)))
 
 
 def said(setting: Setting, machine: str) -> str:
