@@ -9,7 +9,6 @@ import logging
 import os
 import signal
 import sys
-from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from .archs.errors import InputError, OperationError
 from .archs.files import full
 from .results.latency.commands import commands as latency_commands
 from .results.say import print_comparison, print_front, print_json, print_leaderboard, print_listing, print_text
+from .results.terminal import LogHandler, guarded, print_lines, visible
 from .search.bench.commands import commands as bench_commands
 from .search.commands import commands as search_commands
 from .search.options import Json
@@ -169,9 +169,9 @@ def report(
     if as_json:
         print_json(facts)
     else:
-        print(f"{facts['page']}: {facts['records']} records, {facts['front']} on the front, {facts['bytes']:,} bytes")
-        if assets:
-            print(f"{assets}: {len(facts['assets'])} files")
+        written = [f"{assets}: {len(facts['assets'])} files"] if assets else []
+        front = f"{facts['records']} records, {facts['front']} on the front"
+        print_lines(f"{facts['page']}: {front}, {facts['bytes']:,} bytes", *written)
 
 
 @commands.command()
@@ -195,7 +195,7 @@ def export(
     if as_json:
         print_json(facts)
     else:
-        print(said(facts, out))
+        print_lines(*said(facts, out))
 
 
 @commands.command()
@@ -282,12 +282,17 @@ def _terminate(number: int, _: Any) -> None:
 
 
 def main() -> None:
-    """Entry point: turns `InputError` into one line and exit code 2."""
+    """Entry point: runs the command, and ends with its exit code."""
+    with guarded():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """One command: turns `InputError` into one line and exit code 2."""
     _terminated.clear()
     before = signal.signal(signal.SIGTERM, _terminate)
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # half a character, of a class or an error, is no error
-    logging.basicConfig(format="alternas: %(message)s", level=logging.WARNING)
+    logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
     try:
         code = app(standalone_mode=False)
     except InputError as error:
@@ -313,10 +318,10 @@ def main() -> None:
         code = TERMINATED if _terminated else code
     else:
         signal.signal(signal.SIGTERM, before)
-    sys.exit(code)
+    return code
 
 
 def _complain(message: str, code: int) -> int:
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(message.split()))
+    line = visible(" ".join(message.split()))
     print(f"alternas: {line if len(line) <= MOST else f'{line[: MOST - 3]}...'}", file=sys.stderr)
     return code

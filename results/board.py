@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
-from rich.text import Text
 
 from ..archs.errors import InputError, one_of, shown
-from .draw import nets_table
+from .console import plain
+from .draw import nets_table, short
 from .front import Beside, Board, ends, ranked, volume
 from .latency.kept import Kept, latencies_of, read_latencies, settings_in
 from .objectives import ACCURACY, LATENCY, OBJECTIVES, Asked
@@ -68,6 +68,8 @@ def board_of(folder: Path, asked: Asked | None = None) -> RunBoard:
 def _latencies(folder: Path, asked: Asked) -> dict[str, Kept]:
     """Those of the setting asked for; unasked, those that the run was searched with, or of the only one there is."""
     measured, which = read_latencies(folder), asked.latency_of or searched_with(folder)
+    if not (measured or asked.latency_of) and which:
+        return {}  # its search has not come so far
     if which or LATENCY in (*asked.objectives, *asked.limits) or len(settings_in(measured)) == 1:
         return latencies_of(measured, which, folder.name)
     return {}
@@ -93,28 +95,20 @@ def limits_of(folder: Path) -> dict[str, float]:
     return limits
 
 
-def draw_front(folder: Path, asked: Asked | None = None) -> RenderableType:
-    """The front as a table, and how many nets stand behind it.
-
-    Raises:
-        InputError: if the run is broken, or latencies are asked for that were not measured.
-    """
-    found = board_of(folder, asked)
-    table = nets_table(found.board.front, f"Pareto front of {folder.name}", found.board.asked.costs)
-    return Group(table, Text("\n".join(lines(found)), "dim"))
+def draw_front(found: RunBoard) -> RenderableType:
+    """The front as a table, and how many nets stand behind it."""
+    board, title = found.board, f"Pareto front of {found.folder.name}"
+    table = nets_table(board.front, title, board.asked.costs, none=no_net(board))
+    return Group(table, plain(*lines(found), style="dim"))
 
 
-def draw_leaderboard(folder: Path, asked: Asked | None = None, top: int = 0) -> RenderableType:
-    """All ranked nets as a table, or the first `top` of them.
-
-    Raises:
-        InputError: as `draw_front`.
-    """
-    found = board_of(folder, asked)
-    rows = found.board.rows[: top or None]
-    cut = f" (the first {len(rows)} of {len(found.board.rows)})" if len(rows) < len(found.board.rows) else ""
-    table = nets_table(rows, f"Leaderboard of {folder.name}{cut}", found.board.asked.costs, ranks=True)
-    return Group(table, Text("\n".join(lines(found)), "dim"))
+def draw_leaderboard(found: RunBoard, top: int = 0) -> RenderableType:
+    """All ranked nets as a table, or the first `top` of them."""
+    board, rows = found.board, found.board.rows[: top or None]
+    cut = f" (the first {len(rows)} of {len(board.rows)})" if len(rows) < len(board.rows) else ""
+    title = f"Leaderboard of {found.folder.name}{cut}"
+    table = nets_table(rows, title, board.asked.costs, ranks=True, none=no_net(board))
+    return Group(table, plain(*lines(found), style="dim"))
 
 
 def lines(found: RunBoard) -> list[str]:
@@ -127,7 +121,7 @@ def lines(found: RunBoard) -> list[str]:
         f"{sum(r.seconds for r in found.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {found.hypervolume():.4f}; "
         f"gain: points above plain ResNets of equal {costs[0]}",
-        *([f"latency: {found.setting}"] if LATENCY in found.board.asked.costs else []),
+        *([f"latency: {found.setting}"] if LATENCY in found.board.asked.costs and found.setting else []),
         *noise_lines(found.board),
         *left_out(found.board),
         *budget_lines(found.board.rows),
@@ -144,10 +138,22 @@ def noise_lines(board: Board) -> list[str]:
     return said
 
 
+def no_net(board: Board) -> str:
+    """Why no net is ranked, and how many are left out; "" where one is."""
+    if board.rows:
+        return ""
+    asked = board.asked
+    within = [f"at most {short(most)} {OBJECTIVES[name]}" for name, most in asked.limits.items()]
+    within += [f"family {' or '.join(asked.families)}"] if asked.families else []
+    if board.over:
+        return f"no net is within the limits ({', '.join(within)}): {nets(board.over)} left out"
+    return "no net can be ranked" if board.missing else "no net has been trained to the end"
+
+
 def left_out(board: Board) -> list[str]:
     """Which nets are not ranked."""
     said = []
-    if board.over:
+    if board.over and board.rows:
         said.append(f"left out by limits or family: {nets(board.over)}; gains refer to all plain ResNets")
     return said + [f"left out: {nets(n)} without {OBJECTIVES[name]}" for name, n in board.missing.items()]
 

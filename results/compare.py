@@ -10,10 +10,10 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from ..archs.errors import InputError
-from .board import LATENCY, TIED, RunBoard, board_of, budget_lines, left_out, objective_of
+from .board import LATENCY, TIED, RunBoard, board_of, budget_lines, left_out, no_net, objective_of
+from .console import plain
 from .draw import nets_table
 from .front import ends, point, settled, volume
 from .objectives import ACCURACY, Asked
@@ -81,7 +81,11 @@ def compare(names: Sequence[str], asked: Asked) -> Comparison:
     )
     rows = [{"run": name} | row for name, found in boards.items() for row in found.board.rows]
     rows = settled(rows, asked, noise, lambda row: f"{row['run']}:{row['trial']}")
-    left = [f"run {name}: {line}" for name, found in boards.items() for line in left_out(found.board)]
+    left = [
+        f"run {name}: {line}"
+        for name, found in boards.items()
+        for line in filter(None, (no_net(found.board), *left_out(found.board)))
+    ]
     return Comparison(
         asked,
         [_run_row(name, found, rows) for name, found in boards.items()],
@@ -172,10 +176,10 @@ def draw_comparison(found: Comparison) -> RenderableType:
         covers = [_percent(found.coverage[row["run"]].get(other)) for other in names]
         counts = (str(row["on_front"]), str(row["on_joint_front"]))
         runs.add_row(row["run"], str(row["nets"]), f"{row['hypervolume']:.4f}", best, *counts, *covers)
-    front = nets_table(found.front, "Joint front", found.asked.costs)
+    front = nets_table(found.front, "Joint front", found.asked.costs, none="no run has a net that can be ranked")
     said = [COVERS, str(found.noise or UNKNOWN), *([TIED] if any(row["tied_with"] for row in found.front) else [])]
-    warnings = [Text(f"note: {line}", "bold yellow") for line in found.notes]
-    return Group(*warnings, runs, front, Text("\n".join(said), "dim"))
+    warnings = [plain(f"note: {line}", style="bold yellow") for line in found.notes]
+    return Group(*warnings, runs, front, plain(*said, style="dim"))
 
 
 def _percent(share: float | None) -> str:

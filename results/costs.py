@@ -7,11 +7,11 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from ..archs import Cost, InputError
 from ..archs.errors import count_of, shown
 from ..archs.zoo import timm_name
+from .console import plain
 from .draw import short
 from .show import find_arch, parse_size
 from .svg import write_svg
@@ -58,7 +58,7 @@ def cost_facts(
     lines = [_memory_line(cost, batch), *([_compute_line(cost.training_flops(images), images)] if images else [])]
     if facts["timm"]:
         lines.append(f"in timm: {facts['timm']}")
-    return facts, Group(scene.drawing(net), Text("\n".join(lines)))
+    return facts, Group(scene.drawing(net), plain(*lines))
 
 
 def cost_svg(
@@ -94,10 +94,10 @@ def _timm_facts(
             share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"
             table.add_row(place, short(part["params"]), short(part["macs"]), share)
     kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
-    title = Text(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", "dim")
+    title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
     lines = [f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})"]
     lines += [_compute_line(facts["training_flops"], images)] if images else []
-    return facts, Group(title, table, Text("\n".join(lines)))
+    return facts, Group(title, table, plain(*lines))
 
 
 def _memory_line(cost: Cost, batch: int) -> str:

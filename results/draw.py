@@ -13,6 +13,7 @@ from ..archs import Cost, Genotype, static_cost
 from ..archs.parts import Encoder
 from ..archs.plan import Block, ImageSize, Map, Plan
 from ..archs.stage import ATTENTION, EXPANSION
+from .console import plain
 from .objectives import OBJECTIVES
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
@@ -28,8 +29,8 @@ def short(number: float) -> str:
 
 
 def nets_table(
-    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False
-) -> Table:
+    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False, none: str = ""
+) -> RenderableType:
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
     Args:
@@ -37,15 +38,18 @@ def nets_table(
         title: over the table.
         costs: columns beside MACs and params.
         ranks: whether to say the rank.
+        none: what is said under the title in place of a table without rows.
     """
+    if not rows:
+        return Group(plain(title, style="italic"), plain(none))
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
     budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
     optional = {"steps": len(budgets) > len({heir for heir, _ in budgets}), "rank": ranks}
-    names = [name for name in (cells[0] if cells else BASE) if optional.get(name, any(row[name] for row in cells))]
+    names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
         names = [name for name in names if name not in ("net", "acc/GMAC")]
-    for name in names or BASE:
+    for name in names:
         _add_column(table, name)
     for row in cells:
         table.add_row(*(row[name] for name in names))
@@ -57,7 +61,7 @@ def _add_column(table: Table, name: str) -> None:
     if name in ("family", "net"):
         table.add_column(name, style="dim" * (name == "net"))
     else:
-        title = name.replace(" ", "\n")
+        title = Text(name.replace(" ", "\n"))
         table.add_column(title, justify="left" if name in ("run", "note") else "right", no_wrap=True)
 
 

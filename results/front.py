@@ -92,7 +92,7 @@ def settled(rows: Sequence[Row], asked: Asked, noise: Noise | None, name: Callab
     ranks = pareto_ranks([point(row, asked) for row in rows], asked.maximise)
     rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
     rows.sort(key=lambda row: (row["rank"], row[asked.costs[0]], row["trial"]))
-    if noise and ACCURACY in asked.objectives:
+    if rows and noise and ACCURACY in asked.objectives:
         mark_ties(rows, asked.costs, noise, name)
     _mark_knee([row for row in rows if row["rank"] == 1], asked)
     return rows

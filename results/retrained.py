@@ -117,13 +117,13 @@ def _cells(row: dict[str, Any]) -> dict[str, str]:
     return dict(zip(COLUMNS, found, strict=True))
 
 
-def failures(records: Iterable[Record]) -> str:
-    """One line on the trainings that did not end well; "" if all did."""
+def failures(records: Iterable[Record]) -> list[str]:
+    """A line on the trainings that did not end well; none if all did."""
     failed = [r for r in records if r.status != "ok"]
     if not failed:
-        return ""
+        return []
     first = failed[0]
-    return f"failed: {len(failed)}; the first, seed {first.seed} of net {first.key}: {first.status} {first.error}"
+    return [f"failed: {len(failed)}; the first, seed {first.seed} of net {first.key}: {first.status} {first.error}"]
 
 
 def said(run: Path, key: str) -> str:

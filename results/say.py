@@ -17,12 +17,12 @@ log = logging.getLogger("alternas")
 
 def print_json(value: Any) -> None:
     """One JSON value to stdout; NaN, which JSON has not, is an error of ours."""
-    print(json.dumps(value, indent=2, allow_nan=False))
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))  # all else that is odd is escaped
 
 
 def print_text(renderable: Any) -> None:
     """Anything that rich can draw."""
-    from rich.console import Console
+    from .console import Console
 
     Console().print(renderable)
 
@@ -37,31 +37,34 @@ def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
         print_text(listing(rows))
 
 
-def print_front(folder: Path, asked: Asked, as_json: bool) -> None:
-    """The front of a run."""
+def print_front(folder: Path, asked: Asked, as_json: bool) -> int:
+    """The front of a run. Returns how many nets are on it."""
     from .board import board_of, draw_front
 
+    found = board_of(folder, asked)
     if as_json:
-        _print_rows(board_of(folder, asked), front=True)
+        _print_rows(found, front=True)
     else:
-        print_text(draw_front(folder, asked))
+        print_text(draw_front(found))
+    return len(found.board.front)
 
 
 def print_leaderboard(folder: Path, asked: Asked, top: int, as_json: bool) -> None:
     """All ranked nets of a run, or the first `top` of them."""
     from .board import board_of, draw_leaderboard
 
+    found = board_of(folder, asked)
     if as_json:
-        _print_rows(board_of(folder, asked), top=top)
+        _print_rows(found, top=top)
     else:
-        print_text(draw_leaderboard(folder, asked, top))
+        print_text(draw_leaderboard(found, top))
 
 
 def _print_rows(found: RunBoard, front: bool = False, top: int = 0) -> None:
     """Rows as JSON, and on stderr what they do not say themselves."""
-    from .board import budget_lines, left_out
+    from .board import budget_lines, left_out, no_net
 
-    for line in (*left_out(found.board), *budget_lines(found.board.rows)):
+    for line in filter(None, (no_net(found.board), *left_out(found.board), *budget_lines(found.board.rows))):
         log.warning("%s", line)
     print_json(found.board.front if front else found.board.rows[: top or None])
 

@@ -9,9 +9,9 @@ from zipfile import BadZipFile
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from ..archs.errors import InputError
+from .console import plain
 from .record import Record
 from .store import weights_file
 
@@ -51,9 +51,9 @@ def scores_drawing(record: Record, confusion_KK: np.ndarray | None, classes: lis
     """Scores on validation and training images, the worst classes, the commonest mistakes."""
     parts: list[RenderableType] = [_splits(record)]
     if confusion_KK is not None:
-        parts += [Text(_worst(confusion_KK, classes)), Text(_mistakes(confusion_KK, classes))]
+        parts += [plain(_worst(confusion_KK, classes), _mistakes(confusion_KK, classes))]
     how = ", ".join(f"{name} {value}" for name, value in record.how.items())
-    return Group(*parts, Text(f"trained on {record.device} ({how}), {record.seconds:.1f} s", "dim"))
+    return Group(*parts, plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s", style="dim"))
 
 
 def _splits(record: Record) -> Table:

@@ -12,6 +12,7 @@ from rich.text import Text
 from ..archs import Cost, Genotype, InputError, static_cost, zoo
 from ..archs.errors import is_whole, shown
 from ..archs.plan import as_map
+from .console import plain
 from .draw import net_drawing
 from .record import Record
 from .retrained import said
@@ -113,12 +114,12 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
     again = said(folder, record.key)
-    why = "".join(f"\n{line}" for line in (record.error, again) if line)
+    head = plain(*filter(None, (title, record.error, again)))
     drawing = scene_of(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:
-        return Group(Text(title + why), drawing)
+        return Group(head, drawing)
     scores = scores_drawing(record, confusion_of(folder, record, len(classes)), classes)
-    return Group(Text(title + why), drawing, scores)
+    return Group(head, drawing, scores)
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:

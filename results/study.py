@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
 from ..archs.errors import InputError, one_of
 from .cells import csv_cell
+from .console import plain
 from .draw import short
 from .noise import Spread, pooled_sd, spread, text
 from .record import Record
@@ -156,17 +156,17 @@ def study_table(rows: Sequence[dict[str, Any]], sight: Sight) -> Table:
     factors, failed = factor_names(rows), any(row["failed"] for row in rows)
     alike = all(len({row[name]["n"] for name in sight.metrics if is_spread(row.get(name))}) == 1 for row in rows)
     metrics = [name for name in sight.metrics if name not in COUNTS and name not in factors]
-    table = Table(title=Text(sight.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    table = Table(title=plain(sight.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
     counts = [*(["seeds"] if alike else []), *(["failed"] if failed else []), "seconds"]
     for name in (*factors, *metrics, *counts):
         left = name in factors and not all(is_number(row[name]) for row in rows)
-        table.add_column(Text(name), justify="left" if left else "right", overflow="fold")
+        table.add_column(plain(name), justify="left" if left else "right", overflow="fold")
     for row in rows:
         cells = [factor_text(name, row[name]) for name in factors]
         cells += [_cell_text(name, row[one_of("metric", name, row)], not alike) for name in metrics]
         cells += [str(row[metrics[0]]["n"])] if alike else []
         cells += [str(row["failed"])] if failed else []
-        table.add_row(*map(Text, cells), "-" if row["seconds"] is None else f"{row['seconds']:.1f}")
+        table.add_row(*map(plain, cells), "-" if row["seconds"] is None else f"{row['seconds']:.1f}")
     return table
 
 

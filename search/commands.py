@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..results.say import print_front, print_json, print_listing, print_text
+from ..results.terminal import print_lines
 from .options import (
     Address,
     Checkpoints,
@@ -103,8 +104,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search for nets; the same command again resumes."""
-    from rich.console import Console
-
+    from ..results.console import Console
     from ..results.objectives import Asked, parse_objectives
     from ..results.store import plain_name
     from .effort import Effort
@@ -127,9 +127,9 @@ def search(
     effort = Effort(trial_minutes, max_hours, max_train_steps)
     plan = Search(settings, request, trials, run_name, place, effort, storage, tensorboard)
     folder = run_search(plan, Console(stderr=as_json))
-    print_front(folder, Asked(parse_objectives(objective)), as_json)
-    if not as_json:
-        print(f"\nexport the best:  alternas export {run_name} --out {run_name}-best")
+    on_front = print_front(folder, Asked(parse_objectives(objective)), as_json)
+    if on_front and not as_json:
+        print_lines("", f"export the best:  alternas export {run_name} --out {run_name}-best")
 
 
 @commands.command()
@@ -142,8 +142,7 @@ def data(
     as_json: Json = False,
 ) -> None:
     """What a data set holds, how it is split and read; --download fetches it."""
-    from rich.console import Console
-
+    from ..results.console import Console
     from ..results.draw import facts_table
     from .data.progress import load_showing
 

@@ -68,7 +68,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead
 
 def console_of(as_json: bool) -> Any:
     """Where progress is shown: beside the JSON, not in it."""
-    from rich.console import Console  # which a help text does not wait for
+    from ..results.console import Console  # with rich, which a help text does not wait for
 
     return Console(stderr=as_json)
 

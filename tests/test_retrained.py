@@ -93,8 +93,8 @@ def test_the_table_fits_80_columns_and_leaves_out_empty_ones() -> None:
 
 
 def test_failures_are_told() -> None:
-    assert failures(RECORDS) == f"failed: 1; the first, seed 4 of net {NET.key}: oom no room"
-    assert failures(RECORDS[:3]) == ""
+    assert failures(RECORDS) == [f"failed: 1; the first, seed 4 of net {NET.key}: oom no room"]
+    assert failures(RECORDS[:3]) == []
 
 
 def test_the_best_retrained_net_is_meant(run: Path) -> None:

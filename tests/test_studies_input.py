@@ -119,7 +119,7 @@ def test_build_up_starts_from_a_resnet_with_blocks_to_swap(
         (["mine", "--seeds", "100000000"], "seeds: must be at most"),
         (["mine", "--trials", "99"], "no trial 99"),
         (["mine", "--trials", "1", "--max-macs", "1M"], "give one of the two"),
-        (["mine", "--max-macs", "7"], "no net trained to the end within --max-macs 7"),
+        (["mine", "--max-macs", "7"], "run mine: no net is within the limits (at most 7 MACs): 2 nets left out"),
         (["mine", "--max-macs", "little"], "max-macs: must be a positive amount"),
         (["mine"], "is no search, so it has no recipe"),
         (["mine", "--recipe", "smoke"], "is not what run mine was trained on any more"),

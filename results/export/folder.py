@@ -47,15 +47,15 @@ def export_net(
     return export_network(network, out, formats, facts, images)
 
 
-def said(facts: dict[str, Any], out: Path) -> str:
-    """What the command prints: the net, and for each format its file and how far its outputs are off."""
+def said(facts: dict[str, Any], out: Path) -> list[str]:
+    """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
     lines = [f"{out}: trial {facts['trial']}, accuracy {facts['accuracy']:.4f}"]
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<8} {of['file']:<14} outputs equal to {of['max_abs_difference']:.1e}{opset}")
     if "package" in facts["formats"]:
         lines.append(f"try it:  python {out}/model.py")
-    return "\n".join(lines)
+    return lines
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:

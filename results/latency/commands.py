@@ -29,7 +29,7 @@ def latency(
     """How long nets take on this machine; of a run it is kept, for `front --objectives accuracy,latency_ms`."""
     import logging
 
-    from rich.console import Console
+    from ..console import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
     from ..say import print_json, print_text
@@ -40,7 +40,7 @@ def latency(
     settings = settings_of(device, batch, dtype, (compile_nets, onnx), threads)
     subjects = subjects_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
-        pairs = list(measured(subjects, settings, lambda name: status.update(f"measuring {name}")))
+        pairs = list(measured(subjects, settings, lambda name: status.update(plain(f"measuring {name}"))))
     groups = [(setting, [pair for pair in pairs if pair[1].setting == setting]) for setting in settings]
     if as_json:
         found = [rows_of(group) for _, group in groups]

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...archs import Genotype, build
 from ...archs.errors import InputError
-from ..board import board_of
+from ..board import board_of, no_net
 from ..objectives import ACCURACY, Asked
 from ..show import Scene, find_arch, parse_size, scene_of
 from ..store import find_run, locked, read_records
@@ -102,11 +102,10 @@ def _of_run(folder: Path, image_size: str, top: int) -> list[Subject]:
     scene, records = scene_of(folder), {r.trial: r for r in read_records(folder)}
     if image_size:
         scene = Scene(parse_size(image_size), scene.classes, scene.channels)
-    rows = board_of(folder, Asked((ACCURACY, "macs"))).board.rows
-    if not rows:
-        raise InputError(f"run {folder.name}: no net was trained whole yet")
-    found = []
-    for row in rows[: top or None]:
+    board, found = board_of(folder, Asked((ACCURACY, "macs"))).board, []
+    if none := no_net(board):
+        raise InputError(f"run {folder.name}: {none}")
+    for row in board.rows[: top or None]:
         net = Genotype.from_dict(records[row["trial"]].genotype)
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
         found.append(_subject(f"trial {row['trial']}", net, scene, facts))

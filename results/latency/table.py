@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
+from ..console import plain
 from ..draw import short
 from ..ranking import pareto_ranks
 from .measure import BUSY, Latency
@@ -60,7 +60,7 @@ def drawn(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
             str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
         )  # fmt: skip
-    return Group(table, *(Text(note, "dim") for note in _notes(rows)))
+    return Group(table, *(plain(note, style="dim") for note in _notes(rows)))
 
 
 def said(setting: Setting, machine: str) -> str:

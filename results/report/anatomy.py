@@ -36,7 +36,7 @@ def attention_plot(run: Run) -> Plot:
         "strategy favoured it."
     )
     if not parts or not best:
-        caption = "No net of the front but baselines." if parts else "No net trained to the end has attention."
+        caption = "No net of the front but baselines." if parts else "No net on the leaderboard has attention."
         return Plot("attention", "Where attention sits", "", "", caption, [])
     series = [
         Series(f"the front ({len(best)})", parts, _shares(best, parts), "bars", VERMILLION),

@@ -10,7 +10,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ..board import board_of
+from ..board import board_of, no_net
 from ..latency.kept import Kept
 from ..objectives import LATENCY, own_flops
 from ..record import Record
@@ -29,6 +29,7 @@ class Run:
     objective: the cost that accuracy is weighed against.
     scene: images and classes.
     latencies: of its nets, by key, where they were measured.
+    none: why no net is on the leaderboard; "" where one is.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class Run:
     objective: str
     scene: Scene
     latencies: Mapping[str, Kept] = field(default_factory=dict)
+    none: str = ""
 
     def cost(self, record: Record) -> float:
         """What accuracy is weighed against."""
@@ -106,7 +108,8 @@ def open_run(folder: Path) -> Run:
     """
     found, told, data = board_of(folder), read_settings(folder), read_data_facts(folder)
     board, objective = found.board, found.board.asked.costs[0]
-    return Run(folder, told, data, list(found.records), board.rows, objective, scene_of(folder), found.latencies)
+    scene, records = scene_of(folder), list(found.records)
+    return Run(folder, told, data, records, board.rows, objective, scene, found.latencies, no_net(board))
 
 
 def flops_of(record: Record) -> int:

@@ -27,7 +27,7 @@ def front_plot(run: Run) -> Plot:
         "and drawing."
     )
     if not run.rows:
-        return Plot("front", "Accuracy and cost", "", "", "No net has been trained to the end yet.", [])
+        return Plot("front", "Accuracy and cost", "", "", _none(run), [])
     front = run.front
     points = [_points(run, name, nets) for name, nets in _groups(run).items()]
     curve = [_curve(run)] if _curve(run).x else []
@@ -62,7 +62,11 @@ def leaderboard_table(run: Run) -> Table:
         f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. Gain: accuracy points above the plain "
         "ResNets' curve at the same cost. A heading sorts, a trial draws."
     )
-    return Table("nets", "Leaderboard", caption if rows else "No net has been trained to the end yet.", rows)
+    return Table("nets", "Leaderboard", caption if rows else _none(run), rows)
+
+
+def _none(run: Run) -> str:
+    return f"{run.none[:1].upper()}{run.none[1:]}."
 
 
 def _groups(run: Run) -> dict[str, list[Record]]:

@@ -102,7 +102,7 @@ def _key_numbers(run: Run) -> dict[str, Any]:
     return {
         "run": run.name,
         "records": len(run.records),
-        "trained": len(run.rows),
+        "trained": sum(r.status == "ok" and r.accuracy is not None for r in run.records),
         "front": len(run.front),
         "hypervolume": found[-1][2] if found else 0.0,
         "best_accuracy": best["accuracy"] if best else None,

@@ -32,9 +32,8 @@ def bench(
     """Compare strategies on a table of trained nets, with a simulated clock: minutes, no training."""
     from pathlib import Path
 
-    from rich.console import Console
-
     from ...archs.errors import MOST_SEEDS, InputError, count_of, shown
+    from ...results.console import Console
     from ...results.say import print_json, print_text
     from ..settings import RUNGS, names, shares
     from .contenders import contenders

@@ -18,6 +18,7 @@ from rich.text import Text
 from ...archs import zoo
 from ...archs.errors import InputError, OperationError
 from ...archs.files import write_whole
+from ...results.console import plain
 from ...results.record import versions
 from ..data.dataset import DataSet, Pictures, Split
 from ..training.depot import Depot
@@ -201,6 +202,6 @@ def drawn(checks: Sequence[Check]) -> Table:
     before = ""
     for check in checks:
         mark = Text("ok") if check.ok else Text("NO", style="bold red")
-        table.add_row(check.node if check.node != before else "", check.check, mark, Text(check.found))
+        table.add_row(check.node if check.node != before else "", check.check, mark, plain(check.found))
         before = check.node
     return table

@@ -13,6 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...results.board import no_net
 from ...results.draw import nets_table, short
 from ...results.front import Beside, ranked
 from ...results.objectives import Asked, parse_objectives
@@ -95,9 +96,10 @@ class ShownSearch:
         settings = self.ledger.terms.settings
         latencies = self.ledger.terms.latencies
         asked = Asked(parse_objectives(settings.objective), settings.limits)
-        rows = ranked(self.records, asked, Beside(latencies.known if latencies else {})).front
+        board = ranked(self.records, asked, Beside(latencies.known if latencies else {}))
+        rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}")
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=no_net(board))
 
 
 class Progress:

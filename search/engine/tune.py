@@ -17,9 +17,9 @@ from ray.tune import TuneConfig, with_parameters
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
-from rich.console import Console
 
 from ...archs import InputError, OperationError
+from ...results.console import Console
 from ...results.store import plain_name, run_folder
 from ..data.dataset import Request
 from ..plan import Ready, Search, prepare, usual_ladder

@@ -13,6 +13,7 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from ...archs.errors import InputError
+from ...results.terminal import print_lines
 from ..secrets import HIDDEN
 from .memory import BROKEN, JOURNAL_STUDY, quiet
 from .storage import connect, parse_url, shown, study_note
@@ -51,11 +52,11 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
         raise InputError(f"dashboard: cannot listen on {host}:{port} ({error})") from None
     with server:
         at = f"[{host}]" if ":" in host else host
-        print(f"http://{at}:{server.server_port}/dashboard/studies/{number}  (Ctrl-C ends it)", flush=True)
+        print_lines(f"http://{at}:{server.server_port}/dashboard/studies/{number}  (Ctrl-C ends it)")
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            print()
+            print_lines("")
 
 
 def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:

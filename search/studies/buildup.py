@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.text import Text
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, count_of, one_of
+from ...results.console import plain
 from ...results.noise import Spread, paired, verdict
 from ...results.record import Record
 from ...results.store import plain_name, run_folder
@@ -83,7 +83,7 @@ class BuiltUp:
             f"after minus before, validation: {100 * d.mean:+.2f} points{interval}, {d.n} seeds: {verdict(d)}",
             f"swapped in: {new}; {self.inherited['share']:.1%} of the weights inherited",
         ]
-        return Group(study_table(self.rows, SIGHT), Text("\n".join(lines)))
+        return Group(study_table(self.rows, SIGHT), plain(*lines))
 
 
 def build_up(asked: BuildUp, console: Console) -> BuiltUp:

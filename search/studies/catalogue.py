@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.text import Text
 
 from ...archs.errors import MOST_SEEDS, count_of, one_of
+from ...results.console import plain
 from ...results.plot import draw
 from ...results.record import Record
 from ...results.store import plain_name, run_folder, write_json
@@ -76,7 +76,7 @@ class Found:
     def drawing(self) -> RenderableType:
         noise = "unknown: one seed" if self.noise is None else f"{self.noise:.4f}"
         lines = [f"noise of a seed (pooled standard deviation): {noise}", *(f"written: {path}" for path in self.files)]
-        return Group(study_table(self.rows, self.sight), Text("\n".join(lines), "dim"))
+        return Group(study_table(self.rows, self.sight), plain(*lines, style="dim"))
 
 
 def make_study(asked: StudyRun, console: Console) -> Found:

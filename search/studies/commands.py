@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ...results.say import print_json, print_listing, print_text
+from ...results.terminal import print_lines
 from ..options import (
     Address,
     Checkpoints,
@@ -89,9 +90,8 @@ def retrain(
         print_json(rows)
         return
     print_text(table(rows))
-    if failed := failures(records):
-        print(failed)
-    print(f"\nexport the best:  alternas export {run} --out {folder.name}-best")
+    best = f"export the best:  alternas export {run} --out {folder.name}-best"
+    print_lines(*failures(records), "", best)
 
 
 @commands.command()
@@ -138,9 +138,8 @@ def finetune(
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
         return
     print_text(table(rows))
-    if failed := failures(records):
-        print(failed)
-    print(f"\nexport the best:  alternas export {folder} --out {folder.name}-best")
+    best = f"export the best:  alternas export {folder} --out {folder.name}-best"
+    print_lines(*failures(records), "", best)
 
 
 @commands.command()

@@ -117,14 +117,14 @@ def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any
     return write_index(folder, _facts(run, nets, ground, folder), parts)
 
 
-def said(told: dict[str, Any]) -> str:
-    """What the command prints: each analysis in words, and where its picture is."""
+def said(told: dict[str, Any]) -> list[str]:
+    """The lines that the command prints: each analysis in words, and where its picture is."""
     lines = [f"{told['images']} validation images of {told['data']}"]
     for part in told["analyses"]:
-        lines.append(f"\n{part['title']}" + (f"  ({told['folder']}/{part['png']})" if part["png"] else ""))
+        lines += ["", part["title"] + (f"  ({told['folder']}/{part['png']})" if part["png"] else "")]
         for net, reading in zip(part["nets"], part["readings"], strict=True):
-            lines.append(textwrap.fill(f"{net}: {reading}", 100, initial_indent="  ", subsequent_indent="  "))
-    return "\n".join(lines)
+            lines += textwrap.wrap(f"{net}: {reading}", 100, initial_indent="  ", subsequent_indent="  ")
+    return lines
 
 
 def _parts(names: list[str], subjects: list[Subject], folder: Path, console: Console) -> Iterator[Explained]:

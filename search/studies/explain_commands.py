@@ -10,6 +10,7 @@ import typer
 from ...archs.errors import InputError
 from ...results.probes.catalogue import ANALYSES
 from ...results.say import print_json, print_text
+from ...results.terminal import print_lines
 from ..options import Epochs, Json, console_of, recipe_of, request_of, resources_of
 
 commands = typer.Typer()
@@ -72,7 +73,7 @@ def explain(
     if as_json:
         print_json(facts)
     else:
-        print(said(facts))
+        print_lines(*said(facts))
 
 
 def _findings(

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 
 from ...archs import InputError, Network, build
 from ...archs.errors import MOST_SEEDS, count_of
+from ...results.console import plain
 from ...results.noise import Spread, spread, text
 from ...results.plot import draw
 from ...results.probes.ridge import Labelled, shot_curve
@@ -145,10 +145,7 @@ def drawing(found: dict[str, Any]) -> RenderableType:
         episodes.add_row(
             str(row["ways"]), str(row["shots"]), f"{row['accuracy']:.4f}", f"{row['low']:.4f} to {row['high']:.4f}"
         )
-    titles = [
-        Text(f"linear probe of {found['weights']} on {found['data']}, closed form", "bold"),
-        Text("\nepisodes", "bold"),
-    ]
+    title = plain(f"linear probe of {found['weights']} on {found['data']}, closed form", style="bold")
     notes = [f"episodes ask about {found['queries']} images a class" if found["queries"] else TOO_FEW]
     notes += [SEEN] if found["seen"] else []
-    return Group(titles[0], probe, titles[1], episodes, Text("\n".join(notes), "dim"))
+    return Group(title, probe, plain("", "episodes", style="bold"), episodes, plain(*notes, style="dim"))

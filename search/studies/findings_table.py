@@ -7,13 +7,14 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
-from rich.text import Text
+
+from ...results.console import plain
 
 
 def drawing(told: Mapping[str, Any]) -> RenderableType:
     """Tables that fit 80 columns; findings.json says each claim in full, and whose it is."""
     title = f"The papers' claims on {told['data']}, {told['seeds']} seeds: mean and 95 % interval, positive if right"
-    return Group(_nets(told["nets"]), _claims(told["claims"], title), Text(f"in full: {told['folder']}/findings.json"))
+    return Group(_nets(told["nets"]), _claims(told["claims"], title), plain(f"in full: {told['folder']}/findings.json"))
 
 
 def _nets(nets: Mapping[str, Any]) -> Table:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, count_of
-from ...results.board import board_of, objective_of
+from ...results.board import board_of, no_net, objective_of
 from ...results.objectives import Asked
 from ...results.record import Record
 from ...results.retrained import FOLDER, prune
@@ -93,11 +93,10 @@ def chosen(asked: Retrain) -> Sequence[Record]:
         named = [find_trial(asked.run, trial) for trial in asked.trials]
         first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.key: first[r.key] for r in named}.values())
-    rows = board_of(asked.run, Asked(limits=asked.limits)).board.rows
-    rows.sort(key=lambda row: (row["rank"], -row["accuracy"]))
-    if not rows:
-        within = f" within {', '.join(f'--max-{k} {v}' for k, v in asked.limits.items())}" if asked.limits else ""
-        raise InputError(f"run {asked.run.name}: no net trained to the end{within}")
+    board = board_of(asked.run, Asked(limits=asked.limits)).board
+    if none := no_net(board):
+        raise InputError(f"run {asked.run.name}: {none}")
+    rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: asked.top]]
 

@@ -1,0 +1,216 @@
+"""What a person sees while nets are trained: drawn on a console that is a terminal, and on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import io
+import json
+import logging
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from test_latency_search import timed
+from test_terminal import EVIL, STYLE, obeyed
+from test_trainings import training
+
+from alternas.archs import Genotype, static_cost
+from alternas.results.console import Console
+from alternas.results.latency.setting import Setting
+from alternas.results.store import Store
+from alternas.results.terminal import LogHandler
+from alternas.search.data.view import View
+from alternas.search.engine.drive import drive
+from alternas.search.engine.live import LiveView, PlainView, ShownSearch, view
+from alternas.search.strategy.ledger import Ledger
+from alternas.search.studies.carry_out import ShownPlan
+from alternas.search.studies.trainings import Terms, Trainings
+from alternas.search.training.job import Job, Outcome
+from fakes import FakeExecutor
+
+WIDTHS = pytest.mark.parametrize("width", [80, 20])
+MOVES = re.compile(r"\x1b\[\?25[hl]|\x1b\[[0-9]*[AK]|\r")  # by which rich draws anew
+
+
+def terminal(width: int) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=width, height=60)
+
+
+def said(console: Console, width: int) -> str:
+    """What was written to a terminal, without styles, and with blanks between words alone; it must fit and obey."""
+    text = MOVES.sub("\n", STYLE.sub("", console.file.getvalue()))  # type: ignore[attr-defined]
+    assert not obeyed(text)
+    assert max(map(cell_len, text.split("\n"))) <= width
+    return " ".join(text.split())
+
+
+def watched(ledger: Ledger, width: int, fate: Callable[[Job], Any] = lambda job: None) -> str:
+    """A search in a live view."""
+    console = terminal(width)
+    with view(ShownSearch(ledger, 8), console) as shown:
+        assert isinstance(shown, LiveView)
+        drive(ledger, FakeExecutor(2, fate), shown)
+    return said(console, width)
+
+
+@WIDTHS
+def test_all_nets_fail(open_ledger: Callable[..., Ledger], width: int) -> None:
+    text = watched(open_ledger(trials=3), width, lambda job: Outcome(job.trial, "error", error=EVIL))
+    assert "front so far no net has been trained to the end" in text
+    assert "7 failed" in text
+
+
+@WIDTHS
+def test_no_net_is_within_the_limits(open_ledger: Callable[..., Ledger], width: int) -> None:
+    """The baselines, trained with two seeds, tell the noise; no net that there is is within the limits."""
+    watched(open_ledger(trials=2), width)
+    for trials in (3, 4):  # the second time it is resumed
+        text = watched(open_ledger(trials=trials, limits={"macs": 1}), width)
+        assert "no net is within the limits (at most 1 MACs): 6 nets left out" in text
+
+
+@WIDTHS
+@pytest.mark.parametrize("ladder", ["off", "pareto"])
+def test_a_search_and_its_front(open_ledger: Callable[..., Ledger], ladder: str, width: int) -> None:
+    for trials in (16, 20):  # the second time it is resumed
+        ledger = open_ledger(trials=trials, ladder=ladder)
+        text = watched(ledger, width)
+        assert f"{ledger.terms.trials + 4}/{ledger.terms.trials + 4} nets" in text
+        assert "front so far" in text
+        assert "no net" not in text.rpartition("front so far")[2]
+
+
+@WIDTHS
+def test_latency_is_measured_first(open_ledger: Callable[..., Ledger], width: int) -> None:
+    ledger = open_ledger(trials=4, objective="latency_ms", latency=str(Setting()))
+    text = watched(ledger, width, timed)
+    assert "latency" in text
+    assert "no net" not in text.rpartition("front so far")[2]
+
+
+@WIDTHS
+@pytest.mark.parametrize("status", ["ok", "error"])
+def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
+    def price(net: Genotype, part: View) -> Any:
+        return static_cost(net, 10, 8, 1)
+
+    def fate(job: Job) -> Any:
+        return None if status == "ok" else Outcome(job.trial, status, error=EVIL)
+
+    console, plan = terminal(width), [training(seed=seed, factors={"net": EVIL}) for seed in range(3)]
+    with closing(Store(tmp_path)) as store:
+        work = Trainings(plan, Terms("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store)
+        with view(ShownPlan(work), console) as shown:
+            drive(work, FakeExecutor(1, fate), shown)
+    assert "3/3 nets" in said(console, width)
+
+
+def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., Ledger]) -> None:
+    console, ledger = Console(file=io.StringIO(), width=20), open_ledger(trials=3)
+    with view(ShownSearch(ledger, 8), console) as shown:
+        assert isinstance(shown, PlainView)
+        drive(ledger, FakeExecutor(2, lambda job: Outcome(job.trial, "error", error=EVIL)), shown)
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert not obeyed(text)
+    assert re.findall(r"^\[(\d)/7\] trial \d: error ", text, re.M) == list("1234567")
+
+
+def test_log_lines_stay_above_a_view_and_in_their_file(
+    open_ledger: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warning = logging.LogRecord("alternas", logging.WARNING, "", 0, "a warning", (), None)
+    for shared in (True, False):
+        console, stderr = terminal(80), io.StringIO()
+        monkeypatch.setattr(stderr, "isatty", lambda shared=shared: shared)
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with view(ShownSearch(open_ledger(trials=1), 8), console):
+            LogHandler().handle(warning)
+        on_screen = console.file.getvalue()  # type: ignore[attr-defined]
+        assert ("alternas: a warning\n" in on_screen, stderr.getvalue() != "") == (shared, not shared)
+
+
+def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
+    """Exit code, and what `alternas WORDS` writes to a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    code = "from alternas.cli import main; main()"
+    command = [sys.executable, "-c", code, *words]
+    environ["TERM"] = "xterm-256color"
+    with subprocess.Popen(command, cwd=cwd, env=environ, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        text = bytearray()
+        try:
+            while part := os.read(ours, 65536):
+                text += part
+        except OSError as error:  # how Linux says that nobody holds the other end
+            if error.errno != errno.EIO:
+                raise
+    os.close(ours)
+    shown = MOVES.sub("\n", STYLE.sub("", text.decode()))
+    assert not obeyed(shown)
+    assert "Traceback" not in shown
+    return process.returncode, " ".join(shown.split())
+
+
+@WIDTHS
+def test_a_front_in_a_terminal(tmp_path: Path, width: int) -> None:
+    from runs import drawn_records, made_run
+
+    made_run(tmp_path / "runs" / "made", drawn_records(8))
+    code, text = in_terminal(["front", "made", "--max-macs", "7"], width, tmp_path)
+    assert (code, "no net is within the limits (at most 7 MACs): 4 nets left out" in text) == (0, True), text
+
+
+SMALL = ["--epochs", "1", "--workers", "1"]
+
+
+@pytest.mark.slow
+@WIDTHS
+def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -> None:
+    search = ["search", "--max-macs", "45k", "--name", "tight", *SMALL]
+    for trials in ("1", "2"):  # the second time it is resumed
+        code, text = in_terminal([*search, "--trials", trials], width, tmp_path)
+        assert (code, "no net" in text) == (0, True), text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "width", "ends"),
+    [
+        (["--trial-minutes", "0.00001"], 20, (1, "alternas: run 'run': none of")),
+        (["--ladder", "pareto", "--trials", "4"], 80, (0, "Pareto front of run")),
+        (["--objective", "latency_ms", "--trials", "1"], 20, (0, "Pareto front of run")),
+    ],
+    ids=["all fail", "ladder", "latency"],
+)
+def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, ends: tuple[int, str]) -> None:
+    search = ["search", "--name", "run", "--trials", "2", *SMALL, *words]
+    code, text = in_terminal([*search, "--max-hours", "0.0015"], width, tmp_path)
+    assert code in (0, ends[0]), text
+    code, text = in_terminal(search, width, tmp_path)
+    assert (code, ends[1] in text) == (ends[0], True), text
+
+
+@pytest.mark.slow
+def test_what_follows_a_search_in_a_terminal(tmp_path: Path) -> None:
+    for words, end in (
+        (["search", "--name", "run", "--trials", "1", *SMALL], "Pareto front of run"),
+        (["retrain", "run", "--top", "1", "--seeds", "2", *SMALL], "export the best:"),
+        (["explain", "run", "--quick", "--analyses", "variance,fourier"], "validation images of digits"),
+    ):
+        code, text = in_terminal(words, 20, tmp_path)
+        assert (code, end in text) == (0, True), text
+    code, text = in_terminal(["front", "run", "--json"], 20, tmp_path)
+    assert json.loads(text[text.index("[") :])
