@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +31,9 @@ TURNS = {  # how to stand a picture up, by its EXIF orientation
     8: Image.Transpose.ROTATE_90,
 }
 CHUNK = 256
+MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
+TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # Pillow's, from 89 million pixels on
 
 Report = Callable[[int, int], None]
 
@@ -42,8 +46,12 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
     """
     try:
         with Image.open(file) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(TOO_LARGE)
             image.load()
             return image
+    except Image.DecompressionBombError:
+        raise ValueError(TOO_LARGE) from None
     except UnidentifiedImageError:
         raise UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
     except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
