@@ -149,17 +149,26 @@ def data(
     as_json: Json = False,
 ) -> None:
     """What a data set holds, how it is split and read; --download fetches it."""
-    from rich.console import Console
+    from rich.console import Console, Group
 
-    from ..results.draw import facts_table
+    from .data.dataset import BrokenPicturesError
     from .data.progress import load_showing
+    from .data.told import broken_lines, drawn, told, told_broken
 
     request = request_of(name, image_size, loader, skip_broken, download)
-    facts = load_showing(request, Console(stderr=True)).facts()
+    try:
+        facts = told(load_showing(request, Console(stderr=True)))
+    except BrokenPicturesError as error:
+        broken = told_broken(name, error)
+        if as_json:
+            print_json(broken)
+        else:
+            print_text(Group(*broken_lines(broken["broken"])))
+        raise
     if as_json:
         print_json(facts)
     else:
-        print_text(facts_table(facts))
+        print_text(drawn(facts))
 
 
 @commands.command()

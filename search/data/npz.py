@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile, ZipInfo
 
 import numpy as np
 
 from ...archs.arrays import UNREADABLE, header
 from ...archs.errors import InputError
-from .dataset import MEMORY_LIMIT
+from .dataset import MEMORY_LIMIT, Broken, Request, leave_out, say_empty
 
 SPELLINGS = (  # of images and labels; by split with PART for its name
     ("x_PART", "y_PART"),
@@ -39,40 +40,45 @@ class Form:
 Forms = dict[str, Form]
 
 
-def read_npz(path: Path, any_size: bool = False) -> tuple[Parts, tuple[str, ...]]:
-    """x_NCHW and y_N by part, and the names of the classes.
+def read_npz(request: Request) -> tuple[Parts, tuple[str, ...], tuple[Broken, ...], dict[str, Any]]:
+    """x_NCHW and y_N by part, the names of the classes, the images that were left out, and notes about these.
 
     `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the
     same for val and test, give these. Images are (N, H, W) or (N, H, W, C), labels N whole numbers;
-    `classes`, if it is there, names them. Nothing is unpacked before its shape and size are right.
-
-    Args:
-        path: of the file.
-        any_size: whether arrays may take more memory than a file of theirs plausibly does.
+    `classes`, if it is there, names them. Nothing is unpacked before its shape and size are right. An
+    image is broken if a value of it is not finite.
 
     Raises:
         InputError: if the file is not of that form.
     """
+    path = Path(request.name)
     forms = _forms(path)
     keys = _keys(path, forms)
     for x_name, y_name in keys.values():
         _check(path, forms, x_name, y_name)
     names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in forms)
-    if not any_size:
+    if request.loader != "memory":
         _check_size(path, {name: forms[name] for name in names})
     arrays = _arrays(path, names)
-    parts = {name: _images(path, arrays, *pair) for name, pair in keys.items()}
-    first = parts.get("all", parts.get("train"))
-    assert first is not None
+    parts = {name: _images(arrays, *pair) for name, pair in keys.items()}
+    first = "all" if "all" in parts else "train"
+    before = np.unique(parts[first][1])
+    broken = tuple(one for name, pair in keys.items() for one in _broken(name, pair[0], parts[name][0]))
+    notes: dict[str, Any] = leave_out(request, broken, sum(len(x) for x, _ in parts.values()))
+    parts = {name: _whole(*pair) for name, pair in parts.items()} if broken else parts
     shapes = {x.shape[1:] for x, _ in parts.values()}
     if len(shapes) > 1:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
-    labels = np.unique(first[1])
+    labels = np.unique(parts[first][1])
+    if len(empty := np.setdiff1d(before, labels)):
+        notes["skipped_classes"] = list(_names(path, arrays, empty))
+        say_empty(request.name, notes["skipped_classes"], len(before))
     for name, (_, y) in parts.items():
         new = np.setdiff1d(y, labels)
         if len(new):
             raise InputError(f"data: {path}: {name} has the label {new[0]}, which train has not")
-    return {name: (x, np.searchsorted(labels, y)) for name, (x, y) in parts.items()}, _names(path, arrays, labels)
+    numbered = {name: (x, np.searchsorted(labels, y)) for name, (x, y) in parts.items()}
+    return numbered, _names(path, arrays, labels), broken, notes
 
 
 def _forms(path: Path) -> Forms:
@@ -150,20 +156,35 @@ def _check_size(path: Path, forms: Forms) -> None:
             raise InputError(f"data: {path}: {name} takes {rule}, as images do not; {remedy}")
 
 
-def _images(path: Path, arrays: dict[str, np.ndarray], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
+def _images(arrays: dict[str, np.ndarray], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
     """x_NCHW and y_N."""
     x, y = arrays[x_name], arrays[y_name].reshape(-1)
     with np.errstate(over="ignore"):
         x = x if x.dtype == np.uint8 else x.astype(np.float32)
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise InputError(f"data: {path}: {x_name} holds values that are not finite as 32-bit numbers")
     x_NHWC = x[..., None] if x.ndim == 3 else x
     return np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)), y.astype(np.int64)
 
 
+def _broken(part: str, x_name: str, x_NCHW: np.ndarray) -> list[Broken]:
+    reason = "holds values that are not finite as 32-bit numbers"
+    return [Broken(part, f"image {place} of {x_name}", reason) for place in np.flatnonzero(~_finite(x_NCHW))]
+
+
+def _whole(x_NCHW: np.ndarray, y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    kept = _finite(x_NCHW)
+    return x_NCHW[kept], y_N[kept]
+
+
+def _finite(x_NCHW: np.ndarray) -> np.ndarray:
+    """Which images hold finite values alone."""
+    if x_NCHW.dtype == np.uint8:
+        return np.ones(len(x_NCHW), bool)
+    return np.asarray(np.isfinite(x_NCHW).all(axis=(1, 2, 3)))
+
+
 def _names(path: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> tuple[str, ...]:
     names = arrays.get("classes")
-    if names is None:
+    if names is None or not len(labels):
         return tuple(str(label) for label in labels)
     if names.ndim != 1 or labels[0] < 0 or labels[-1] >= len(names):
         raise InputError(f"data: {path}: classes must name the labels 0 to {labels[-1]}, got {names.shape}")
