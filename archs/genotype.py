@@ -21,7 +21,7 @@ from .stage import MODERN, Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 MOST_STAGES = 64
-MOST_BLOCKS = 1024  # of stages and encoder: three times ResNet-1001's; a block takes up to 170 kB, its weights not counted
+MOST_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
 
 
 @dataclass(frozen=True)
