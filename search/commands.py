@@ -149,26 +149,32 @@ def data(
     as_json: Json = False,
 ) -> None:
     """What a data set holds, how it is split and read; --download fetches it."""
-    from rich.console import Console, Group
+    from rich.console import Console
 
     from .data.dataset import BrokenPicturesError
     from .data.progress import load_showing
-    from .data.told import broken_lines, drawn, told, told_broken
+    from .data.told import drawn, told, told_broken
 
     request = request_of(name, image_size, loader, skip_broken, download)
     try:
         facts = told(load_showing(request, Console(stderr=True)))
     except BrokenPicturesError as error:
-        broken = told_broken(name, error)
-        if as_json:
-            print_json(broken)
-        else:
-            print_text(Group(*broken_lines(broken["broken"])))
+        _say(told_broken(name, error), as_json)
         raise
+    if not as_json:
+        print_text(drawn(facts))
+    _say(facts, as_json)
+
+
+def _say(facts: dict[str, Any], as_json: bool) -> None:
+    """All of it as JSON, or the broken pictures for the terminal."""
+    from .data.told import broken_lines
+
     if as_json:
         print_json(facts)
     else:
-        print_text(drawn(facts))
+        for line in broken_lines(facts["broken"]):
+            print(line)
 
 
 @commands.command()

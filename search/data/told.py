@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.text import Text
+from rich.table import Table
 
 from ...results.draw import facts_table
 from .dataset import Broken, BrokenPicturesError, DataSet
@@ -47,19 +46,18 @@ def _uneven(by_class: list[dict[str, Any]]) -> str:
     return f"the largest class, {most}, has {largest:,} images, {times}"
 
 
-def drawn(facts: dict[str, Any]) -> RenderableType:
-    """`told` for the terminal."""
+def drawn(facts: dict[str, Any]) -> Table:
+    """`told` for the terminal, without the pictures that were skipped."""
     by_class = [f"{row['class']} {row['images']:,}" for row in facts["by_class"]]
     lines: dict[str, Any] = {name: value for name, value in facts.items() if name not in ("by_class", "broken")}
     lines["uneven"] = facts["uneven"] or "no"
-    table = facts_table(lines | {"images: by class": by_class})
-    return Group(table, *broken_lines(facts["broken"])) if facts["broken"] else table
+    return facts_table(lines | {"images: by class": by_class})
 
 
-def broken_lines(broken: Sequence[dict[str, Any]]) -> list[Text]:
-    """The first of the broken pictures, a line each, and how many more there are."""
-    lines = [Text(f"{len(broken):,} pictures cannot be read:")]
-    lines += [Text(f"  {one['picture']} ({one['reason']})") for one in broken[:LISTED]]
+def broken_lines(broken: Sequence[dict[str, Any]]) -> list[str]:
+    """The first of the broken pictures, a line each, and how many more there are; none if there are none."""
+    lines = [f"{len(broken):,} pictures cannot be read:"] if broken else []
+    lines += [f"  {one['picture']} ({one['reason']})" for one in broken[:LISTED]]
     if len(broken) > LISTED:
-        lines.append(Text(f"  and {len(broken) - LISTED:,} more; --json lists all"))
+        lines.append(f"  and {len(broken) - LISTED:,} more; --json lists all")
     return lines
