@@ -34,7 +34,8 @@ def data_of(run: Path, console: Console) -> DataSet:
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
     notes = facts.get("notes", {})
     size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in notes else None
-    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(notes.get("skipped")))
+    skipped = bool(notes.get("skipped") or notes.get("skipped_classes"))
+    request = Request(facts["name"], size, settings.get("loader", "auto"), skipped)
     data = load_showing(request, console)
     if data.split_hash != facts.get("split"):
         raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
