@@ -9,12 +9,11 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage
 
 from ...archs.errors import InputError
 from ..secrets import HIDDEN
-from .memory import BROKEN, JOURNAL_STUDY, quiet
+from .memory import BROKEN, JOURNAL_STUDY, journal, quiet
 from .storage import connect, parse_url, shown, study_note
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -72,7 +71,7 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
         if not path.exists():
             raise InputError(f"run {folder.name!r} has no study: {path} is not there; its search makes it")
         try:
-            return JournalStorage(JournalFileBackend(str(path))), JOURNAL_STUDY
+            return journal(path), JOURNAL_STUDY
         except BROKEN as error:
             again = "the command of its search rebuilds it from the records"
             raise InputError(f"{path}: is broken ({error!r}); {again}") from None
