@@ -12,7 +12,6 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 from optuna.storages import BaseStorage
 
 from ...archs.errors import InputError
-from ..secrets import HIDDEN
 from .memory import BROKEN, JOURNAL_STUDY, journal, quiet
 from .storage import connect, parse_url, shown, study_note
 
@@ -31,7 +30,7 @@ class _Silent(WSGIRequestHandler):
 def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
     """Show the study of the run in `folder` in a browser, until Ctrl-C. Port 0 takes one that is free.
 
-    `storage` is only needed where the study's database asks for a password, which no run keeps.
+    `storage` is the URL of the run's database, where it has one: a run that others made could name any.
 
     Raises:
         InputError: if optuna-dashboard is not installed, there is no study, or the address cannot be used.
@@ -61,7 +60,7 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
     """Where the study of a run is, and its name there.
 
     Raises:
-        InputError: if it is not there, or a password is missing.
+        InputError: if it is not there, or in a database that is not the one at `storage`.
     """
     note = study_note(folder)
     if not note:
@@ -75,11 +74,13 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
         except BROKEN as error:
             again = "the command of its search rebuilds it from the records"
             raise InputError(f"{path}: is broken ({error!r}); {again}") from None
-    url = parse_url(storage or note["storage"])
-    if shown(url) != note["storage"]:
-        raise InputError(f"storage: the study of run {folder.name!r} is in {note['storage']}, not in {shown(url)}")
-    if not storage and (url.password == HIDDEN or HIDDEN in url.query.values()):
-        raise InputError(f"dashboard: a run keeps no passwords; give --storage with that of {note['storage']}")
+    kept = shown(parse_url(note["storage"]))
+    if not storage:
+        rule = "a URL is opened where you give it: repeat it, with its password if it has one: --storage URL"
+        raise InputError(f"storage: the study of run {folder.name!r} is in {kept}; {rule}")
+    url = parse_url(storage)
+    if shown(url) != kept:
+        raise InputError(f"storage: the study of run {folder.name!r} is in {kept}, not in {shown(url)}")
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise InputError(f"run {folder.name!r} has no study: {url.database} is not there")
     return connect(url), note["study"]
