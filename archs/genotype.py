@@ -20,6 +20,8 @@ from .plan import ImageSize, Plan, lay_out
 from .stage import MODERN, Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
+MOST_STAGES = 64
+MOST_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
 
 
 @dataclass(frozen=True)
@@ -40,10 +42,12 @@ class Genotype:
         self._check_types()
         if not self.stages and self.encoder is None:
             raise InputError("genotype: needs at least one stage or an encoder, got neither")
-        if len(self.stages) > 64:
-            raise InputError(f"genotype: at most 64 stages, got {len(self.stages)}")
+        if len(self.stages) > MOST_STAGES:
+            raise InputError(f"genotype: at most {MOST_STAGES} stages, got {len(self.stages)}")
         for number, stage in enumerate(self.stages, start=1):
             stage.check(f"stage {number}")
+        if self.depth > MOST_BLOCKS:
+            raise InputError(f"genotype: at most {MOST_BLOCKS} blocks in stages and encoder, got {self.depth}")
         self._check_stem()
         if self.head.pool == "token" and self.encoder is None:
             raise InputError("head: pool 'token' needs an encoder, got none")
@@ -84,6 +88,11 @@ class Genotype:
     def check(self, image_size: ImageSize) -> None:
         """Raise InputError if the net cannot be built at `image_size`."""
         self.plan(image_size)
+
+    @property
+    def depth(self) -> int:
+        """Blocks of stages and encoder together."""
+        return sum(stage.depth for stage in self.stages) + (self.encoder.depth if self.encoder else 0)
 
     @property
     def family(self) -> str:
@@ -137,7 +146,7 @@ class Genotype:
         given = _fields("genotype", cls, data)
         stages = given.get("stages", [])
         if not isinstance(stages, list):
-            raise InputError(f"genotype: stages must be a list, got {stages!r:.80}")
+            raise InputError(f"genotype: stages must be a list, got {shown(stages)}")
         encoder = given.get("encoder")
         return cls(
             Stem(**_fields("stem", Stem, given["stem"])),
@@ -165,11 +174,12 @@ class Genotype:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; one that names a field twice would lose the first."""
-    names = [name for name, _ in pairs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"genotype: field {twice!r} stands there twice")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InputError(f"genotype: field {shown(name)} stands there twice")
+        found[name] = value
+    return found
 
 
 def _stage(number: int, data: Any) -> Stage:
@@ -182,11 +192,11 @@ def _stage(number: int, data: Any) -> Stage:
 
 def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise InputError(f"{place}: must be an object, got {data!r:.80}")
+        raise InputError(f"{place}: must be an object, got {shown(data)}")
     known = [field.name for field in fields(kind)]
     unknown = sorted(set(data) - set(known), key=str)
     if unknown:
-        raise InputError(f"{place}: unknown field {unknown[0]!r}; known: {', '.join(known)}")
+        raise InputError(f"{place}: unknown field {shown(unknown[0])}; known: {', '.join(known)}")
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     missing = [name for name in needed if name not in data]
     if missing:

@@ -27,6 +27,7 @@ NAME = "alternas"  # of the one entry among a file's metadata: with two, their o
 FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
 FLOATS = ("F64", "F32", "F16", "BF16")
 INTEGERS = ("I64", "I32")
+MOST_TOLD = 1_000_000  # characters of a description; that of 1024 attention blocks in 64 stages has 16,000
 PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 
 
@@ -66,7 +67,7 @@ def read(path: Path, genotype: Genotype | None = None, image_size: ImageSize | N
             facts = _given(path, file, genotype, image_size)
         elif genotype is not None and genotype.key != facts["genotype"].key:
             raise _wrong(path, f"is of the net {facts['genotype'].key}, not of {genotype.key}")
-        network = _bare(path, **facts)
+        network = _bare(path, file, **facts)
         _check_head(path, file, network)
         _fill(network, path, file)
     return network
@@ -116,6 +117,8 @@ def _described(path: Path, file: Any) -> dict[str, Any] | None:
     text = (file.metadata() or {}).get(NAME)
     if text is None:
         return None
+    if len(text) > MOST_TOLD:
+        raise _wrong(path, f"its description has {len(text):,} characters, at most {MOST_TOLD:,} are read")
     try:
         return _parsed(json.loads(text))
     except InputError as error:
@@ -141,14 +144,16 @@ def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSi
         raise _wrong(path, "no alternas description in it; name its architecture with --arch")
     if image_size is None:
         raise _wrong(path, "no alternas description in it; say the size of its images with --from-size")
-    net = _bare(path, genotype, 1, image_size, 1)
+    net = _bare(path, file, genotype, 1, image_size, 1)
     stem = next(name for name, tensor in net.state_dict().items() if tensor.dim() == 4)  # the conv on the image
     sizes = {"num_classes": _side(file, _head(net), 0), "in_chans": _side(file, stem, 1)}
     return {"genotype": genotype, "image_size": image_size, **sizes}
 
 
-def _bare(path: Path, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> Network:
-    """The net without weights: nothing is drawn, and no wrong size can ask for memory."""
+def _bare(path: Path, file: Any, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> Network:
+    """The net without weights, if the file can hold it: nothing is drawn, and no wrong size can ask for memory."""
+    if (there := len(file.keys())) < genotype.depth:
+        raise _wrong(path, f"its {there} tensors are no net of {genotype.depth} blocks")
     try:
         with torch.device("meta"):
             return build(genotype, num_classes, image_size, in_chans)

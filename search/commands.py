@@ -143,15 +143,30 @@ def data(
 ) -> None:
     """What a data set holds, how it is split and read; --download fetches it."""
     from ..results.console import Console
-    from ..results.draw import facts_table
+    from .data.dataset import BrokenPicturesError
     from .data.progress import load_showing
+    from .data.told import drawn, told, told_broken
 
     request = request_of(name, image_size, loader, skip_broken, download)
-    facts = load_showing(request, Console(stderr=True)).facts()
+    try:
+        facts = told(load_showing(request, Console(stderr=True)))
+    except BrokenPicturesError as error:
+        _say(told_broken(name, error), as_json)
+        raise
+    if not as_json:
+        print_text(drawn(facts))
+    _say(facts, as_json)
+
+
+def _say(facts: dict[str, Any], as_json: bool) -> None:
+    """All of it as JSON, or the broken pictures for the terminal."""
+    from ..results.terminal import print_lines
+    from .data.told import broken_lines
+
     if as_json:
         print_json(facts)
     else:
-        print_text(facts_table(facts))
+        print_lines(*broken_lines(facts["broken"]))
 
 
 @commands.command()

@@ -114,12 +114,18 @@ def _latencies(folder: Path, settings: Settings, price: _Price) -> Latencies | N
 
 
 def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
+    """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
+    size = "x".join(str(side) for side in price.data.image_size)
     for cost, most in settings.limits.items():
         least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(price(net), cost))
         if least > most:
-            size = "x".join(str(side) for side in price.data.image_size)
             rule = f"no net of space {space.name!r} at {size} px has so few; the cheapest found has {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
+    over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(price(net)).values()), 0)
+    if over > 0:
+        found = " and ".join(f"{getattr(price(nearest), cost)} {cost}" for cost in settings.limits)
+        rule = f"no net of space {space.name!r} at {size} px was found that keeps both; the nearest has {found}"
+        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits)}: {rule}")
 
 
 def _compare(folder: Path, plan: Search, settings: dict[str, Any]) -> None:

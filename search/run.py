@@ -69,8 +69,10 @@ def conclude(ledger: Ledger, console: Console) -> None:
     if ledger.books.used_up:
         console.print(f"all {ledger.terms.effort.train_steps:.0f} steps are used up: {ledger.started} nets begun")
     elif ledger.exhausted:
-        why = "the strategy has come to its end" if ledger.memory.planned else "the space gave no new net"
-        console.print(f"{why}: {ledger.started} of {ledger.terms.trials} nets")
+        limits = " within the limits" if ledger.terms.settings.limits else ""
+        ends = "the strategy has come to its end", f"no other net of the space was found{limits}"
+        why = ends[0] if ledger.memory.planned else ends[1]
+        console.print(f"{why}: {ledger.started} of {ledger.terms.trials} nets, beside the baselines")
     _check_any(ledger.store)
     _show_steps(ledger.memory, console)
 

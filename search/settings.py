@@ -8,6 +8,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
+from ..archs import Cost
 from ..archs.errors import InputError, one_of, shown
 from ..results.latency.setting import Setting
 from ..results.objectives import COSTS, LATENCY
@@ -76,6 +77,10 @@ class Settings:
         plain = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
         made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
         return json.loads(json.dumps(plain | made))
+
+    def over_limit(self, cost: Cost) -> dict[str, float]:
+        """For each limit broken, by which share."""
+        return {k: getattr(cost, k) / most - 1 for k, most in self.limits.items() if getattr(cost, k) > most}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON gives it back."""

@@ -18,7 +18,7 @@ def dashboard(
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
     storage: Annotated[
-        str, typer.Option(help="The run's database with its password, where it has one: runs keep none.")
+        str, typer.Option(help="The URL of the run's database, as its search was given it, if it has one.")
     ] = "",
 ) -> None:
     """Show a run's study in a browser with optuna-dashboard, while it runs or after; Ctrl-C ends it."""

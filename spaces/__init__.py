@@ -15,8 +15,9 @@ from .free import FreeSpace
 from .hybrid import HybridSpace
 from .modern import ModernSpace
 from .resnet import ResNetSpace
-from .space import Space, cheapest, members, options_of, plain_genes
+from .space import Space, members, options_of, plain_genes
 from .union import AllSpace
+from .within import Within, cheapest
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
@@ -39,6 +40,7 @@ __all__ = [
     "RandomChooser",
     "Replay",
     "Space",
+    "Within",
     "cheapest",
     "check",
     "find",

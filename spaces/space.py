@@ -1,8 +1,8 @@
-"""The space protocol, and what works on any space: its genes, its members, its cheapest net."""
+"""The space protocol, and what works on any space: its genes, its members."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import gcd, prod
 from typing import Protocol
 
@@ -69,29 +69,3 @@ def plain_genes(space: Space, net: Genotype) -> Genes | None:
     options = options_of(space)
     genes = {name: known[name] if known.get(name) in choices else choices[0] for name, choices in options.items()}
     return genes if space.sample(Replay(genes)).key == net.key else None
-
-
-def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genotype]:
-    """The lowest `cost` that coordinate descent over the genes finds, and its net.
-
-    One start for each option of the first gene (a family may cost less only as a whole).
-    """
-    options = options_of(space)
-    first = next(iter(options))
-    return min((_descend(space, cost, options, {first: value}) for value in options[first]), key=lambda found: found[0])
-
-
-def _descend(
-    space: Space, cost: Callable[[Genotype], int], options: dict[str, tuple[Gene, ...]], fixed: Genes
-) -> tuple[int, Genotype]:
-    genes = {name: choices[0] for name, choices in options.items()} | fixed
-    best = space.sample(Replay(genes))
-    least, improved = cost(best), True
-    while improved:
-        improved = False
-        for name in options.keys() - fixed.keys():
-            for value in options[name]:
-                net = space.sample(Replay(genes | {name: value}))
-                if (price := cost(net)) < least:
-                    least, best, genes, improved = price, net, genes | {name: value}, True
-    return least, best

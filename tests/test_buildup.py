@@ -95,7 +95,7 @@ def anything(net: Genotype) -> bool:
 def paper(ahead: bool = False, fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    sampler = BuildUp(Ground(space, 0, lambda net: 1.0, fits), [PLAIN], ahead)
+    sampler = BuildUp(Ground(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN], ahead)
     found = Lab(space, slots=slots)
     found.study.sampler = sampler
     return found, sampler

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from alternas import cli
 from alternas.archs import InputError, zoo
@@ -100,6 +101,54 @@ def test_what_a_data_set_holds(alternas: Any) -> None:
     code, out, _ = alternas("data", "digits")
     assert code == 0
     assert "1,078" in out
+
+
+def set_of(**counts: int) -> None:
+    """Pictures of so many in each class, below photos/."""
+    for name, count in counts.items():
+        Path("photos", name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("L", (8, 8), number).save(Path("photos", name, f"{number:02}.png"))
+
+
+def test_data_lists_all_broken_pictures(alternas: Any) -> None:
+    set_of(cat=12, dog=12)
+    for number in range(12):
+        Path("photos/cat", f"{number:02}.png").write_text("no picture")
+    code, out, error = alternas("data", "photos")
+    assert code == 2
+    assert "12 pictures cannot be read:" in out
+    assert out.count("cat/") == 10
+    assert "and 2 more; --json lists all" in out
+    assert "data: photos: 12 of 24 pictures cannot be read; the first: " in error
+    code, out, _ = alternas("data", "photos", "--json")
+    told = json.loads(out)
+    assert (code, told["name"]) == (2, "photos")
+    assert [Path(one["picture"]).name for one in told["broken"]] == [f"{number:02}.png" for number in range(12)]
+    assert all("not a picture" in one["reason"] and one["part"] == "all" for one in told["broken"])
+
+
+def test_data_says_what_was_skipped_and_how_uneven_classes_are(alternas: Any) -> None:
+    set_of(cat=5, dog=50, emu=11)
+    assert json.loads(alternas("data", "photos", "--json")[1])["uneven"] == ""  # ten times are not more than ten
+    assert "uneven" in alternas("data", "photos")[1]
+    Image.new("L", (8, 8)).save("photos/dog/50.png")
+    for number in range(11):
+        Path("photos/emu", f"{number:02}.png").write_text("no picture")
+    code, out, _ = alternas("data", "photos", "--skip-broken", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["notes"]["skipped"] == {"all": 11}
+    assert told["notes"]["skipped_classes"] == ["emu"]
+    assert len(told["broken"]) == 11
+    assert [(row["class"], row["images"]) for row in told["by_class"]] == [("cat", 5), ("dog", 51)]
+    assert all(row["train"] + row["val"] + row["test"] == row["images"] for row in told["by_class"])
+    assert told["uneven"].startswith("the largest class, dog, has 51 images, 10.2 times as many as the smallest, cat")
+    text = " ".join(alternas("data", "photos", "--skip-broken")[1].split())
+    assert told["uneven"] in text
+    assert "images: by class cat 5, dog 51" in text
+    assert "11 pictures cannot be read:" in text
+    assert "and 1 more; --json lists all" in text
 
 
 def test_a_recipe_is_json_to_change(alternas: Any) -> None:

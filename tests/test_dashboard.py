@@ -42,11 +42,16 @@ def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) ->
     return ledger
 
 
+def storage_of(folder: Path) -> list[str]:
+    """The option that names the database of the `ledger`, if it has one."""
+    return ["--storage", f"sqlite:///{folder}/study.db"] if (folder / "study.json").exists() else []
+
+
 @contextmanager
-def served(folder: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+def served(folder: Path, *more: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address that the command prints, while it runs."""
     pytest.importorskip("optuna_dashboard", reason="needs optuna-dashboard: pip install optuna-dashboard")
-    words = [sys.executable, "-m", "alternas", "dashboard", str(folder), "--port", "0"]
+    words = [sys.executable, "-m", "alternas", "dashboard", str(folder), "--port", "0", *more]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
     try:
         assert process.stdout
@@ -77,7 +82,7 @@ def test_the_front_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
     options.binary_location = CHROMIUM
     for flag in (*FLAGS, "--window-size=1300,1400", f"--user-data-dir={tmp_path / 'profile'}"):
         options.add_argument(flag)
-    with served(tmp_path) as (address, process):
+    with served(tmp_path, *storage_of(tmp_path)) as (address, process):
         driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
         try:
             driver.get(address)
@@ -98,7 +103,7 @@ def test_the_front_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_page_changes_nothing(ledger: Ledger, tmp_path: Path) -> None:
     before = len(ledger.memory.study.get_trials())
-    with served(tmp_path) as (address, _):
+    with served(tmp_path, *storage_of(tmp_path)) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"
         with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
@@ -116,14 +121,14 @@ def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir()), "looking makes nothing"
     kept = "postgresql+psycopg://me:***@host/db"
     (tmp_path / "study.json").write_text(json.dumps({"storage": kept, "study": "x"}))
-    with pytest.raises(InputError, match=r"no passwords; give --storage"):
+    with pytest.raises(InputError, match=r"is in postgresql\+psycopg://me:\*\*\*@host/db; .* --storage URL"):
         study_of(tmp_path)
     with pytest.raises(InputError, match="is in postgres") as caught:
         study_of(tmp_path, "postgresql://me:sesame@other/db")
     assert "sesame" not in str(caught.value)
     (tmp_path / "study.json").write_text(json.dumps({"storage": f"sqlite+pysqlite:///{tmp_path}/a.db", "study": "x"}))
     with pytest.raises(InputError, match=r"a\.db is not there"):
-        study_of(tmp_path)
+        study_of(tmp_path, f"sqlite:///{tmp_path}/a.db")
     (tmp_path / "study.json").write_text("[]")
     with pytest.raises(InputError, match="must hold storage and study"):
         study_of(tmp_path)

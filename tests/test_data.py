@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from sklearn.datasets import load_digits
 
 from alternas.archs import InputError
 from alternas.search.data import cache, composed
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import BrokenPicturesError, DataSet, Request
 from alternas.search.data.load import load
 from alternas.search.data.parts import places_of
 from alternas.search.data.splits import moments
@@ -199,6 +200,32 @@ def test_npz_files_that_are_refused(tmp_path: Path, held: dict[str, Any], words:
     with pytest.raises(InputError, match=words) as caught:
         load(Request(npz(tmp_path / "a.npz", **held)))
     assert len(str(caught.value).splitlines()) == 1
+
+
+def test_images_of_npz_files_that_are_not_finite(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    x, y = np.random.default_rng(0).random((30, 4, 4)), np.arange(30) % 3
+    x[4, 1, 1], x[6, 0, 0] = np.nan, 1e300
+    x[2::3] = np.inf
+    request = Request(npz(tmp_path / "a.npz", x=x, y=y, classes=np.array(["a", "b", "c"])))
+    with pytest.raises(
+        BrokenPicturesError, match=r"12 of 30 pictures cannot be read; the first: image 2 of x"
+    ) as caught:
+        load(request)
+    assert [one.picture for one in caught.value.broken[:4]] == [f"image {place} of x" for place in (2, 4, 5, 6)]
+    data = load(replace(request, skip_broken=True))
+    assert sum(map(len, arrays(data))) == 18
+    assert all(np.isfinite(part).all() for part in arrays(data))
+    assert (data.classes, len(data.broken)) == (("a", "b"), 12)
+    assert data.notes["skipped"] == {"all": 12}
+    assert data.notes["skipped_classes"] == ["c"]
+    assert "1 of 3 classes have no picture to train on: 'c': left out" in caplog.text
+    x[:] = np.nan
+    with pytest.raises(InputError, match="at least 2 classes, got 0"):
+        load(
+            replace(
+                request, name=npz(tmp_path / "b.npz", x=x, y=y, classes=np.array(["a", "b", "c"])), skip_broken=True
+            )
+        )
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PK", b"text", b"\x93NUMPY"])

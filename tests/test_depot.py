@@ -194,10 +194,12 @@ def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     moved = depot_of(run, "s3://k:abc@bucket/y")
     assert moved
     assert moved.name != first.name
-    with pytest.raises(InputError, match=r"the password of s3://k:\*\*\*@bucket/x is kept nowhere"):
+    with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --checkpoints URI"):
         depot_of(run, "")
     written(run / "run.json", json.dumps({"checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
-    assert depot_of(run, "") == Depot("file:///x", "mine-1", run)
+    assert depot_of(run, "file:///x") == Depot("file:///x", "mine-1", run)
+    with pytest.raises(InputError, match="are in file:///x"):
+        depot_of(run, "")
 
 
 NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, {"uri": "x", "name": "x"}]

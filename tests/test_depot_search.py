@@ -76,7 +76,7 @@ def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.
     assert alternas(*words, "--checkpoints", s3.uri())[0] == 130
     monkeypatch.setattr(OneWorker, "after", -1)
     code, _, err = alternas(*words)
-    assert (code, "is kept nowhere; give --checkpoints again" in err) == (2, True), err
+    assert (code, "repeat it, with its password if it has one: --checkpoints URI" in err) == (2, True), err
     code, out, err = alternas(*words, f"--checkpoints={s3.uri()}")
     assert code == 0, err
     folder = Path("runs/far")
@@ -101,16 +101,18 @@ def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.
 
 
 def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
-    """Fine-tuning from a run's weights, on a depot that run.json names and that is found again without the option."""
+    """Fine-tuning from a run's weights, on a depot whose folder run.json names."""
     assert alternas("search", "resnet", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
     words = ["finetune", "--from", "from", "--data", "digits", "--epochs", "1", "--name", "to", "--seeds"]
-    code, _, err = alternas(*words, "2", "--checkpoints", f"file://{Path('depot').absolute()}")
+    depot = ["--checkpoints", f"file://{Path('depot').absolute()}"]
+    code, _, err = alternas(*words, "2", *depot)
     assert code == 0, err
     folder = next(Path("depot").iterdir())
     count = {path.name: len(list(path.iterdir())) for path in folder.iterdir()}
     assert count == {"starts": 1, "weights": 4, "checkpoints": 0}
     assert len(list(Path("runs/to/weights").iterdir())) == 4
-    assert alternas(*words, "3")[0] == 0
+    assert alternas(*words, "3")[0] == 2, "a run's URI is asked for"
+    assert alternas(*words, "3", *depot)[0] == 0
     assert len(list((folder / "weights").iterdir())) == len(list(Path("runs/to/weights").iterdir())) == 6
     assert list(Path("depot").iterdir()) == [folder]
 

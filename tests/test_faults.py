@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -17,8 +19,9 @@ from typing import Any
 
 import pytest
 import torch
+from optuna.storages.journal import JournalFileSymlinkLock
 
-from alternas.archs import Genotype, OperationError, build, files, static_cost, zoo
+from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
 from alternas.archs.files import full, write_whole
 from alternas.results.front import leaderboard
 from alternas.results.record import FREE, Record
@@ -30,6 +33,7 @@ from alternas.search.engine.drive import drive
 from alternas.search.engine.worker import Worker
 from alternas.search.strategy import candidate
 from alternas.search.strategy.ledger import Ledger
+from alternas.search.strategy.memory import journal
 from alternas.search.training import recipes, train
 from alternas.search.training.job import Job, Outcome
 from alternas.search.training.train import read_checkpoint
@@ -246,6 +250,69 @@ def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None
     assert again.returncode == 0, again.stderr
     trained = [r for r in read_records(tmp_path / "runs" / "small") if r.kind == "search" and r.status == "ok"]
     assert len(trained) == 3
+
+
+@pytest.mark.parametrize("name", ["", "5c1a.rename"], ids=["held", "being given back"])
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_a_lock_of_the_journal_that_was_left_behind_is_deleted(
+    open_ledger: Open, tmp_path: Path, name: str, kind: str
+) -> None:
+    left, other = tmp_path / f"study.journal.lock{name}", tmp_path / "lock"
+    drive(open_ledger(trials=2), FakeExecutor(2), SilentView())
+    other.touch()
+    for _ in range(2):
+        left.symlink_to(f"runs/mine/{left.stem}") if kind == "link" else left.touch()
+        ledger = open_ledger(trials=3)
+        assert not os.path.lexists(left)
+    drive(ledger, FakeExecutor(2), SilentView())
+    assert [r.status for r in ledger.store.records] == ["ok"] * 7
+    assert other.exists(), "the run's own lock stays"
+
+
+def test_a_lock_of_the_journal_that_cannot_be_deleted_is_one_line(open_ledger: Open, tmp_path: Path) -> None:
+    (tmp_path / "study.journal.lock").mkdir()
+    with pytest.raises(InputError, match=r"study\.journal\.lock: a lock that was left behind cannot be deleted"):
+        open_ledger(trials=2)
+
+
+def test_the_lock_of_a_journal_leads_to_it_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Optuna's takeover of a lock whose holder died looks where its link leads."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(JournalFileSymlinkLock, "__init__", lambda lock, path: places.append(path))
+    places: list[str] = []
+    journal(Path("study.journal"))
+    assert places == [str(tmp_path / "study.journal")]
+
+
+KILLED = """
+import os, signal, sys
+from alternas.cli import main
+from optuna.storages.journal import JournalFileSymlinkLock
+
+def release(lock):
+    JournalFileSymlinkLock.left -= 1
+    os.kill(os.getpid(), signal.SIGKILL) if JournalFileSymlinkLock.left == 0 else let_go(lock)
+
+let_go, JournalFileSymlinkLock.release, JournalFileSymlinkLock.left = JournalFileSymlinkLock.release, release, LEFT
+sys.argv[0] = "alternas"
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path) -> None:
+    """Killed -9 as it fills a new study, and again as it fills that of the resumed search."""
+    words = ["search", "resnet", "--trials", "1", "--epochs", "1", "--name", "small", "--workers", "1", "--json"]
+    for left in ("1", "5"):
+        killed = subprocess.run([sys.executable, "-c", KILLED.replace("LEFT", left), *words], cwd=tmp_path, timeout=60)
+        assert killed.returncode == -signal.SIGKILL
+        assert (tmp_path / "runs/small/study.journal.lock").is_symlink()
+    again = subprocess.run(
+        [sys.executable, "-m", "alternas", *words], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert again.returncode == 0, again.stderr
+    assert [r.status for r in read_records(tmp_path / "runs/small")] == ["ok"] * 5
 
 
 def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Path) -> None:

@@ -340,7 +340,7 @@ def test_enumerate_ends_when_every_net_was_proposed(open_ledger: Open) -> None:
             assert ledger.exhausted
             keys = Counter(r.key for r in ledger.store.records)
             assert keys.keys() >= {
-                n.key for _, n in members(space) if not ledger.terms.over_limit(ledger.terms.price(n))
+                n.key for _, n in members(space) if not ledger.terms.settings.over_limit(ledger.terms.price(n))
             }
             assert set(keys.values()) == {1}
         (ledger.terms.folder / "records.jsonl").unlink()

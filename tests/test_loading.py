@@ -16,7 +16,8 @@ from safetensors.torch import load_file
 
 from alternas.archs import InputError
 from alternas.search.data import assemble
-from alternas.search.data.dataset import DataSet, Pictures, Request
+from alternas.search.data.dataset import BrokenPicturesError, DataSet, Pictures, Request
+from alternas.search.data.folder import read_folder
 from alternas.search.data.load import load
 from alternas.search.data.pictures import to_array
 from alternas.search.data.sample import images_at
@@ -106,6 +107,85 @@ def test_broken_pictures(tmp_path: Path, loader: str, caplog: pytest.LogCaptureF
     assert data.notes["skipped"] == {"all": 2}
     bench = open_bench(data, CPU, 0)
     assert sum(len(y) for _, y in bench.images("train", 4)) == len(data.train)
+
+
+@pytest.mark.parametrize("loader", ["memory", "stream"])
+def test_a_class_without_a_whole_picture_is_skipped(
+    tmp_path: Path, loader: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    for part in ("train", "val"):
+        draw(tmp_path / part)
+        draw(tmp_path / part / "more", 3)
+        for name in ("dark", "light"):
+            (tmp_path / part / "more" / name).rename(tmp_path / part / f"a {name}")
+        (tmp_path / part / "more").rmdir()
+    for path in (tmp_path / "train" / "a light").iterdir():
+        path.write_bytes(b"not a picture")
+    (tmp_path / "train" / "empty").mkdir()
+    request = Request(str(tmp_path), loader=loader)
+    with pytest.raises(InputError, match=r"1 of 5 classes hold no pictures .* 'empty'; --skip-broken leaves them out"):
+        load(request)
+    with caplog.at_level(logging.WARNING):
+        data = load(dataclasses.replace(request, skip_broken=True))
+    assert (
+        "2 of 5 classes have no picture to train on: 'a light, empty': left out, with 3 pictures of val" in caplog.text
+    )
+    assert data.classes == ("a dark", "dark", "light")
+    assert data.notes["skipped"] == {"train": 3}
+    assert data.notes["skipped_classes"] == ["a light", "empty"]
+    assert np.bincount(data.train.y_N).tolist() == [3, 12, 12]
+    assert np.bincount(data.val.y_N).tolist() == [3, 12, 12]
+    bench = open_bench(data, CPU, 0)
+    for split in ("train", "val"):
+        for x, y in bench.images(split, 64):
+            assert ((x.mean((1, 2, 3)) > 0) == (y == 2)).all()
+
+
+def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
+    """As Hugging Face's sets and the classes.txt of shards name them."""
+    request = Request(str(draw(tmp_path / "set")))
+    found = read_folder(request)
+    found = dataclasses.replace(found, classes=(*found.classes, "none"), identity="")
+    with pytest.raises(InputError, match="'none' has 0; --skip-broken leaves out classes that have none"):
+        assemble.assemble(request, found, assemble.quiet)
+    data = assemble.assemble(dataclasses.replace(request, skip_broken=True), found, assemble.quiet)
+    assert (data.classes, data.notes["skipped_classes"]) == (("dark", "light"), ["none"])
+
+
+def test_a_set_without_a_whole_picture(tmp_path: Path) -> None:
+    request = Request(str(draw(tmp_path / "set", 3)))
+    for path in (tmp_path / "set").rglob("*.png"):
+        path.write_bytes(b"not a picture")
+    with pytest.raises(BrokenPicturesError, match="6 of 6 pictures cannot be read; the first") as caught:
+        load(request)
+    assert [Path(one.picture).name for one in caught.value.broken] == [
+        *(f"0{i:03}.png" for i in range(3)),
+        *(f"1{i:03}.png" for i in range(3)),
+    ]
+    with pytest.raises(InputError, match="no picture to train on can be read"):
+        load(dataclasses.replace(request, skip_broken=True))
+
+
+@pytest.mark.parametrize("loader", ["memory", "stream"])
+def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def note(name: str, **options: Any) -> str:
+        return load(Request(str(tmp_path / name), loader=loader, **options)).notes["pictures"]
+
+    draw(tmp_path / "grey", 12, mode="L")
+    assert note("grey") == "grey, of 16x16"
+    monkeypatch.setattr(assemble, "SURVEYED", 4)
+    sample = "; size and channels go by a sample of 4 of 24"
+    assert note("grey") == f"grey, of 16x16{sample}"
+    places = np.random.default_rng(0).permutation(24)  # the sample's are the first
+    for place, size, mode in ((places[4], (20, 16), "L"), (places[5], (9, 12), "RGB")):
+        path = tmp_path / "grey" / ("dark", "light")[place // 12] / f"{place // 12}{place % 12:03}.png"
+        Image.new(mode, size, "red" if mode == "RGB" else 50).save(path)
+    odd = "but for 2 of 24, of 12x9 to 16x20, brought to 16x16; 1 of 24 have colour, which is left out"
+    assert note("grey") == f"grey, of 16x16 {odd}{sample}"
+    assert note("grey", image_size=(8, 8)) == f"grey, of 16x16 {odd.replace('to 16x16', 'to 8x8')}{sample}"
+    for number, path in enumerate(sorted((tmp_path / "grey").rglob("*.png"))):
+        Image.new("RGB", (20 + number, 30)).save(path)
+    assert note("grey") == f"colour, of 30x20 to 30x43, brought to 224x224{sample}"
 
 
 def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +103,47 @@ def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:
     assert not Path("sprung").exists()
     pickle.loads(pickle.dumps(Trap()))
     assert Path("sprung").exists(), "a trap that works"
+
+
+@pytest.fixture
+def door() -> Iterator[socket.socket]:
+    """A socket of this machine that nobody should knock at."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield server
+
+
+def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> None:
+    """A database, an object store, data at a URL: they are shown without passwords, and asked for."""
+    folder, port = finished_run(), door.getsockname()[1]
+    facts = json.loads((folder / "run.json").read_text())
+    depot = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
+    begun = {"settings": {}, "trials": 1, "checkpoints": {"uri": depot, "name": "mine-1"}}
+    Path("runs/begun").mkdir()
+    Path("runs/begun/run.json").write_text(json.dumps(begun))
+    refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--checkpoints URI")
+    hub = {"name": f"hfds/http://127.0.0.1:{port}/set"}
+    (folder / "run.json").write_text(json.dumps(facts | {"data": facts["data"] | hub}))
+    refused(alternas("retrain", "mine", "--recipe", "smoke"), f"127.0.0.1:{port}", "not opened")
+    for url, kept in (
+        (f"postgresql://me:sesame@127.0.0.1:{port}/db", f"me:***@127.0.0.1:{port}/db"),
+        (f"mysql://me@127.0.0.1:{port}/db?password=sesame", f"me@127.0.0.1:{port}/db?password="),
+        ("sqlite:///planted.db", "planted.db"),
+    ):
+        Path("planted.db").touch()
+        (folder / "study.json").write_text(json.dumps({"storage": url, "study": "x"}))
+        refused(alternas("dashboard", "mine", "--port", "0"), kept, "--storage URL")
+        assert Path("planted.db").stat().st_size == 0, "no tables were made"
+    with pytest.raises(BlockingIOError):
+        door.accept()
+
+
+def refused(answer: tuple[int, str, str], *said: str) -> None:
+    """One line with all of these words, and no password."""
+    code, _, err = answer
+    assert (code, err.count("\n")) == (2, 1), err
+    assert all(words in err for words in said), err
+    assert "sesame" not in err
 
 
 def test_half_a_character_can_be_shown(alternas: Any) -> None:

@@ -5,18 +5,22 @@ Free of torch, so that the driver can load the data and share them with all work
 
 from __future__ import annotations
 
+import logging
 import os
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...archs.errors import InputError, one_of
+from ...archs.errors import InputError, one_of, shown
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+log = logging.getLogger("alternas")
 MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
 LOADERS = ("auto", "memory", "stream")
 
@@ -73,6 +77,45 @@ class Part:
 
     source: Source
     y_N: np.ndarray
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A picture that cannot be read: its part, what a person would call it, and why."""
+
+    part: str
+    picture: str
+    reason: str
+
+
+class BrokenPicturesError(InputError):
+    """Pictures of a set are broken and not to be skipped; the message names the first, `broken` all."""
+
+    def __init__(self, message: str, broken: tuple[Broken, ...]) -> None:
+        super().__init__(message)
+        self.broken = broken
+
+
+def leave_out(request: Request, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
+    """Say what pictures are left out of a set, if any; as a note, how many of each part.
+
+    Raises:
+        BrokenPicturesError: if they are not to be skipped.
+    """
+    if not broken:
+        return {}
+    first = f"the first: {broken[0].picture} ({broken[0].reason})"
+    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
+    if not request.skip_broken:
+        raise BrokenPicturesError(f"data: {request.name}: {what}; --skip-broken leaves them out", broken)
+    log.warning("%s: %s: left out", request.name, what)
+    return {"skipped": dict(Counter(one.part for one in broken))}
+
+
+def say_empty(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
+    """Say what classes of a set are left out, of how many, and how many of its other pictures go with them."""
+    what = f"{len(empty)} of {count} classes have no picture to train on: {shown(', '.join(empty))}"
+    log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
 
 
 @dataclass(frozen=True)
@@ -133,6 +176,7 @@ class DataSet:
         peak: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
         split_hash: identifies images, labels and their split.
         notes: what else is known of it, such as where the validation split comes from.
+        broken: the pictures that were skipped.
     """
 
     name: str
@@ -146,6 +190,7 @@ class DataSet:
     peak: float
     split_hash: str
     notes: dict[str, Any] = field(default_factory=dict)
+    broken: tuple[Broken, ...] = ()
 
     @property
     def in_chans(self) -> int:

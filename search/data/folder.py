@@ -74,9 +74,15 @@ def read_folder(request: Request) -> Found:
     tops = _parts(root)
     barred = {_identity(path) for path in (root, *tops.values())}  # so that no link leads back, or to another part
     files = {part: _by_class(folder, barred) for part, folder in tops.items()}
-    _refuse_empty(root, next(iter(files.values())))
-    labels = {part: np.repeat(np.array([*by]), [len(found) for found in by.values()]) for part, by in files.items()}
-    y, classes = numbered(request.name, labels)
+    first = next(iter(files.values()))
+    if not request.skip_broken:
+        _refuse_empty(root, first)
+    names = sorted({*first} | {name for by in files.values() for name, found in by.items() if found})
+    labels = {
+        part: np.repeat(np.searchsorted(names, [*by]), [len(found) for found in by.values()])
+        for part, by in files.items()
+    }
+    y, classes = numbered(request.name, labels, names)
     paths = {
         part: tuple(os.path.relpath(path, root) for found in by.values() for path in found)
         for part, by in files.items()
@@ -150,7 +156,8 @@ def _refuse_empty(root: str, files: dict[str, list[str]]) -> None:
     if empty:
         names = shown(", ".join(empty))
         kinds = f"pictures ({', '.join(EXTENSIONS)})"
-        raise InputError(f"data: {root}: {len(empty)} of {len(files)} classes hold no {kinds}: {names}")
+        what = f"{len(empty)} of {len(files)} classes hold no {kinds}: {names}"
+        raise InputError(f"data: {root}: {what}; --skip-broken leaves them out")
 
 
 def _is_picture(path: str) -> bool:

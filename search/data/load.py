@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 
@@ -76,9 +76,10 @@ def _arrays(request: Request) -> DataSet:
         return _put_together(name, {"all": read_digits()}, CLASSES, PEAK)
     if name in MADE:
         return _put_together(name, {**compose(name)}, CLASSES, PEAK, ((MEAN,), (STD,)))
-    parts, classes = read_npz(Path(name))
+    parts, classes, broken, notes = read_npz(request)
     whole = all(x.dtype == np.uint8 for x, _ in parts.values())
-    return _put_together(name, parts, classes, 255.0 if whole else 0.0)
+    data = _put_together(name, parts, classes, 255.0 if whole else 0.0)
+    return replace(data, notes=data.notes | notes, broken=broken)
 
 
 def _put_together(

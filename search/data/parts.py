@@ -44,4 +44,5 @@ def _check(name: str, part: str, y_N: np.ndarray, classes: tuple[str, ...], has_
     if counts.min() < least:
         few = classes[int(counts.argmin())]
         rule = f"needs at least {least} images of each class to split them"
-        raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}")
+        hint = "" if counts.min() else "; --skip-broken leaves out classes that have none"
+        raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}{hint}")

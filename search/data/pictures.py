@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import struct
+import warnings
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
 from typing import IO
@@ -29,7 +31,11 @@ TURNS = {  # how to stand a picture up, by its EXIF orientation
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+LYING = (Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90)
 CHUNK = 256
+MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
+TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)  # Pillow's, from 89 million pixels on
 
 Report = Callable[[int, int], None]
 
@@ -42,8 +48,12 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
     """
     try:
         with Image.open(file) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(TOO_LARGE)
             image.load()
             return image
+    except Image.DecompressionBombError:
+        raise ValueError(TOO_LARGE) from None
     except UnidentifiedImageError:
         raise UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
     except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
@@ -83,8 +93,12 @@ def _upright(image: Image.Image) -> Image.Image:
 
     ImageOps.exif_transpose does the same, but also writes the EXIF anew, and fails where that is junk.
     """
-    turn = TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    turn = _turn(image)
     return image if turn is None else image.transpose(turn)
+
+
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    return TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
@@ -137,6 +151,29 @@ def _middle_of_side(old: int, new: int, scale: float) -> tuple[float, float]:
     cover = max(new, round(old * scale))
     start = (cover - new) // 2
     return start * old / cover, (start + new) * old / cover
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A source that keeps what it opens was: form_N3, its height and width, upright, and 1 if it has colour.
+
+    Zeros stand for pictures that were not opened, or are broken.
+    """
+
+    source: Source
+    form_N3: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def open(self, place: int) -> Image.Image:
+        image = self.source.open(place)
+        size = image.size if _turn(image) in LYING else image.size[::-1]
+        self.form_N3[place] = (*size, not is_grey(image))
+        return image
+
+    def name(self, place: int) -> str:
+        return self.source.name(place)
 
 
 def read_all(pictures: Pictures, report: Report) -> tuple[np.ndarray, dict[int, str]]:

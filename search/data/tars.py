@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import io
 import os
 import re
 import tarfile
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +14,7 @@ import numpy as np
 from PIL import Image
 
 from ...archs.errors import InputError, shown
+from ...archs.files import parse_json
 from .dataset import Found, Part, Request
 from .folder import PARTS, stamp
 from .labels import numbered
@@ -24,6 +24,8 @@ PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "ti
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
+MOST_PICTURE = 2**29  # bytes of a picture's file: what so many pixels take as are read, of four channels of 16 bits
+MOST_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
 Member = tuple[int, int]  # where it begins and how long it is, in bytes
 Sample = dict[str, Member]  # by what follows the first dot of the name
 
@@ -42,10 +44,12 @@ class Tars:
 
     def open(self, place: int) -> Image.Image:
         start, length = self.members_N2[place].tolist()
+        if length > MOST_PICTURE:
+            raise ValueError(f"has {length:,} bytes; at most {MOST_PICTURE:,} are read of one picture")
         # Opened each time: handles kept would be shared by forks and threads, and run out with many shards.
         with open(self.shards[self.shard_N[place]], "rb", buffering=0) as file:
             file.seek(start)
-            return decode(BytesIO(file.read(length)))
+            return decode(io.BytesIO(file.read(length)))
 
     def name(self, place: int) -> str:
         return f"{self.keys[place]} in {self.shards[self.shard_N[place]]}"
@@ -134,9 +138,22 @@ def _samples(shard: Path) -> dict[str, Sample]:
     return samples
 
 
+class _Headers(io.BufferedReader):
+    """A tar file of which its headers are read: one that is large is refused, not read into memory."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and not 0 <= size <= MOST_LABEL:
+            raise tarfile.ReadError(f"a header of {size:,} bytes; at most {MOST_LABEL:,} are read")
+        return super().read(size)
+
+
 def _members(shard: Path) -> list[tarfile.TarInfo]:
     try:
-        with tarfile.open(shard, "r:") as tar, open(shard, "rb") as file:
+        with (
+            _Headers(io.FileIO(shard)) as headers,
+            tarfile.open(fileobj=headers, mode="r:") as tar,
+            open(shard, "rb") as file,
+        ):
             members = [member for member in tar if member.isreg()]
             file.seek(tar.offset)
             whole = file.read(BLOCK) == bytes(BLOCK)  # tarfile takes what it cannot read for the end
@@ -159,6 +176,9 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
     if kind is None:
         raise InputError(f"data: {shard}: sample {shown(key)} has no label: no .cls and no .json")
     start, length = sample[kind]
+    if length > MOST_LABEL:
+        size = f"{length:,} bytes; at most {MOST_LABEL:,} are read"
+        raise InputError(f"data: {shard}: the label of sample {shown(key)} has {size}")
     file.seek(start)
     text = file.read(length).decode("utf-8", "replace").strip()
     label = text if kind == "cls" else _of_json(text)
@@ -169,7 +189,7 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
 
 def _of_json(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return ""
     return str(value.get("label")) if isinstance(value, dict) else ""

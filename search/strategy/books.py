@@ -50,10 +50,9 @@ class Terms:
     effort: Effort = field(default_factory=Effort)
     depot: Depot | None = None
 
-    def over_limit(self, cost: Cost) -> dict[str, float]:
-        """For each limit broken, by which share."""
-        limits = self.settings.limits
-        return {k: getattr(cost, k) / most - 1 for k, most in limits.items() if getattr(cost, k) > most}
+    def over(self, net: Genotype) -> float:
+        """The shares by which a net breaks the limits, together."""
+        return sum(self.settings.over_limit(self.price(net)).values())
 
     @property
     def setting(self) -> Setting | None:
@@ -71,10 +70,7 @@ class Terms:
             cost = self.price(net)
             return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
 
-        def fits(net: Genotype) -> bool:
-            return not self.over_limit(self.price(net))
-
-        return Ground(space, self.settings.seed, costs, fits, steady=self.latencies is None)
+        return Ground(space, self.settings.seed, costs, self.over, steady=self.latencies is None)
 
 
 class Books:
@@ -129,7 +125,7 @@ class Books:
         accuracy = twin.accuracy if twin else candidate.accuracy if status in ("ok", "pruned") else None
         record = candidate.record(status, self.terms.common, error, accuracy)
         if status == "infeasible":
-            record.excess.update(self.terms.over_limit(candidate.cost))
+            record.excess.update(self.terms.settings.over_limit(candidate.cost))
         self.store.append(record)
         self.live.pop(candidate.trial, None)
         self._learn(record)

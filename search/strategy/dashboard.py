@@ -9,13 +9,11 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage
 
 from ...archs.errors import InputError
 from ...results.terminal import print_lines
-from ..secrets import HIDDEN
-from .memory import BROKEN, JOURNAL_STUDY, quiet
+from .memory import BROKEN, JOURNAL_STUDY, journal, quiet
 from .storage import connect, parse_url, shown, study_note
 
 App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -33,7 +31,7 @@ class _Silent(WSGIRequestHandler):
 def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
     """Show the study of the run in `folder` in a browser, until Ctrl-C. Port 0 takes one that is free.
 
-    `storage` is only needed where the study's database asks for a password, which no run keeps.
+    `storage` is the URL of the run's database, where it has one: a run that others made could name any.
 
     Raises:
         InputError: if optuna-dashboard is not installed, there is no study, or the address cannot be used.
@@ -63,7 +61,7 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
     """Where the study of a run is, and its name there.
 
     Raises:
-        InputError: if it is not there, or a password is missing.
+        InputError: if it is not there, or in a database that is not the one at `storage`.
     """
     note = study_note(folder)
     if not note:
@@ -73,15 +71,17 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
         if not path.exists():
             raise InputError(f"run {folder.name!r} has no study: {path} is not there; its search makes it")
         try:
-            return JournalStorage(JournalFileBackend(str(path))), JOURNAL_STUDY
+            return journal(path), JOURNAL_STUDY
         except BROKEN as error:
             again = "the command of its search rebuilds it from the records"
             raise InputError(f"{path}: is broken ({error!r}); {again}") from None
-    url = parse_url(storage or note["storage"])
-    if shown(url) != note["storage"]:
-        raise InputError(f"storage: the study of run {folder.name!r} is in {note['storage']}, not in {shown(url)}")
-    if not storage and (url.password == HIDDEN or HIDDEN in url.query.values()):
-        raise InputError(f"dashboard: a run keeps no passwords; give --storage with that of {note['storage']}")
+    kept = shown(parse_url(note["storage"]))
+    if not storage:
+        rule = "a URL is opened where you give it: repeat it, with its password if it has one: --storage URL"
+        raise InputError(f"storage: the study of run {folder.name!r} is in {kept}; {rule}")
+    url = parse_url(storage)
+    if shown(url) != kept:
+        raise InputError(f"storage: the study of run {folder.name!r} is in {kept}, not in {shown(url)}")
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise InputError(f"run {folder.name!r} has no study: {url.database} is not there")
     return connect(url), note["study"]

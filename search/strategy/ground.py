@@ -38,20 +38,24 @@ class Ground:
         space: the nets allowed.
         seed: of its draws.
         price: of any net, what accuracy is weighed against and its parameters; costs nothing to ask.
-        fits: whether a net keeps the limits; one that does not would not be trained.
+        over: by which share a net is over the limits; one that is would not be trained.
         steady: whether the price of a net is always the same; a latency is guessed until it is measured.
     """
 
     space: Space
     seed: int
     price: Callable[[Genotype], tuple[float, float]]
-    fits: Callable[[Genotype], bool] = lambda net: True
+    over: Callable[[Genotype], float] = lambda net: 0.0
     steady: bool = True
     _known: dict[tuple[Any, ...], Facts] = field(default_factory=dict, compare=False)
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return tuple(options_of(self.space))
+
+    def fits(self, net: Genotype) -> bool:
+        """Whether a net keeps the limits."""
+        return self.over(net) <= 0
 
     def facts(self, genes: Genes) -> Facts:
         """Of the net that these genes give; worked out once."""

@@ -170,7 +170,7 @@ class Ledger:
     def _chosen_baselines(self) -> list[Genotype]:
         """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""
         nets = self.space.baselines()
-        over = [bool(self.terms.over_limit(self.terms.price(net))) for net in nets]
+        over = [bool(self.terms.settings.over_limit(self.terms.price(net))) for net in nets]
         return list(nets[: over.index(True) + 1] if True in over else nets)
 
     def _seat_baselines(self) -> None:

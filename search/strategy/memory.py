@@ -19,6 +19,7 @@ from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ...archs import Genotype
+from ...archs.errors import InputError
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
@@ -179,18 +180,37 @@ class Memory:
 def open_memory(folder: Path, records: Sequence[Record], strategy: str, ground: Ground, weigh: Weigh) -> Memory:
     """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
+    _free(path)
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
+            memory = Memory(journal(path), strategy, ground)
             memory.check_knows(records)
             return memory
         except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    memory = Memory(JournalStorage(JournalFileBackend(str(path))), strategy, ground)
+    memory = Memory(journal(path), strategy, ground)
     begin(memory, records, ground, weigh)
     return memory
+
+
+def journal(path: Path) -> JournalStorage:
+    """Optuna's storage in a file. Its lock is a link to the path, which must lead there from wherever it is read."""
+    return JournalStorage(JournalFileBackend(str(path.absolute())))
+
+
+def _free(path: Path) -> None:
+    """Delete the lock of a journal that a killed driver held. Whoever has the run's own lock is the one writer.
+
+    Raises:
+        InputError: if it cannot be deleted.
+    """
+    for left in path.parent.glob(f"{path.name}.lock*"):  # the lock, or one renamed on its way out
+        try:
+            left.unlink()
+        except OSError as error:
+            raise InputError(f"{left}: a lock that was left behind cannot be deleted ({error.strerror})") from None
 
 
 def begin(memory: Memory, records: Sequence[Record], ground: Ground, weigh: Weigh) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import Genes, Memo, Replay, Space, options_of
+from ...spaces import Genes, Memo, Space, Within, options_of
 from .books import Books
 from .candidate import Candidate
 from .heirs import SHARE, Ancestor
 from .samplers import uniform
 
-MOST_FREE_DRAWS = 500  # draws in a row that need no training, before the space counts as used up
+MOST_FREE_DRAWS = 500  # draws in a row that need no training, before the nets near known ones are looked through
+FREE_DRAWS_WITHIN = 50  # the same under limits, where a draw takes longer and more of them are alike
 STUCK = 5  # such proposals in a row after which a uniform draw follows: a converged sampler repeats itself
 
 
@@ -24,6 +27,8 @@ class Source:
         self.books, self.space, self.memory = books, space, books.memory
         self.settings = books.terms.settings
         self.exhausted = False
+        self._within = Within(space, books.terms.over)
+        self._walk = self._within.walk()  # gone through once: what it has passed stays known
 
     @property
     def dry(self) -> bool:
@@ -44,7 +49,7 @@ class Source:
     def admit(self, candidate: Candidate) -> bool:
         """Let a net through the static gate, or end it at once as infeasible or duplicate."""
         books = self.books
-        broken, twin = books.terms.over_limit(candidate.cost), books.twin(candidate.net.key)
+        broken, twin = self.settings.over_limit(candidate.cost), books.twin(candidate.net.key)
         if broken:
             self.memory.violates(candidate.trial, broken)
             costs = ", ".join(f"{name} {getattr(candidate.cost, name)}" for name in broken)
@@ -80,14 +85,23 @@ class Source:
         return None
 
     def _unknown(self, draw: random.Random) -> Genes | None:
-        """Genes, drawn uniformly, of a net that is neither known nor over a limit; None if none is found."""
-        books, options = self.books, options_of(self.space)
-        for _ in range(MOST_FREE_DRAWS):
-            genes = uniform(draw, options)
-            net = self.space.sample(Replay(genes))
-            if books.twin(net.key) is None and not books.terms.over_limit(books.terms.price(net)):
+        """Genes of a net that is neither known nor over a limit, drawn uniformly where that hits one; None if all are.
+
+        Where few nets are left, draws meet known ones alone: then all that changes of genes lead to are gone through.
+        """
+        options, key = options_of(self.space), self._within.key
+        for _ in range(FREE_DRAWS_WITHIN if self.settings.limits else MOST_FREE_DRAWS):
+            genes = self._within.moved(uniform(draw, options), draw)
+            if genes and self.books.twin(key(genes)) is None:
                 return genes
-        return None
+        found = chain(self._walk, self._within.walk(self._met()))
+        return next((genes for genes, key in found if self.books.twin(key) is None), None)
+
+    def _met(self) -> Iterator[Genes]:
+        """The genes of all nets proposed, in their order."""
+        names = options_of(self.space).keys()
+        ended, live = self.books.store.records, self.books.live.values()
+        return (met.genes for met in sorted([*ended, *live], key=lambda m: m.trial) if met.genes.keys() == names)
 
     def _draw(self) -> Candidate:
         trial, chooser = self.memory.ask()

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ...archs import InputError
+from ...archs.errors import shown
 from ...results.store import read_data_facts, read_settings
 from ..data.dataset import DataSet, Request
 from ..data.progress import load_showing
@@ -29,12 +30,15 @@ def data_of(run: Path, console: Console) -> DataSet:
     """The data that a run trained on.
 
     Raises:
-        InputError: if they cannot be read, or are others now.
+        InputError: if they cannot be read, are others now, or are at a URL.
     """
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
+    if "://" in facts["name"]:
+        raise InputError(f"data: run {run.name!r} names a URL, {shown(facts['name'])}; a run's URLs are not opened")
     notes = facts.get("notes", {})
     size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in notes else None
-    request = Request(facts["name"], size, settings.get("loader", "auto"), bool(notes.get("skipped")))
+    skipped = bool(notes.get("skipped") or notes.get("skipped_classes"))
+    request = Request(facts["name"], size, settings.get("loader", "auto"), skipped)
     data = load_showing(request, console)
     if data.split_hash != facts.get("split"):
         raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from ...archs.errors import InputError, OperationError
 from ...archs.files import full, write_whole
 from ...results.store import NAME, plain_name, read_settings
-from ..secrets import HIDDEN
 from .depot_uri import check_uri, file_system, reason, shown_uri
 
 if TYPE_CHECKING:
@@ -144,22 +143,24 @@ class Depot:
 
 
 def depot_of(folder: Path, uri: str) -> Depot | None:
-    """The depot of the run in `folder`: at `uri`, or for "" where its run.json says; None if that says nothing.
+    """The depot of the run in `folder`, at `uri`; None for "".
 
     A folder in a depot ends in random digits, so that runs of one name can share a depot and none finds another's
     checkpoints. A run that is given another depot begins the nets that are under way anew.
 
     Raises:
-        InputError: if run.json keeps a URI without its password, or something else.
+        InputError: if the run has a depot and `uri` is "", or its run.json keeps something else. The URI in a run.json
+            is not opened: a run that others made could name any.
     """
     note = _kept(folder)
-    if not uri and not note:
+    if not uri and note:
+        rule = "a URI is opened where you give it: repeat it, with its password if it has one: --checkpoints URI"
+        raise InputError(f"checkpoints: those of run {folder.name!r} are in {shown_uri(note['uri'])}; {rule}")
+    if not uri:
         return None
-    if not uri and HIDDEN in note["uri"]:
-        raise InputError(f"checkpoints: the password of {note['uri']} is kept nowhere; give --checkpoints again")
-    same = note and (not uri or shown_uri(uri) == note["uri"])
+    same = note and shown_uri(uri) == note["uri"]
     name = note["name"] if same else f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}"
-    return Depot(uri or note["uri"], name, folder.absolute())
+    return Depot(uri, name, folder.absolute())
 
 
 def check_depot(depot: Depot | None) -> None:

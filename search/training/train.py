@@ -246,13 +246,14 @@ def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
 
 
 def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
-    """The state in a checkpoint; None if it is cut short, was changed, or holds a pickle of more than tensors.
+    """The state in a checkpoint; None if it is cut short, changed or packed, or holds a pickle of more than tensors.
 
     It is put aside then, and training begins anew. torch does not look at the checksums that its files hold.
     """
     try:
         with zipfile.ZipFile(path) as whole:
-            bad = whole.testzip()
+            packed = any(info.compress_type != zipfile.ZIP_STORED for info in whole.infolist())
+            bad = "packed, as torch writes none" if packed else whole.testzip()
         if bad is None:
             return torch.load(path, map_location=device, weights_only=True)
     except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error, UnpicklingError) as error:

@@ -1,0 +1,164 @@
+"""Tight limits: every net within them is found, by every strategy, and a search that has had them all says so."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from alternas.archs import Genotype, static_cost
+from alternas.search.engine.drive import drive
+from alternas.search.run import conclude
+from alternas.search.strategy.ledger import Ledger
+from alternas.spaces import FileSpace, Genes, Replay, Space, Within, get, members, options_of
+from alternas.spaces.scale import Scale
+from alternas.spaces.union import AllSpace
+from fakes import FakeExecutor, SilentView
+from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+Open = Callable[..., Ledger]
+SEARCHES = ("random", "tpe", "nsga2", "evolution", "enumerate")  # a build-up follows its own plan to its end
+FALLING = """
+from alternas.archs import Genotype, Stage, Stem
+
+
+class Falling:
+    '''Options from dear to cheap; blocks that count where others say so; heads that count with attention alone.'''
+
+    def __init__(self, image_size):
+        pass
+
+    def sample(self, chooser):
+        width = chooser.choose("width", (16, 12, 8, 4))
+        depth = chooser.choose("depth2", (3, 2, 1, 0))
+        msa = chooser.choose("attention", ("yes", "no"))
+        heads = chooser.choose("heads", (8, 4, 2, 1))
+        stages = [Stage("basic", 2, width, msa=int(msa == "yes"), heads=heads, head_dim=8)]
+        if depth:
+            stages.append(Stage("basic", depth, 2 * width, 2))
+        return Genotype(Stem("cifar", width), tuple(stages))
+"""
+
+
+def cost_of(net: Genotype, kind: str) -> int:
+    return getattr(static_cost(net, 10, 8, 1), kind)
+
+
+def within(space: Space, kind: str, most: int) -> Within:
+    return Within(space, lambda net: max(0.0, cost_of(net, kind) / most - 1))
+
+
+@pytest.fixture(params=["all", "placements", "resnet", "falling"])
+def space(request: pytest.FixtureRequest, small_scale: Scale, tmp_path: Path) -> Space:
+    """One that is small enough to look at each of its nets."""
+    if request.param == "all":
+        return AllSpace(8, small_scale)
+    if request.param == "falling":
+        (tmp_path / "falling.py").write_text(FALLING)
+        return FileSpace(str(tmp_path / "falling.py"), 8)
+    return get(request.param, 8)
+
+
+@pytest.mark.parametrize("kind", ["macs", "params"])
+def test_a_walk_finds_every_net_within_a_limit(space: Space, kind: str) -> None:
+    costs = {net.key: cost_of(net, kind) for _, net in members(space)}
+    for share in (0.0, 0.03, 0.1, 0.3, 1.0):
+        most = sorted(costs.values())[round(share * (len(costs) - 1))]
+        found = list(within(space, kind, most).walk())
+        keys = [key for _, key in found]
+        assert set(keys) == {key for key, cost in costs.items() if cost <= most}, f"{kind} up to {most}"
+        assert len(keys) == len(set(keys)), "each once"
+        assert all(space.sample(Replay(genes)).key == key for genes, key in found)
+        assert found == list(within(space, kind, most).walk()), "always in the same order"
+
+
+@pytest.mark.parametrize("kind", ["macs", "params"])
+def test_draws_are_moved_within_a_limit_and_no_further(space: Space, kind: str) -> None:
+    options, draw = options_of(space), random.Random(0)
+    least = min(cost_of(net, kind) for _, net in members(space))
+    most = 2 * least
+    limits = within(space, kind, most)
+    for _ in range(50):
+        genes: Genes = {name: draw.choice(choices) for name, choices in options.items()}
+        moved = limits.moved(genes, draw)
+        assert moved
+        assert cost_of(space.sample(Replay(moved)), kind) <= most
+        if cost_of(space.sample(Replay(genes)), kind) <= most:
+            assert moved == genes
+    assert within(space, kind, least - 1).moved(genes, draw) is None
+    assert not list(within(space, kind, least - 1).walk())
+
+
+def searched(ledger: Ledger) -> list[str]:
+    """Keys of the nets that a search has trained, in their order."""
+    drive(ledger, FakeExecutor(), SilentView())
+    return [r.key for r in ledger.store.records if r.status == "ok" and r.kind == "search"]
+
+
+@pytest.mark.parametrize("limits", [{"macs": 60_000}, {"params": 3_800}, {"macs": 80_000, "params": 5_000}])
+@pytest.mark.parametrize("strategy", SEARCHES)
+def test_sixteen_nets_within_a_limit_are_found(open_ledger: Open, strategy: str, limits: dict[str, int]) -> None:
+    """Of space `all`: 17 of 9,320 are below 60 k MACs, one of them a baseline."""
+    ledger = open_ledger(trials=16, strategy=strategy, limits=limits)
+    found = searched(ledger)
+    assert len(found) == len(set(found)) == 16
+    assert not ledger.exhausted
+    refused = [r for r in ledger.store.records if r.status == "infeasible"]
+    assert len(refused) <= 6 * 16, "a few for each net found, from which strategies learn"
+
+
+@pytest.mark.parametrize("strategy", SEARCHES)
+def test_a_search_ends_when_all_within_its_limits_were_tried(
+    open_ledger: Open, small_scale: Scale, strategy: str
+) -> None:
+    space = AllSpace(8, small_scale)
+    within = {net.key for _, net in members(space) if cost_of(net, "macs") <= 80_000}
+    ledger = open_ledger(space, 10_000, strategy, limits={"macs": 80_000})
+    found = searched(ledger)
+    assert ledger.exhausted
+    assert {*found, *(net.key for net in ledger.baselines)} >= within
+    assert within >= set(found)
+    assert len(found) == len(set(found))
+    console = Console(record=True, width=200)
+    conclude(ledger, console)
+    ends = "the strategy has come to its end", "no other net of the space was found within the limits"
+    said = f"{ends[strategy != 'enumerate']}: {len(found)} of 10000 nets, beside the baselines\n"
+    assert console.export_text() == said
+
+
+@pytest.mark.parametrize("strategy", ["random", "enumerate"])
+def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Path, strategy: str) -> None:
+    limits = {"macs": 70_000}
+    whole = searched(open_ledger(trials=20, strategy=strategy, limits=limits))
+    for name in ("records.jsonl", "study.journal"):
+        (tmp_path / name).unlink()
+    for trials in (3, 11, 20):
+        parts = searched(open_ledger(trials=trials, strategy=strategy, limits=limits))
+    assert parts == whole
+
+
+def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None:  # noqa: F811
+    """Each alone leaves nets: larger patches take fewer MACs and more parameters."""
+    code, _, err = alternas("search", "hybrid", "--max-macs", "44k", "--max-params", "2800", "--trials", "1")
+    assert code == 2
+    assert err.startswith(
+        "alternas: max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps both"
+    )
+    assert err.count("\n") == 1
+    assert not Path("runs").exists()
+
+
+@pytest.mark.slow
+def test_how_many_nets_of_space_all_are_within_a_limit() -> None:
+    """Counted on the two spaces that it joins: all of their nets are nets of it."""
+    costs = {net.key: cost_of(net, "macs") for part in ("alternet", "hybrid") for _, net in members(get(part, 8))}
+    space = get("all", 8)
+    assert len(costs) == space.size()
+    for most, count in ((60_000, 17), (79_264, 96)):
+        found = {key for _, key in within(space, "macs", most).walk()}
+        assert found == {key for key, cost in costs.items() if cost <= most}
+        assert len(found) == count
