@@ -13,6 +13,8 @@ from alternas.archs import InputError, zoo
 from alternas.results.chosen import chosen_net, facts_of, trained_weights
 from alternas.results.record import Record
 from alternas.results.retrained import by_net, failures, prune, retrainings, said, summary, table
+from alternas.results.show import find_trial
+from alternas.search.studies.retrain import over_limits
 from test_cli import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -97,7 +99,7 @@ def test_failures_are_told() -> None:
     assert failures(RECORDS[:3]) == ""
 
 
-def test_the_best_retrained_net_is_meant(run: Path) -> None:
+def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:
     home, found = chosen_net(run)
     assert (home, found.training) == (run / "retrain", "long"), "of two recipes the better mean"
     assert chosen_net(run, 1)[1].training == "long"
@@ -110,6 +112,29 @@ def test_the_best_retrained_net_is_meant(run: Path) -> None:
     (home / "weights" / "long.safetensors").unlink()
     with pytest.raises(InputError, match="its trained weights are not there"):
         trained_weights(home, found)
+
+
+def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: Path) -> None:
+    """Over the run's limit, or behind the front: only its number takes it."""
+    over = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6)
+    cost = {"params": 9000, "macs": 400_000, "activation_bytes": 100}
+    found = [
+        record(7, 0.5, OTHER, kind="search", training=""),
+        record(8, None, over, kind="search", training="", status="infeasible", cost=cost),
+    ]
+    with (run / "records.jsonl").open("a") as file:
+        file.writelines(json.dumps(r.to_dict()) + "\n" for r in found)
+    again = [record(1, 0.99, net, training=name) for net, name in ((OTHER, "behind"), (over, "over"))]
+    (run / "retrain" / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in again))
+    told = json.loads((run / "run.json").read_text())
+    told["settings"] |= {"limits": {"macs": 100_000}}
+    (run / "run.json").write_text(json.dumps(told))
+    for how in ("accuracy", "cheapest"):
+        home, best = chosen_net(run, how=how)
+        assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"
+    assert [chosen_net(run, trial)[1].training for trial in (7, 8)] == ["behind", "over"]
+    (line,) = over_limits(run, [find_trial(run, trial) for trial in (1, 7, 8)])
+    assert line.startswith("trial 8 is over the limit of its run: 400,000 MACs, at most 100,000; ")
 
 
 def test_show_tells_of_it(run: Path) -> None:

@@ -28,7 +28,7 @@ def export_net(
     Args:
         run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
         out: folder to create; it must not exist, or be empty.
-        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
         formats: package, onnx, pt2, timm.
 

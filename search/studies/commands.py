@@ -91,7 +91,8 @@ def retrain(
     print_text(table(rows))
     if failed := failures(records):
         print(failed)
-    print(f"\nexport the best:  alternas export {run} --out {folder.name}-best")
+    best = f"{run}:{rows[0]['trial']}" if trials and rows else run
+    print(f"\nexport the best:  alternas export {best} --out {folder.name}-best")
 
 
 @commands.command()
