@@ -12,7 +12,7 @@ from rich.console import Console
 from alternas.archs import InputError, zoo
 from alternas.results.chosen import chosen_net, facts_of, trained_weights
 from alternas.results.record import Record
-from alternas.results.retrained import by_net, failures, prune, retrainings, said, summary, table
+from alternas.results.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
 from alternas.results.show import find_trial
 from alternas.search.studies.retrain import over_limits
 from test_cli import finished_run
@@ -68,6 +68,13 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
     assert row["test_accuracy"]["mean"] == pytest.approx(0.7)
     assert (row["searched"], row["best_seed"], row["training"]) == (0.85, 2, RECORDS[1].training)
     assert rows[2]["searched"] is None
+
+
+def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
+    """Of two seeds that differ much the t interval is wider than all that an accuracy can be."""
+    found = spreads([record(1, 0.2), record(2, 0.95)])
+    assert {name: (s["low"], s["high"]) for name, s in found.items()} == dict.fromkeys(found, (0, 1))
+    assert found.keys() == {"accuracy", "test_accuracy"}
 
 
 def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:

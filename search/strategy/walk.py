@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ...archs import Genotype, InputError
 from ...archs.stage import build_up
-from ...results.noise import Spread, paired, spread, verdict
+from ...results.noise import CHANGE, Spread, paired, spread, verdict
 from ...spaces import Genes, Memo, Replay, options_of, plain_genes
 from ...spaces.moves import SHIFTED, moves
 from .ground import Ground
@@ -179,7 +179,7 @@ def _shape(net: Genotype) -> tuple[object, ...]:
 def judge(before: Known, after: Known) -> tuple[Spread, str]:
     """The change in accuracy and its verdict: by repeats, or by one training each, as the authors did."""
     if len(before.accuracies.keys() & after.accuracies.keys()) >= 2:
-        difference = paired(before.accuracies, after.accuracies)
+        difference = paired(before.accuracies, after.accuracies, CHANGE)
         return difference, JUDGED[verdict(difference)]
     assert before.accuracy is not None
     assert after.accuracy is not None
