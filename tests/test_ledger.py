@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import random
@@ -19,6 +20,7 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.front import leaderboard
 from alternas.results.record import Record
 from alternas.search.engine.drive import drive
+from alternas.search.strategy import ledger as ledger_module
 from alternas.search.strategy.ladder import LADDERS, Ladder, Off, Pareto, Rungs, Single, Standing, ladder
 from alternas.search.strategy.ledger import Ledger
 from alternas.search.strategy.strategies import STRATEGIES
@@ -138,6 +140,21 @@ def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: 
     assert all(r.error == "because" and r.accuracy is None for r in ledger.store.records if r.status == status)
     assert all(row["trial"] % 3 for row in leaderboard(ledger.store.records))
     json.dumps([r.to_dict() for r in ledger.store.records], allow_nan=False)
+
+
+def test_baselines_began_when_their_first_seed_did(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
+    at = itertools.count(1)  # the minute in which each job ends
+    monkeypatch.setattr(ledger_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    ledger = open_ledger(get("all", 8), trials=1)
+    count = len(ledger.baselines)
+    for _ in range(2 * count):
+        job = ledger.next_job()
+        assert job
+        ledger.report(Outcome(job.trial, "ok", job.until, 0.5, seconds=60.0))
+    records = ledger.store.records
+    assert [r.seconds for r in records] == [120.0] * count
+    assert [r.began for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
 
 
 def test_a_lost_worker_is_tried_again_twice(open_ledger: Open) -> None:
@@ -327,7 +344,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
     for trial, record in waiting.items():
         assert record.curve
         assert record.signals == {"naswot": 3.0, "dss": None}
-        for name in ("metrics", "curve", "seconds", "device", "how", "lineage", "signals", "budget", "rungs"):
+        for name in ("metrics", "curve", "seconds", "began", "device", "how", "lineage", "signals", "budget", "rungs"):
             assert getattr(again[trial], name) == getattr(record, name), name
 
 

@@ -205,6 +205,29 @@ def test_time_goes_by_the_clock_where_records_know_it(tmp_path: Path) -> None:
     assert not phases_table(run).rows
 
 
+def test_the_clock_starts_when_the_first_training_does(tmp_path: Path) -> None:
+    """One worker, four baselines whose seeds take turns, and two nets, of which the first waits at a rung.
+
+    Seconds:  0  10  20  30  40  50  60  70  80  84  90  96
+    trains:   0   1   2   3   0   1   2   3   4   5   4        the trial; each seed of a baseline takes 10 seconds
+    """
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    spans = {0: (0, 50, 20), 1: (10, 60, 20), 2: (20, 70, 20), 3: (30, 80, 20), 5: (84, 90, 6), 4: (80, 96, 10)}
+    known = {row["trial"]: row for row in drawn_records(6, stops=False)}
+    rows = [
+        known[trial]
+        | {"began": (noon + timedelta(seconds=began)).isoformat(), "seconds": float(seconds)}
+        | {"ended": (noon + timedelta(seconds=ended)).isoformat()}
+        for trial, (began, ended, seconds) in spans.items()
+    ]
+    run = open_run(made_run(tmp_path / "r", rows))
+    assert elapsed(run.records) == [50.0, 60.0, 70.0, 80.0, 90.0, 96.0]
+    assert hypervolumes(run)[1][0] == 50.0, "that of the first net that ended"
+    first, second = phases_table(run).rows
+    assert (first["from s"], first["to s"], first["training s"], first["at a time"]) == (0.0, 80.0, 80.0, 1.0)
+    assert (second["from s"], second["to s"], second["training s"], second["at a time"]) == (80.0, 96.0, 16.0, 1.0)
+
+
 def test_a_run_searched_for_latency(tmp_path: Path) -> None:
     rows = drawn_records(12, stops=False)
     settings = {"objective": "latency_ms", "latency": "cpu/1/float32/eager/1"}

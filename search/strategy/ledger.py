@@ -13,7 +13,7 @@ import math
 from collections import deque
 
 from ...archs import Genotype
-from ...results.record import Record
+from ...results.record import Record, now
 from ...results.store import Store
 from ...spaces import Replay, Space, plain_genes
 from ..training.job import MOST_LOSSES, Job, Outcome, Timing
@@ -75,6 +75,7 @@ class Ledger:
             log.warning("trial %d: %s", outcome.trial, outcome.error)
             return self._retry(outcome.trial, f"{outcome.error};")
         candidate = self.live[outcome.trial]
+        candidate.began = candidate.began or now(outcome.seconds)
         candidate.signals |= outcome.signals
         if candidate.measuring:  # and if that failed, it has no signal
             candidate.measuring = False
@@ -91,7 +92,7 @@ class Ledger:
         if outcome.step >= candidate.steps:
             return self._trained_whole(candidate, outcome)
         assert outcome.accuracy is not None
-        note = note_of(outcome, candidate.signals)
+        note = note_of(outcome, candidate.signals) | {"began": candidate.began}
         self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy, note)
         candidate.reached.append(outcome.accuracy)
         candidate.waits = True
@@ -213,7 +214,7 @@ class Ledger:
         candidate = self.source.candidate(trial, "search", self.space.sample(Replay(orphan.genes)), orphan.genes)
         if heirs and orphan.parent is not None:
             self.source.endow(candidate, heirs.of(orphan.parent))
-        candidate.reached, candidate.promoted = reached, orphan.aim
+        candidate.reached, candidate.promoted, candidate.began = reached, orphan.aim, orphan.note.get("began", "")
         candidate.waits = len(reached) > orphan.aim
         at = candidate.stops[len(reached) - 1] if reached else 0
         known = reached[-1] if reached else math.nan
