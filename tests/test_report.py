@@ -134,6 +134,27 @@ def test_every_plot_and_table_has_a_caption(report: Page) -> None:
     assert len(headings) == len(captions) == len(report.data["plots"]) + len(TABLES) + phases
 
 
+def test_gains_beyond_the_baselines_are_bounds_on_the_page_too(tmp_path: Path) -> None:
+    rows = drawn_records(12, stops=False)
+    costs = [row["cost"]["macs"] for row in rows if row["kind"] == "baseline"]
+    cheap, dear = rows[-2:]
+    cheap["cost"]["macs"], dear["cost"]["macs"] = min(costs) - 1, max(costs) + 1
+    cheap["accuracy"] = dear["accuracy"] = 0.999
+    found = open_run(made_run(tmp_path / "r", rows))
+    write_report(found.folder, tmp_path / "page.html", tmp_path / "assets")
+    text = (tmp_path / "page.html").read_text()
+    for row, bound in ((cheap, "lower"), (dear, "upper")):
+        known = found.row_of[row["trial"]]
+        assert known["gain_bound"] == bound
+        assert f"{'&gt;=' if bound == 'lower' else '&lt;='} {known['gain']:.1f}</td>" in text
+    nets = Page(tmp_path / "page.html").data["nets"]
+    at = [nets["columns"].index(name) for name in ("trial", "gain_bound")]
+    bounds = {row[at[0]]: row[at[1]] for row in nets["rows"]}
+    assert (bounds[cheap["trial"]], bounds[dear["trial"]], bounds[0]) == ("lower", "upper", None)
+    frame = pd.read_csv(tmp_path / "assets" / "nets.csv").set_index("trial")
+    assert frame.loc[cheap["trial"], "gain_bound"] == "lower"
+
+
 def test_what_users_wrote_is_text(report: Page, tmp_path: Path) -> None:
     rows = drawn_records(40)
     for row in rows:
