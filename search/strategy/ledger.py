@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Sequence
 
 from ...archs import Genotype
 from ...results.record import Record, now
@@ -19,13 +20,14 @@ from ...spaces import Replay, Space, plain_genes
 from ..training.job import MOST_LOSSES, Job, Outcome, Timing
 from ..training.told import check_disk, note_of, of_note
 from ..training.transfer import collect, provided
+from .baselines import BASELINE_SEEDS, afforded
 from .books import Books, Terms
 from .candidate import Candidate
 from .memory import Memory, Orphan
 from .source import Source
+from .span import spanning
 
 log = logging.getLogger("alternas")
-BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 
 
 class Ledger:
@@ -37,8 +39,9 @@ class Ledger:
         self.source = Source(self.books, space)
         self.live = self.books.live
         self._again: deque[int] = deque()  # to run before anything new: retries, orphans, baselines, further seeds
-        self.baselines = self._chosen_baselines()
-        self._seat_baselines()
+        seats = spanning(terms.ground(space))
+        self.baselines = afforded(seats, space, terms)
+        self._seat_baselines(seats)
         self._adopt_orphans()
 
     @property
@@ -181,16 +184,10 @@ class Ledger:
         self.live[trial].promoted = rung + 1
         return self.live[trial]
 
-    def _chosen_baselines(self) -> list[Genotype]:
-        """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""
-        nets = self.space.baselines()
-        over = [bool(self.terms.over_limit(self.terms.price(net))) for net in nets]
-        return list(nets[: over.index(True) + 1] if True in over else nets)
-
-    def _seat_baselines(self) -> None:
+    def _seat_baselines(self, seats: Sequence[Genotype]) -> None:
         """Baselines hold the first trial numbers; those without a record are trained before all else."""
         have = {r.trial for r in self.store.records}
-        for number, net in enumerate(self.space.baselines()):
+        for number, net in enumerate(seats):
             if number >= len(self.baselines):
                 self.memory.fail(number)
             elif number not in have:

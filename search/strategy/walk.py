@@ -17,6 +17,7 @@ from ...results.noise import CHANGE, Spread, paired, spread, verdict
 from ...spaces import Genes, Memo, Replay, options_of, plain_genes
 from ...spaces.moves import SHIFTED, moves
 from .ground import Ground
+from .span import spanning
 
 JUDGED = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
@@ -166,7 +167,7 @@ class Growth:
 
 
 def _baseline_genes(ground: Ground) -> list[Genes]:
-    found = (plain_genes(ground.space, net) for net in ground.space.baselines())
+    found = (plain_genes(ground.space, net) for net in spanning(ground))
     return [genes for genes in found if genes is not None]
 
 
