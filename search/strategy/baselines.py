@@ -17,15 +17,16 @@ LARGEST_SHARE = 1 / 3  # of the run, for the baseline over the limits
 def afforded(nets: Sequence[Genotype], space: Space, terms: Terms) -> list[Genotype]:
     """The first of the baselines that together cost less to train than the search; one within the limits in any case.
 
-    The one over the limits only behind all others, and if it costs less than a third of the run.
+    The one over the limits only behind all others, and if it costs less than a third of the run. A build-up walks from
+    the baselines, so it has all within the limits.
     """
     search, spent, found = search_macs(space, terms), 0.0, list[Genotype]()
     seeds = max(BASELINE_SEEDS, terms.settings.repeats)
     for net in nets:
         price = terms.price(net)
         macs, over = seeds * price.macs, bool(terms.over_limit(price))
-        too_dear = spent + macs >= search
-        if (too_dear and (over or found)) or (over and macs >= LARGEST_SHARE * (search + spent)):
+        wanted = not over and (not found or terms.settings.strategy == "buildup")
+        if (spent + macs >= search and not wanted) or (over and macs >= LARGEST_SHARE * (search + spent)):
             break
         found.append(net)
         spent += macs

@@ -14,7 +14,7 @@ from ...spaces import cheapest
 from .ground import Ground
 
 MOST = 4  # baselines within the limits
-NEAR = 1.5  # times the cost of the cheapest net: a baseline that cheap leaves little of the space below the curve
+NEAR = 1.5  # times the cost of the cheapest net: with a baseline that cheap there is no need of one below them all
 
 
 def spanning(ground: Ground) -> tuple[Genotype, ...]:
@@ -31,8 +31,9 @@ def spanning(ground: Ground) -> tuple[Genotype, ...]:
     within = [net for net in nets if ground.fits(net)]
     if within:
         least, _ = cheapest(ground.space, cost)
-        near = [net for net in within if cost(net) <= NEAR * least]
-        within = _spread_out(within[max(0, len(near) - 1) :], cost)
+        below = [net for net in within if cost(net) < least]
+        spanned = any(least <= cost(net) <= NEAR * least for net in within)
+        within = _spread_out(within[len(below) - (bool(below) and not spanned) :], cost)
     over = [net for net in nets if not ground.fits(net)]
     return (*within, *over[:1])
 
