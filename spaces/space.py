@@ -71,7 +71,7 @@ def plain_genes(space: Space, net: Genotype) -> Genes | None:
     return genes if space.sample(Replay(genes)).key == net.key else None
 
 
-def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genotype]:
+def cheapest(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, Genotype]:
     """The lowest `cost` that coordinate descent over the genes finds, and its net.
 
     One start for each option of the first gene (a family may cost less only as a whole).
@@ -82,8 +82,8 @@ def cheapest(space: Space, cost: Callable[[Genotype], int]) -> tuple[int, Genoty
 
 
 def _descend(
-    space: Space, cost: Callable[[Genotype], int], options: dict[str, tuple[Gene, ...]], fixed: Genes
-) -> tuple[int, Genotype]:
+    space: Space, cost: Callable[[Genotype], float], options: dict[str, tuple[Gene, ...]], fixed: Genes
+) -> tuple[float, Genotype]:
     genes = {name: choices[0] for name, choices in options.items()} | fixed
     best = space.sample(Replay(genes))
     least, improved = cost(best), True
