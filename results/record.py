@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from types import NoneType
 from typing import Any
@@ -52,7 +52,9 @@ class Record:
             weights are weights/TRAINING.safetensors.
         signals: cheap signals measured before training.
         seconds: of training and evaluation.
-        ended: when it was recorded, in UTC, as ISO 8601 has it.
+        began: when its first training began, in UTC, as ISO 8601 has it; "" where it was never trained. Between that
+            and its end other nets may have had the worker: between its seeds, and while it waited at a rung.
+        ended: when it was recorded, likewise.
         device: what it ran on.
         how: what the trainer settled: loader, precision, passes a step, whether compiled.
         versions: of python, alternas, torch, ...
@@ -83,6 +85,7 @@ class Record:
     training: str = ""
     signals: dict[str, float] = field(default_factory=dict)
     seconds: float = 0.0
+    began: str = ""
     ended: str = ""
     device: str = ""
     how: dict[str, Any] = field(default_factory=dict)
@@ -127,8 +130,9 @@ class Record:
             raise InputError("cost macs is not a number")
         if self.status not in STATUSES or self.kind not in KINDS:
             raise InputError(f"unknown status {shown(self.status)} or kind {shown(self.kind)}")
-        if self.ended and not _is_time(self.ended):
-            raise InputError(f"ended is not a time but {shown(self.ended)}")
+        for name in ("began", "ended"):
+            if (time := getattr(self, name)) and not _is_time(time):
+                raise InputError(f"{name} is not a time but {shown(time)}")
         if "/" in self.key + self.training:  # they name files
             raise InputError(f"key or training holds a '/': {shown(self.key)}, {shown(self.training)}")
 
@@ -161,7 +165,10 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "a whole number": (("trial", "rung", "seed"), lambda value: type(value) is int),
     "a number": (("seconds",), _is_number),
     "a number or null": (("accuracy",), lambda value: value is None or _is_number(value)),
-    "a text": (("kind", "family", "key", "status", "error", "training", "ended", "device"), lambda v: type(v) is str),
+    "a text": (
+        ("kind", "family", "key", "status", "error", "training", "began", "ended", "device"),
+        lambda v: type(v) is str,
+    ),
     "an object": (
         ("genotype", "genes", "recipe", "data", "lineage", "factors", "how", "versions"),
         lambda v: isinstance(v, dict),
@@ -179,9 +186,9 @@ def _is_time(text: str) -> bool:
         return False
 
 
-def now() -> str:
-    """As `Record.ended` has it, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+def now(less: float = 0.0) -> str:
+    """As `Record.ended` has it, to the millisecond; so many seconds ago."""
+    return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
 
 
 KNOWN = frozenset(f.name for f in fields(Record))

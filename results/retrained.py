@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from .draw import short
-from .noise import Spread, spread, text
+from .noise import SHARE, Spread, spread, text
 from .record import Record
 from .store import read_records
 
@@ -75,7 +75,7 @@ def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
     group = list(group)
     values = {"accuracy": [r.accuracy for r in group], "test_accuracy": [r.metrics.get("test_accuracy") for r in group]}
     known = {name: [v for v in found if v is not None] for name, found in values.items()}
-    return {name: vars(spread(found)) for name, found in known.items() if found}
+    return {name: vars(spread(found, SHARE)) for name, found in known.items() if found}
 
 
 def mean_of(group: Iterable[Record]) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from ...archs import Genotype, InputError, Network
 from ...archs.weights import read
 from ..chosen import chosen_net, facts_of, trained_weights
-from ..noise import spread
+from ..noise import SHARE, spread
 from ..record import Record
 from ..retrained import by_net, spreads
 from ..show import Scene, scene_of
@@ -28,7 +28,7 @@ def export_net(
     Args:
         run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
         out: folder to create; it must not exist, or be empty.
-        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
         formats: package, onnx, pt2, timm.
 
@@ -81,7 +81,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
 def _seeds(home: Path, record: Record) -> dict[str, Any]:
     """What the other seeds of a net came to that was trained with several."""
     if record.accuracies:
-        found = spread(list(record.accuracies.values()))
+        found = spread(list(record.accuracies.values()), SHARE)
         return {"seeds": found.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(found)}
     if not record.training:
         return {}

@@ -26,6 +26,7 @@ from ...spaces import Gene, Genes, options_of, plain_genes
 from .ground import Ground
 from .past import readings
 from .samplers import TrialChooser, distributions
+from .span import spanning
 from .strategies import PLANNED, STATELESS, guard, sampler
 
 log = logging.getLogger("alternas")
@@ -220,15 +221,15 @@ def _free(path: Path) -> None:
 
 def begin(memory: Memory, records: Sequence[Record], ground: Ground, weigh: Weigh) -> None:
     """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
-    space, options = ground.space, options_of(ground.space)
-    for net in space.baselines():
+    space, options, seats = ground.space, options_of(ground.space), spanning(ground)
+    for net in seats:
         memory.reserve(net, plain_genes(space, net), options)
     if not records:
         memory.start_with([{"family": family} for family in options.get("family", ())])
         return
     trained = {r.key: r for r in records if r.status not in FREE}
     by_trial = {r.trial: r for r in records}
-    for number in range(len(space.baselines()), max(by_trial) + 1):
+    for number in range(len(seats), max(by_trial) + 1):
         record = by_trial.get(number)
         known = record and told_as(record, trained)
         memory.study.add_trial(_past(record, known, options, weigh))
