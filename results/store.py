@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from ..archs.errors import InputError, is_whole, shown
-from ..archs.files import parse_json, write_whole
+from ..archs.files import check_own, open_own, parse_json, read_own, write_whole
 from .record import Record
 
 KINDS = {dict: "an object", list: "a list", int: "a whole number"}
@@ -34,6 +34,7 @@ TOLD = {  # by name, of run.json
     "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
 }  # fmt: skip
 RUNS = Path("runs")
+SAMPLE = 32  # validation images in sample.npz, at most
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 log = logging.getLogger("alternas")
 
@@ -61,13 +62,14 @@ def find_run(run: str | Path) -> Path:
     """The folder of an existing run, given as a name below `runs/` or as a path.
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is none, or something in it leads elsewhere.
     """
     candidates = [Path(run)]
     if isinstance(run, str) and NAME.fullmatch(run):
         candidates.insert(0, RUNS / run)
     for folder in candidates:
         if os.path.isfile(folder / "run.json"):  # unlike Path's, False where no file can have that name
+            check_own(folder)
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
     raise InputError(f"no run {shown(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
@@ -87,7 +89,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     path = folder / "run.json"
     try:
-        settings = parse_json(path.read_bytes())
+        settings = parse_json(read_own(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(settings, dict):
@@ -141,7 +143,7 @@ def read_records(folder: Path) -> list[Record]:
     path = folder / "records.jsonl"
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_own(path).split(b"\n")
     if lines[-1]:
         log.warning("%s: the last line is torn and left out", path)
     with no_collection():
@@ -179,7 +181,7 @@ class Store:
         self.folder = folder
         self.records = read_records(folder)
         cut_torn_line(folder / "records.jsonl")
-        self._file = open(folder / "records.jsonl", "ab", buffering=0)  # noqa: SIM115 - held for the run
+        self._file = open_own(folder / "records.jsonl", "ab", buffering=0)
 
     def append(self, record: Record) -> None:
         """Write one record; it is on disk when this returns.
@@ -199,10 +201,13 @@ class Store:
 
 def cut_torn_line(path: Path) -> None:
     """Cut what follows the last line end, so that the next line appended stands alone."""
-    text = path.read_bytes() if path.exists() else b""
-    whole = text.rfind(b"\n") + 1
-    if whole < len(text):
-        os.truncate(path, whole)
+    if not path.exists():
+        return
+    with open_own(path, "r+b") as file:
+        text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            file.truncate(whole)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -213,10 +218,15 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Create the run's folder and keep a second driver out of it."""
+    """Create the run's folder and keep a second driver out of it.
+
+    Raises:
+        InputError: if another has it, it cannot be written, or something in it leads elsewhere.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 - held for the run
+        check_own(folder)
+        file = open_own(folder / "lock", "ab")
     except OSError as error:
         raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
     with file:

@@ -43,10 +43,10 @@ CPU = torch.device("cpu")
 def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of this name lie on a disk that is full."""
 
-    def opened(path: Path, mode: str) -> Any:
-        return open("/dev/full" if path.name == f"{name}.part" else path, mode)
+    def opened(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
+        return open("/dev/full" if path.name == f"{name}.part" else path, mode, buffering)
 
-    monkeypatch.setattr(files, "open", opened, raising=False)
+    monkeypatch.setattr(files, "open_own", opened)
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:
     np.savez("data.npz", x=trap, y=trap)
     np.savez("labels.npz", x=np.zeros((4, 8, 8), np.uint8), y=np.array([Trap()] * 4, dtype=object))
     torch.save({"net": Trap()}, folder / "state.pt")
-    with pytest.raises(InputError, match="not readable"):
+    with pytest.raises(InputError, match="must hold images"):
         _sample(folder, Scene((8, 8), 10, 1))
     for name in ("data.npz", "labels.npz"):
         code, out, err = alternas("data", name)

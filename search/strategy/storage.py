@@ -18,7 +18,7 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 
 from ...archs.errors import InputError, OperationError
-from ...archs.files import parse_json
+from ...archs.files import parse_json, read_own
 from ...results.record import Record
 from ...results.store import write_json
 from ..secrets import HIDDEN, without
@@ -168,7 +168,7 @@ def study_note(folder: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        note = parse_json(path.read_bytes())
+        note = parse_json(read_own(path))
         return {name: str(note[name]) for name in ("storage", "study")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: must hold storage and study ({error!r})") from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...archs import Genotype
+from ...archs import Genotype, InputError
+from ...archs.files import parse_json, read_own
 from ...archs.weights import read
 from ...results.chosen import trained_weights
 from ...results.probes.subject import Images, Subject
@@ -85,9 +85,16 @@ def view_of(record: Record) -> View:
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What is in the JSON file, or what `measure` finds, which is then kept there."""
+    """What is in the JSON file, or what `measure` finds, which is then kept there.
+
+    Raises:
+        InputError: if the file is there and is no JSON.
+    """
     if path.exists():
-        return json.loads(path.read_text())
+        try:
+            return parse_json(read_own(path))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: cannot be read ({error})") from None
     found = measure()
     write_json(path, found)
     return found
