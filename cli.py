@@ -281,6 +281,14 @@ def _terminate(number: int, _: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _check_here() -> None:
+    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been deleted; change to one that is there") from None
+
+
 def main() -> None:
     """Entry point: turns `InputError` into one line and exit code 2."""
     _terminated.clear()
@@ -289,6 +297,7 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # half a character, of a class or an error, is no error
     logging.basicConfig(format="alternas: %(message)s", level=logging.WARNING)
     try:
+        _check_here()
         code = app(standalone_mode=False)
     except InputError as error:
         code = _complain(str(error), 2)

@@ -21,13 +21,15 @@ def blaming(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - code of the user's can raise anything
-        raise InputError(f"{what}: {_blamed(error)}") from None
+    except KeyboardInterrupt:  # Ctrl-C and SIGTERM
+        raise
     except SystemExit as error:
         raise InputError(f"{what}: the code exits the program with {shown(error.code)}") from None
+    except BaseException as error:  # noqa: BLE001 - code of the user's can raise anything
+        raise InputError(f"{what}: {_blamed(error)}") from None
 
 
-def _blamed(error: Exception) -> str:
+def _blamed(error: BaseException) -> str:
     """An error in one line, behind the line of the user's code that it comes from, where there is one."""
     if isinstance(error, SyntaxError):  # never ran: no frame is of its file
         return f"{_near(error.filename or '?')}:{error.lineno}: {type(error).__name__}: {error.msg}"

@@ -19,6 +19,13 @@ OWN = "a run's folder holds folders and regular files alone"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no space, no quota, too large, read-only
 
 
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+STRICT = json.JSONDecoder(parse_constant=_refuse)  # made once: a run may hold thousands of lines
+
+
 def open_own(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
     """Open a file of a run: a regular one, and nothing that a link, a FIFO or a device in its place leads to.
 
@@ -93,13 +100,19 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         raise
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, finite: bool = False) -> Any:
     """The value that a JSON text holds.
+
+    Args:
+        text: in UTF-8, if it is bytes.
+        finite: refuse NaN and Infinity, which Python writes and JSON does not have.
 
     Raises:
         ValueError: if it is none, is not UTF-8, or is nested deeper than Python can follow.
     """
     try:
+        if finite:
+            return STRICT.decode(text if isinstance(text, str) else text.decode())
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deep") from None

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO
 from zipfile import BadZipFile, ZipFile
 
@@ -16,8 +17,10 @@ from ..archs.errors import InputError
 from ..archs.files import open_own
 
 # What zipfile and numpy raise: RuntimeError of an encrypted file, NotImplementedError of an unknown method,
-# SyntaxError of a header that is no Python.
-BROKEN = (OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, SyntaxError, BadZipFile, zlib.error)
+# SyntaxError and TokenError of a header that is no Python.
+BROKEN = (
+    OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, SyntaxError, TokenError, BadZipFile, zlib.error,
+)  # fmt: skip
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 Fits = Callable[[tuple[int, ...], np.dtype], bool]
 

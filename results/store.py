@@ -27,12 +27,17 @@ from typing import Any
 
 from ..archs.errors import InputError, is_whole, shown
 from ..archs.files import check_own, open_own, parse_json, read_own, write_whole
-from .record import Record
+from ..archs.parts import MOST_CLASSES
+from .record import LARGEST, Record
 
-KINDS = {dict: "an object", list: "a list", int: "a whole number"}
+KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 TOLD = {  # by name, of run.json
     "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
 }  # fmt: skip
+SETTINGS = {  # what else is asked for than by the search itself, which compares them all
+    "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
+}  # fmt: skip
+MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for
 RUNS = Path("runs")
 SAMPLE = 32  # validation images in sample.npz, at most
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -96,9 +101,17 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: must hold an object")
     for name, kind in TOLD.items():
         value = settings.get(name)
-        if name in settings and (not isinstance(value, kind) or isinstance(value, bool)) and not _unsaid(name, value):
+        if name in settings and not _is(kind, value) and not _unsaid(name, value):
             raise InputError(f"{path}: {name} must be {KINDS[kind]}, got {shown(value)}")
+    for name, kind in SETTINGS.items():
+        value = settings.get("settings", {}).get(name)
+        if value is not None and not _is(kind, value):
+            raise InputError(f"{path}: settings {name} must be {KINDS[kind]}, got {shown(value)}")
     return settings
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _unsaid(name: str, value: Any) -> bool:
@@ -114,14 +127,18 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     """
     facts = read_settings(folder).get("data")
     facts = facts if isinstance(facts, dict) else {}
-    channels = facts.get("in_chans")
+    channels, classes = facts.get("in_chans"), facts.get("classes")
     forms = {
         "name": isinstance(facts.get("name"), str),
-        "image_size": _numbers(facts.get("image_size"), 2, int),
-        "in_chans": isinstance(channels, int) and not isinstance(channels, bool) and channels > 0,
-        "classes": isinstance(facts.get("classes"), list) and all(isinstance(c, str) for c in facts["classes"]),
-        "mean": _numbers(facts.get("mean"), channels, int | float),
-        "std": _numbers(facts.get("std"), channels, int | float),
+        "image_size": _numbers(facts.get("image_size"), 2, int, 1, MOST_PIXELS),
+        "in_chans": _numbers([channels], 1, int, 1, MOST_CHANNELS),
+        "classes": isinstance(classes, list)
+        and 0 < len(classes) <= MOST_CLASSES
+        and all(isinstance(name, str) for name in classes),
+        "mean": _numbers(facts.get("mean"), channels, int | float, -LARGEST, LARGEST),
+        "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
+        "split": isinstance(facts.get("split", ""), str),
+        "notes": isinstance(facts.get("notes", {}), dict),
     }
     wrong = [name for name, right in forms.items() if not right]
     if wrong:
@@ -129,9 +146,9 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _numbers(value: Any, count: int | None, kind: Any) -> bool:
+def _numbers(value: Any, count: int | None, kind: Any, least: float, most: float) -> bool:
     fine = isinstance(value, list) and len(value) == count
-    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and v == v for v in value)
+    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and least <= v <= most for v in value)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -164,7 +181,7 @@ def no_collection() -> Iterator[None]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        return Record.from_dict(parse_json(line))
+        return Record.from_dict(parse_json(line, finite=True))
     except ValueError as error:  # bad UTF-8, bad JSON, or not a record
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tarfile
@@ -14,7 +13,8 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image
 
-from ...archs.errors import InputError, shown
+from ...archs.errors import InputError, is_whole, shown
+from ...archs.files import parse_json
 from .dataset import Found, Part, Request
 from .folder import PARTS, stamp
 from .labels import numbered
@@ -24,6 +24,7 @@ PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "ti
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
+LONGEST_LABEL = 2**24  # bytes: a .json may hold captions too
 Member = tuple[int, int]  # where it begins and how long it is, in bytes
 Sample = dict[str, Member]  # by what follows the first dot of the name
 
@@ -159,17 +160,21 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
     if kind is None:
         raise InputError(f"data: {shard}: sample {shown(key)} has no label: no .cls and no .json")
     start, length = sample[kind]
+    if length > LONGEST_LABEL:
+        rule = f"takes {length:,} bytes, at most {LONGEST_LABEL:,} are read"
+        raise InputError(f"data: {shard}: the label of sample {shown(key)} {rule}")
     file.seek(start)
     text = file.read(length).decode("utf-8", "replace").strip()
     label = text if kind == "cls" else _of_json(text)
-    if not (label.isascii() and label.isdigit() and int(label) <= LARGEST):
+    if not (is_whole(label) and int(label) <= LARGEST):
         raise InputError(f"data: {shard}: the label of sample {shown(key)} is no whole number from 0: {shown(text)}")
     return int(label)
 
 
 def _of_json(text: str) -> str:
     try:
-        value = json.loads(text)
+        value = parse_json(text)
     except ValueError:
         return ""
-    return str(value.get("label")) if isinstance(value, dict) else ""
+    label = value.get("label") if isinstance(value, dict) else None
+    return str(label) if isinstance(label, int) and abs(label) <= LARGEST else label if isinstance(label, str) else ""

@@ -23,7 +23,7 @@ from ...results.record import Record
 from ...results.store import write_json
 from ..secrets import HIDDEN, without
 from .ground import Ground
-from .memory import Memory, Weigh, begin, open_memory
+from .memory import Memory, Weigh, begin, check_numbers, open_memory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -133,8 +133,9 @@ def open_study(
     and nets that waited at a rung are forgotten, as when a journal is lost.
 
     Raises:
-        InputError: if the database cannot be used.
+        InputError: if the database cannot be used, or the records' numbers are impossible.
     """
+    check_numbers(records)
     note = study_note(folder)
     if not storage:
         drop_note(folder)
