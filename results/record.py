@@ -125,17 +125,21 @@ class Record:
                 if not right(getattr(self, name)):
                     raise InputError(f"{name} is not {kind} but {shown(getattr(self, name))}")
         for name, inner, kind, right in INNER:
-            value = getattr(self, name).get(inner)
-            if value is not None and not right(value):
-                raise InputError(f"{name} {inner} is not {kind} but {shown(value)}")
-        if "macs" not in self.cost:
-            raise InputError(f"cost holds no macs but {shown(self.cost)}")
+            held = getattr(self, name)
+            if inner in held and not right(held[inner]):
+                raise InputError(f"{name} {inner} is not {kind} but {shown(held[inner])}")
+        if "macs" not in self.cost or "params" not in self.cost:
+            raise InputError(f"cost does not hold the numbers macs and params but {shown(self.cost)}")
         if self.status not in STATUSES or self.kind not in KINDS:
             raise InputError(f"unknown status {shown(self.status)} or kind {shown(self.kind)}")
 
 
 def _is_whole(value: Any) -> bool:
     return type(value) is int and 0 <= value <= MOST
+
+
+def _is_whole_or_unknown(value: Any) -> bool:
+    return value is None or _is_whole(value)
 
 
 def _is_text(value: Any) -> bool:
@@ -201,6 +205,11 @@ def _are_points(value: Any) -> bool:
     return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
 
 
+def _are_rungs(value: Any) -> bool:
+    """Points at which nets were compared."""
+    return _are_points(value) and all(point.get("accuracy") is not None for point in value)
+
+
 def _are(kind: type, of: type) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, kind) and set(map(type, value)) <= {of}
 
@@ -234,13 +243,14 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "whole numbers from 0 by name": (("budget",), _are_counts),
     "numbers from 0 to 1 by name": (("accuracies",), _are_shares),
     "numbers or null by name": (("metrics", "signals", "excess"), _are_known),
-    "a list of points, each with a step": (("curve", "rungs"), _are_points),
+    "a list of points, each with a step": (("curve",), _are_points),
+    "a list of points, each with step and accuracy": (("rungs",), _are_rungs),
 }
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
     ("recipe", "batch", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
-    ("lineage", "steps", "a whole number from 0", _is_whole),
-    ("lineage", "flops", f"a number from 0 to {LARGEST:g}", lambda v: type(v) in NUMBERS and 0 <= v <= LARGEST),
+    ("lineage", "steps", "a whole number from 0, or null", _is_whole_or_unknown),
+    ("lineage", "flops", "a number, or null", lambda value: _are_known({"flops": value})),
     ("data", "fraction", "a number from 0 to 1", _is_share),
     ("data", "draw", "a whole number from 0", _is_whole),
     ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),

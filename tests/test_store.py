@@ -169,8 +169,8 @@ def test_facts_of_the_data_have_their_forms(wrong: dict[str, object], tmp_path: 
 
 @pytest.mark.parametrize("macs", ["NaN", "1e999", "1" + "0" * 400, "true", '"1"'])
 def test_a_cost_is_a_number_that_can_be_reckoned_with(macs: str) -> None:
-    row = json.dumps(record(0).to_dict() | {"cost": {"macs": 5}})
-    assert Record.from_dict(json.loads(row)).cost == {"macs": 5}
+    row = json.dumps(record(0).to_dict() | {"cost": {"macs": 5, "params": 1}})
+    assert Record.from_dict(json.loads(row)).cost == {"macs": 5, "params": 1}
     with pytest.raises(InputError, match="number"):
         Record.from_dict(json.loads(row.replace('"macs": 5', f'"macs": {macs}')))
 
@@ -179,8 +179,10 @@ POINT = {"step": 1, "loss": 0.5, "accuracy": 0.1}
 UNRECKONABLE: list[dict[str, Any]] = [
     {"trial": -1}, {"trial": 10**8}, {"rung": -1}, {"seed": -1}, {"seed": 10**400}, {"seconds": -1.0},
     {"seconds": 1e300}, {"accuracy": 1.5}, {"accuracy": -0.1}, {"accuracy": 10**400}, {"accuracies": {"0": 1e308}},
-    {"accuracies": {"0": None}}, {"cost": {"macs": 0}}, {"cost": {"macs": 1.5}}, {"cost": {"macs": 1, "params": 0}},
+    {"accuracies": {"0": None}}, {"cost": {"macs": 0, "params": 1}}, {"cost": {"macs": 1.5, "params": 1}},
+    {"cost": {"macs": 1, "params": 0}},
     {"cost": {"macs": 1, "params": -5}}, {"cost": {"macs": 1, "params": 10**400}}, {"cost": {"params": 1}},
+    {"cost": {"macs": 1}}, {"recipe": {"batch": None}}, {"rungs": [POINT | {"accuracy": None}]},
     {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}}, {"signals": {"naswot": float("inf")}},
     {"excess": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
     {"curve": [POINT | {"accuracy": 1e308}]}, {"curve": [{}]}, {"curve": [POINT, POINT | {"step": None}]},
