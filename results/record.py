@@ -192,6 +192,14 @@ def _are_genes(value: Any) -> bool:
     return types_fit and _are_within([choice for choice in value.values() if type(choice) is not str], LARGEST)
 
 
+def _are_factors(value: Any) -> bool:
+    """Choices, lists of them, or None, by name."""
+    if not isinstance(value, dict):
+        return False
+    levels = [part for level in value.values() for part in (level if isinstance(level, list) else [level])]
+    return _are_genes({str(i): level for i, level in enumerate(levels) if level is not None})
+
+
 def _are_points(value: Any) -> bool:
     """What is known at steps, of which the step itself and the accuracy are looked at."""
     if not _are(list, dict)(value):
@@ -238,7 +246,8 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     ),
     "a time": (("ended",), lambda value: type(value) is str and (not value or _is_time(value))),
     "an object": (("genotype", "recipe", "data", "lineage", "how", "versions"), lambda value: isinstance(value, dict)),
-    "choices by name": (("genes", "factors"), _are_genes),
+    "choices by name": (("genes",), _are_genes),
+    "choices, or lists of them, by name": (("factors",), _are_factors),
     "whole numbers above 0 by name": (("cost",), _are_costs),
     "whole numbers from 0 by name": (("budget",), _are_counts),
     "numbers from 0 to 1 by name": (("accuracies",), _are_shares),
