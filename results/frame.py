@@ -58,4 +58,10 @@ def _flat(record: Record) -> dict[str, object]:
     factors = {f"factor_{name}": value for name, value in record.factors.items()}
     steps = {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
     own = {name: getattr(record, name) for name in ("trial", *OWN)}
-    return own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
+    row = own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
+    return {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def as_text(value: object) -> str:
+    """As text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
+    return str(value).encode("utf-8", "replace").decode()

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ...archs import Genotype, InputError, Network
 from ...archs.weights import read
+from ..arrays import read_array
 from ..chosen import chosen_net, facts_of, trained_weights
 from ..noise import SHARE, spread
 from ..record import Record
 from ..retrained import by_net, spreads
 from ..show import Scene, scene_of
-from ..store import read_records
+from ..store import SAMPLE, read_records
 from .formats import chosen, export_network, must_be_free
 
 
@@ -90,15 +90,13 @@ def _seeds(home: Path, record: Record) -> dict[str, Any]:
 
 
 def _sample(run: Path, scene: Scene) -> np.ndarray:
-    path, shape = run / "sample.npz", (scene.channels, *scene.image_size)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            images = file["x"]
-    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile):
-        raise InputError(f"{path}: not readable as the validation images kept there") from None
-    if len(images) == 0 or images.shape[1:] != shape:
-        raise InputError(f"{path}: must hold images of shape {shape}, got {images.shape}")
-    return images
+    """The validation images that a run keeps."""
+    image = (scene.channels, *scene.image_size)
+
+    def fits(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return shape[1:] == image and 0 < shape[0] <= SAMPLE and dtype.kind in "uif"
+
+    return read_array(run / "sample.npz", "x", fits, f"images of shape {image}, 1 to {SAMPLE} of them")
 
 
 def _must_agree(home: Path, said: tuple[int, tuple[int, int], int], net: Network) -> None:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from ...archs.errors import InputError
+from ...archs.files import read_own
 from ..draw import gain_said, short
 from .nets import MOST_ROWS
 from .parts import Picture, Plot, Section, Table
@@ -66,7 +67,7 @@ def _picture(picture: Picture) -> str:
     heading = f"<h3>{escape(picture.title)}</h3>"
     if picture.path is None:
         return heading + texts
-    data = base64.b64encode(picture.path.read_bytes()).decode()
+    data = base64.b64encode(read_own(picture.path)).decode()
     return f'{heading}<img src="data:image/png;base64,{data}" alt="{escape(picture.title)}">{texts}'
 
 
