@@ -1,8 +1,8 @@
 """How well the advisor's ranking of swaps foretells what each brings, on the nets of the tabular bench.
 
-    python benchmarks/advisor.py [SEEDS]
+    python benchmarks/advisor.py [--seeds 2]
 
-Each plain net of space `placements` (one width, six pairs of depths) is trained on `cue` with SEEDS seeds (2) and
+Each plain net of space `placements` (one width, six pairs of depths) is trained on `cue` with so many seeds and
 opened up by the advisor. Its score of a set of swaps is the sum of theirs; what the set brought is the table's accuracy
 of that net minus the plain net's, mean over the table's seeds. Kendall's tau over all pairs of sets of one plain net,
 so that depth plays no part; intervals are of resampled seeds of the table. A sum grows with the number of swaps, so
@@ -14,7 +14,6 @@ other half.
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, product
 from pathlib import Path
@@ -23,7 +22,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from machine import keep
+from machine import keep, options, sized
 
 from alternas.archs import Genotype, static_cost
 from alternas.archs.weights import read
@@ -39,7 +38,8 @@ from alternas.search.training.memory import MemoryBench
 from alternas.search.training.train import train
 from alternas.spaces import Replay, get, options_of
 
-SAMPLES, RESAMPLES, CPU = 1024, 1000, torch.device("cpu")
+SAMPLES, RESAMPLES, HALVINGS, CPU = sized(1024, 16), sized(1000, 3), sized(100, 3), torch.device("cpu")
+FAMILIES = sized(slice(None), slice(1, 2))
 SIGNS = ("score", "variance_excess", "frequency_added", "points_lost_without")
 Places = tuple[Swap, ...]
 Family = dict[Places, Genotype]  # a plain net's sets of swaps and the nets that they give; () is the plain one
@@ -54,12 +54,13 @@ def families() -> list[Family]:
         net = space.sample(Replay(dict(zip(options, genes, strict=True))))
         places = tuple(Swap(s, b) for s, stage in enumerate(net.stages) for b in stage.places)
         found.setdefault(tuple(stage.depth for stage in net.stages), {})[places] = net
-    return list(found.values())
+    return list(found.values())[FAMILIES]
 
 
 def trained(net: Genotype, seed: int, data: DataSet, folder: str) -> Subject:
     """The plain net, trained as the table's nets were."""
     recipe, path = recipes.get("cue"), Path(folder, "net.safetensors")
+    recipe = recipe.with_epochs(sized(recipe.epochs, 0.02))
     steps = recipe.steps(len(data.train))
     job = Job(0, net, recipe, seed, steps, steps, str(Path(folder, f"{net.key}-{seed}.pt")), str(path))
     for _ in train(job, MemoryBench(data, CPU)):
@@ -107,7 +108,10 @@ def within(
     ]
 
 
-def main(seeds: int) -> None:
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--seeds", type=int, default=sized(2, 1))
+    seeds = parser.parse_args().seeds
     table, data, nets = load_table("cue"), load(Request("cue")), families()
     known = sorted(set.intersection(*(set(table.entries[n.key].trainings) for f in nets for n in f.values())))
     signs = [advised(family[()], seeds, data) for family in nets]
@@ -148,7 +152,7 @@ def _ceiling(
 ) -> dict[str, float]:
     """Tau between the gains of two halves of the seeds, mean over halvings."""
     found = []
-    for _ in range(100):
+    for _ in range(HALVINGS):
         mixed = draw.sample(list(known), len(known))
         halves = mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :]
         one, other = ([gains(family, table, half) for family in nets] for half in halves)
@@ -157,4 +161,4 @@ def _ceiling(
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 2)
+    main()

@@ -9,18 +9,17 @@ what a signal adds to what a net's price says already. Writes results/signals.js
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
-from machine import keep
+from machine import keep, options, sized
 from scipy.stats import rankdata
 
 from alternas.search.bench.table import IMAGE_SIZE, Entry, load_table
 from alternas.search.training.job import SIGNALS
 from alternas.spaces import get, members
 
-RESAMPLES = 1_000
+RESAMPLES = sized(1_000, 5)
 COSTS = ("macs", "params")
 EPSILON = 1e-9
 
@@ -67,7 +66,7 @@ def figures(data: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = options(__doc__)
     parser.add_argument("--data", nargs="+", default=["cue"])
     keep("signals", {data: figures(data) for data in parser.parse_args().data})
 

@@ -7,7 +7,6 @@ python benchmarks/table.py signals          work out the cheap signals of all it
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +15,13 @@ from typing import Any
 
 import pandas as pd
 import torch
+from machine import RESULTS, TINY, options, sized
 from rich.progress import track
 
 from alternas.results.record import Record
 from alternas.results.store import read_records
-from alternas.search.bench.table import COLUMNS, FILE, IMAGE_SIZE, READINGS
+from alternas.search.bench import table
+from alternas.search.bench.table import COLUMNS, IMAGE_SIZE, READINGS
 from alternas.search.data.dataset import Request
 from alternas.search.data.load import load
 from alternas.search.training.job import SIGNALS
@@ -30,11 +31,16 @@ from alternas.spaces import get
 from alternas.spaces.space import members
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
-PLAN = (
-    ("bench", "cue", range(3), 424),
-    ("bench", "clutter", range(3), 160),
-    ("placements", "cue", range(3, 10), 42),
+PLAN = sized(
+    (
+        ("bench", "cue", range(3), 424),
+        ("bench", "clutter", range(3), 160),
+        ("placements", "cue", range(3, 10), 42),
+    ),
+    (("placements", "cue", range(1), 1),),
 )
+EPOCHS = sized([], ["--epochs", "0.1", "--workers", "1"])
+FILE = RESULTS / "table.parquet" if TINY else table.FILE
 
 
 def names() -> Iterator[tuple[list[str], str]]:
@@ -43,7 +49,7 @@ def names() -> Iterator[tuple[list[str], str]]:
         for seed in seeds:
             name = f"{space}-{data}-{seed}"
             how = ["--data", data, "--strategy", "enumerate", "--trials", str(nets), "--seed", str(seed)]
-            yield ["search", space, *how, "--ladder", "off", "--name", name], name
+            yield ["search", space, *how, "--ladder", "off", *EPOCHS, "--name", name], name
 
 
 def train() -> None:
@@ -79,9 +85,9 @@ def add_signals() -> None:
         bench = open_bench(load(Request(str(data))), torch.device("cpu"), workers=1)
         for key in track(part["key"].unique(), f"signals on {data}"):
             found.append({"data": data, "key": key} | signals(nets[key], bench, 0))
-    table = pd.DataFrame(found).rename(columns={name: f"signal_{name}" for name in SIGNALS})
+    told = pd.DataFrame(found).rename(columns={name: f"signal_{name}" for name in SIGNALS})
     old = rows.columns[rows.columns.str.startswith("signal_")]
-    _keep(rows.drop(columns=old).merge(table, on=["data", "key"]))
+    _keep(rows.drop(columns=old).merge(told, on=["data", "key"]))
 
 
 def _rows(folder: Path) -> Iterator[dict[str, Any]]:
@@ -99,7 +105,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("what", choices=("train", "pack", "signals"))
     parser.add_argument("runs", nargs="*")
     asked = parser.parse_args()
