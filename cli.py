@@ -281,6 +281,14 @@ def _terminate(number: int, _: Any) -> None:
     raise KeyboardInterrupt
 
 
+def _check_here() -> None:
+    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been deleted; change to one that is there") from None
+
+
 def main() -> None:
     """Entry point: runs the command, and ends with its exit code."""
     with guarded():
@@ -294,6 +302,7 @@ def _run() -> int:
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
     try:
+        _check_here()
         code = app(standalone_mode=False)
     except InputError as error:
         code = _complain(str(error), 2)

@@ -26,10 +26,12 @@ def blaming(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - code of the user's can raise anything
-        raise InputError(f"{what}: {_blamed(error)}") from None
+    except (KeyboardInterrupt, Overtime):  # Ctrl-C and SIGTERM, and the alarm of `time_limit`
+        raise
     except SystemExit as error:
         raise InputError(f"{what}: the code exits the program with {shown(error.code)}") from None
+    except BaseException as error:  # noqa: BLE001 - code of the user's can raise anything
+        raise InputError(f"{what}: {_blamed(error)}") from None
 
 
 class Overtime(BaseException):
@@ -66,7 +68,7 @@ def _stop(*_: Any) -> None:
     raise Overtime
 
 
-def _blamed(error: Exception) -> str:
+def _blamed(error: BaseException) -> str:
     """An error in one line, behind the line of the user's code that it comes from, where there is one."""
     if isinstance(error, SyntaxError):  # never ran: no frame is of its file
         return f"{_near(error.filename or '?')}:{error.lineno}: {type(error).__name__}: {error.msg}"

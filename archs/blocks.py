@@ -18,6 +18,23 @@ from .parts import GROUPS, Style
 from .plan import Block
 
 
+class Projection(nn.Conv2d):
+    """A 1x1 conv with a stride and without bias, for shortcuts.
+
+    Where a gradient goes back through it on a CPU, it strides by slicing its input and computes the same with stride 1:
+    in channels_last, torch 2.15's gradient of a strided 1x1 conv of 2 to 15 channels writes beyond its memory there.
+    """
+
+    def __init__(self, c_in: int, c_out: int, stride: int) -> None:
+        super().__init__(c_in, c_out, 1, stride=stride, bias=False)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        down, right = self.stride
+        if down * right > 1 and x_BCHW.requires_grad and x_BCHW.device.type == "cpu":
+            return F.conv2d(x_BCHW[:, :, ::down, ::right], self.weight)
+        return super().forward(x_BCHW)
+
+
 class Layers:
     """Makes the convs and norms of one style."""
 
@@ -39,7 +56,10 @@ class Layers:
         """The shortcut's 1x1 conv where the block needs one, with a norm in post-activation nets."""
         if not b.projects:
             return None
-        conv = self.conv(b.c_in, b.c_out, 1, b.stride)
+        if self.style.norm == "group":
+            conv = self.conv(b.c_in, b.c_out, 1, b.stride)  # of GROUPS channels or more
+        else:
+            conv = Projection(b.c_in, b.c_out, b.stride)
         return conv if self.style.order == "pre" else nn.Sequential(conv, self.norm(b.c_out))
 
 

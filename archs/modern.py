@@ -13,7 +13,7 @@ from timm.layers.norm import LayerNorm2d
 from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
 
-from .blocks import window_attention
+from .blocks import Projection, window_attention
 from .plan import Block
 from .stage import CONV_EXPANSION, squeezed
 
@@ -23,7 +23,7 @@ class ModernBlock(nn.Module):
 
     def __init__(self, b: Block) -> None:
         super().__init__()
-        self.shortcut = nn.Conv2d(b.c_in, b.c_out, 1, stride=b.stride, bias=False) if b.projects else nn.Identity()
+        self.shortcut = Projection(b.c_in, b.c_out, b.stride) if b.projects else nn.Identity()
         self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:

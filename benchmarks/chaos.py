@@ -172,12 +172,16 @@ def judged(run: Path, records: list[dict[str, Any]], trials: int) -> dict[str, A
 
 
 def main() -> None:
-    from machine import keep
+    from machine import keep, options, sized
 
-    kills, trials, seed = (int(word) for word in (sys.argv[1:] + ["25", "40", "0"][len(sys.argv) - 1 :]))
+    parser = options(__doc__)
+    parser.add_argument("kills", type=int, nargs="?", default=sized(25, 1))
+    parser.add_argument("trials", type=int, nargs="?", default=sized(40, 2))
+    parser.add_argument("seed", type=int, nargs="?", default=0)
+    asked = parser.parse_args()
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        found = chaos(kills, trials, seed, Path(scratch))
+        found = chaos(asked.kills, asked.trials, asked.seed, Path(scratch))
     keep("chaos", found | {"minutes": round((time.monotonic() - began) / 60, 1)})
     sys.exit(bool(found["wrong"]))
 

@@ -11,9 +11,9 @@ import sys
 import time
 from typing import Any
 
-from machine import keep, summary
+from machine import keep, options, sized, summary
 
-REPEATS = 7
+REPEATS = sized(7, 1)
 
 
 def measure(command: list[str]) -> dict[str, Any]:
@@ -29,11 +29,14 @@ def measure(command: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    parser = options(__doc__)
+    parser.add_argument("run", nargs="?", help="a finished run")
+    run = parser.parse_args().run
     alternas = [sys.executable, "-m", "alternas"]
     found = {"python": measure([sys.executable, "-c", "pass"])}
     found["import pandas"] = measure([sys.executable, "-c", "import pandas"])
     found["--help"] = measure([*alternas, "--help"])
-    if sys.argv[1:]:
-        found["front"] = measure([*alternas, "front", sys.argv[1]])
-        found["show"] = measure([*alternas, "show", sys.argv[1], "1"])
+    if run:
+        found["front"] = measure([*alternas, "front", run])
+        found["show"] = measure([*alternas, "show", run, "1"])
     keep("commands", found)

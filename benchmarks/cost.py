@@ -10,12 +10,12 @@ from __future__ import annotations
 import sys
 import time
 
-from machine import keep, summary
+from machine import keep, options, sized, summary
 
 from alternas.archs import static_cost, zoo
 
 
-def formula(repeats: int = 200) -> list[float]:
+def formula(repeats: int = sized(200, 3)) -> list[float]:
     net = zoo.get("alternet50", 224)
     times = []
     for _ in range(repeats):
@@ -26,7 +26,7 @@ def formula(repeats: int = 200) -> list[float]:
     return times
 
 
-def counter(repeats: int = 5) -> list[float]:
+def counter(repeats: int = sized(5, 2)) -> list[float]:
     """Build on the meta device and count; imports are not in the times."""
     import torch
 
@@ -44,6 +44,7 @@ def counter(repeats: int = 5) -> list[float]:
 
 
 def main() -> None:
+    options(__doc__).parse_args()
     found = {}
     for name, times in (("formula", formula()), ("counter", counter())):
         found[name] = {"first_ms": 1e3 * times[0], "later_ms": summary([1e3 * t for t in times[1:]])}

@@ -24,14 +24,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from machine import keep, summary
+from machine import TINY, keep, options, sized, summary
 
-WORKERS, JOBS, TUNE_JOBS, NETS, EPOCHS = 2, 200, 20, 16, 10
+WORKERS, JOBS, TUNE_JOBS = 2, sized(200, 4), sized(20, 2)
+NETS, EPOCHS, REPEATS = sized(16, 2), sized(10, 0.2), sized(2, 1)
 os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
 
 
 def nets() -> list[Any]:
-    """The first 16 distinct nets of `all` at 8 px, by seed."""
+    """The first NETS distinct nets of `all` at 8 px, by seed."""
     from alternas.spaces import RandomChooser, get
 
     chooser, found = RandomChooser(0), {}
@@ -217,6 +218,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     from alternas import spaces
     from alternas.results import store
+    from alternas.search.data.dataset import Request
     from alternas.search.engine.slots import Resources
     from alternas.search.plan import Search
     from alternas.search.run import search
@@ -235,7 +237,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
     recipe = recipes.get("smoke").with_epochs(epochs)
     settings = Settings("listed", data, "nsga2", "off", "macs", recipe)
-    search(Search(settings, trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
+    search(Search(settings, Request(data), trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
     return times
 
 
@@ -258,11 +260,21 @@ def _tune(
     return sorted(tuner.fit(), key=lambda result: result.metrics.get("at", 0.0))
 
 
+CONTENDERS: dict[str, Callable[[], list[float]]] = {
+    "overhead_alternas": overhead_alternas,
+    "overhead_pool": overhead_pool,
+    "overhead_tune": overhead_tune,
+    "trainings_alternas": trainings_alternas,
+    "trainings_processes": trainings_processes,
+    "trainings_tune": trainings_tune,
+}
+
+
 def measure(contender: str) -> dict[str, float]:
     """Run one contender in a process and a folder of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         began = time.monotonic()
-        command = [sys.executable, str(Path(__file__).resolve()), "contender", contender]
+        command = [sys.executable, str(Path(__file__).resolve()), "contender", contender, *["--tiny"] * TINY]
         done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{contender}: {done.stderr[-2000:]}")
@@ -271,13 +283,13 @@ def measure(contender: str) -> dict[str, float]:
         return {"total": time.monotonic() - began, "per_trial": per_trial}
 
 
-def overhead(repeats: int = 2) -> dict[str, Any]:
+def overhead(repeats: int = REPEATS) -> dict[str, Any]:
     """Seconds a trial after the first."""
     counts = {"overhead_alternas": repeats, "overhead_pool": repeats, "overhead_tune": 1}
     return {name: summary([measure(name)["per_trial"] for _ in range(n)]) for name, n in counts.items()}
 
 
-def trainings(repeats: int = 2) -> dict[str, Any]:
+def trainings(repeats: int = REPEATS) -> dict[str, Any]:
     """Seconds for all trainings, start-up included; contenders take turns."""
     seconds: dict[str, list[float]] = {"trainings_processes": [], "trainings_alternas": [], "trainings_tune": []}
     for turn in range(repeats):
@@ -291,9 +303,12 @@ def trainings(repeats: int = 2) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    what = sys.argv[1:] or ["overhead", "trainings"]
-    if what[0] == "contender":
-        print(json.dumps(globals()[what[1]]()))
-    else:
-        for part in what:
-            keep(f"engine_{part}", globals()[part]())
+    parser = options(__doc__)
+    parser.add_argument("part", nargs="?", choices=("overhead", "trainings", "contender"))
+    parser.add_argument("contender", nargs="?", help="run this one alone, in this process")
+    asked = parser.parse_args()
+    if asked.part == "contender":
+        print(json.dumps(CONTENDERS[asked.contender]()))
+    for name, part in (("overhead", overhead), ("trainings", trainings)):
+        if asked.part in (None, name):
+            keep(f"engine_{name}", part())

@@ -14,7 +14,6 @@ Writes benchmarks/results/inherit.json. About 12 minutes for 20 pairs on two cor
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -23,13 +22,14 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from machine import keep
+from machine import keep, options, sized
 
 from alternas.archs import Genotype, Stage
+from alternas.archs.stage import attention_beside
 from alternas.results.noise import paired, spread
 from alternas.search.data.dataset import DataSet, Request
 from alternas.search.data.load import load
-from alternas.search.studies.nets import attention, net_of
+from alternas.search.studies.nets import net_of
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, Outcome
 from alternas.search.training.recipe import Recipe
@@ -66,7 +66,7 @@ def _stage(net: Genotype, at: int, **changes: Any) -> Genotype:
 
 
 def _msa(net: Genotype, at: int) -> dict[str, int]:
-    heads, head_dim = attention(net.stages[at].width)
+    heads, head_dim = attention_beside(net.stages[at].width)
     return {"msa": 1, "heads": heads, "head_dim": head_dim, "window": 4}
 
 
@@ -136,9 +136,9 @@ def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--pairs", type=int, default=20)
-    parser.add_argument("--epochs", type=float, default=1.0)
+    parser = options(__doc__)
+    parser.add_argument("--pairs", type=int, default=sized(20, 2))
+    parser.add_argument("--epochs", type=float, default=sized(1.0, 0.02))
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     recipe = recipes.get("cue").with_epochs(asked.epochs)

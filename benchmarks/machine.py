@@ -1,19 +1,38 @@
-"""What a figure was measured on, and where figures are kept."""
+"""The command line of every benchmark, what a figure was measured on, and where figures are kept.
+
+With --tiny a benchmark runs on a scale of seconds, to show that it works; its figures go to the current folder.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
+import sys
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from alternas.results.latency.machine import cpu_name
 
-RESULTS = Path(__file__).parent / "results"
+TINY = "--tiny" in sys.argv  # processes that a benchmark spawns have its arguments
+RESULTS = Path() if TINY else Path(__file__).parent / "results"
+T = TypeVar("T")
+
+
+def sized(full: T, tiny: T) -> T:
+    """A number of the benchmark as it is meant, and with --tiny."""
+    return tiny if TINY else full
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """A benchmark's command line: what all of them understand."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tiny", action="store_true", help="seconds, on a tiny scale; figures to the current folder")
+    return parser
 
 
 def machine() -> dict[str, Any]:
@@ -28,7 +47,7 @@ def summary(seconds: list[float]) -> dict[str, float]:
 
 
 def keep(name: str, figures: dict[str, Any]) -> None:
-    """Print the figures and write them to results/NAME.json."""
+    """Print the figures and write them to NAME.json among the results."""
     record = {"date": date.today().isoformat(), "machine": machine()} | figures
     (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(figures, indent=2))

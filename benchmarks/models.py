@@ -8,7 +8,6 @@ of neighbouring turns, median and spread, and of the fastest turns. Writes bench
 
 from __future__ import annotations
 
-import argparse
 import copy
 import time
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Any
 
 import timm
 import torch
-from machine import keep, summary
+from machine import keep, options, sized, summary
 from torch import Tensor, nn
 
 from alternas.archs import build, zoo
@@ -77,9 +76,9 @@ def pairs() -> dict[str, tuple[nn.Module, nn.Module, tuple[int, ...]]]:
     resnet, vit = timm.create_model("resnet50"), timm.create_model("vit_small_patch16_224")
     alternet = build(zoo.get("alternet50", 32), 100, 32)
     return {
-        "resnet50, 224 px, batch 8": (convert(resnet), resnet, (8, 3, 224, 224)),
-        "vit_small_patch16, 224 px, batch 8": (convert(vit), vit, (8, 3, 224, 224)),
-        "alternet50, 32 px, batch 64": (alternet, plain(alternet), (64, 3, 32, 32)),
+        "resnet50, 224 px, batch 8": (convert(resnet), resnet, (sized(8, 2), 3, 224, 224)),
+        "vit_small_patch16, 224 px, batch 8": (convert(vit), vit, (sized(8, 2), 3, 224, 224)),
+        "alternet50, 32 px, batch 64": (alternet, plain(alternet), (sized(64, 2), 3, 32, 32)),
     }
 
 
@@ -112,8 +111,8 @@ def compare(ours: nn.Module, other: nn.Module, shape: tuple[int, ...], repeats: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=15)
+    parser = options(__doc__)
+    parser.add_argument("--repeats", type=int, default=sized(15, 1))
     repeats = parser.parse_args().repeats
     torch.manual_seed(0)
     found = {}

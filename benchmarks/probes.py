@@ -10,7 +10,6 @@ take hours over all batches: it gets fewer, and times are compared by batch. Wri
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import resource
 import time
@@ -19,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from machine import keep
+from machine import keep, options, sized
 from torch import Tensor, nn
 
 from alternas.archs import build, zoo
@@ -28,7 +27,7 @@ from alternas.results.probes.layers import all_sites
 from alternas.results.probes.listen import captured
 from alternas.results.probes.sites import Site
 
-NETS = ("resnet34", "alternet34")
+NETS = sized(("resnet34", "alternet34"), ("resnet18", "alternet18"))
 SIDE = 32
 Way = Callable[[list[nn.Module], list[list[Site]], Sequence[Tensor]], Tensor]
 
@@ -75,10 +74,10 @@ def apart(way: Way, layers: int, images: int, batch: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--layers", type=int, default=60)
-    parser.add_argument("--images", type=int, default=4096)
-    parser.add_argument("--batch", type=int, default=256)
+    parser = options(__doc__)
+    parser.add_argument("--layers", type=int, default=sized(60, 3))
+    parser.add_argument("--images", type=int, default=sized(4096, 16))
+    parser.add_argument("--batch", type=int, default=sized(256, 8))
     parser.add_argument("--plain-batches", type=int, default=1)
     asked = parser.parse_args()
     few = min(asked.images, asked.plain_batches * asked.batch)

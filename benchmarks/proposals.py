@@ -8,13 +8,12 @@ comes on top (about 10 ms a proposal of 25 genes with a journal).
 
 from __future__ import annotations
 
-import argparse
 import random
 import time
 from typing import Any
 
 import optuna
-from machine import keep, summary
+from machine import keep, options, sized, summary
 from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState, create_trial
 
@@ -25,7 +24,7 @@ from alternas.search.strategy.samplers import TrialChooser
 from alternas.search.strategy.strategies import STRATEGIES, sampler
 from alternas.spaces import Memo, RandomChooser, Space, get, options_of
 
-SIDE, PROPOSALS = 32, 21
+SIDE, PROPOSALS, POINTS = 32, sized(21, 3), sized(10_000, 100)
 
 
 def price(net: Genotype) -> tuple[float, float]:
@@ -81,9 +80,9 @@ def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
 
 
 def rank() -> dict[str, float]:
-    """Milliseconds of ranking 10,000 random points, on many fronts and on one."""
+    """Milliseconds of ranking so many random points, on many fronts and on one."""
     draw, times = random.Random(0), []
-    points = [(draw.random(), draw.random()) for _ in range(10_000)]
+    points = [(draw.random(), draw.random()) for _ in range(POINTS)]
     for _ in range(PROPOSALS):
         begin = time.perf_counter()
         pareto_ranks(points)
@@ -92,13 +91,13 @@ def rank() -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = options(__doc__)
     parser.add_argument("--space", default="all")
-    parser.add_argument("--trials", type=int, nargs="+", default=[1_000, 10_000])
+    parser.add_argument("--trials", type=int, nargs="+", default=sized([1_000, 10_000], [10]))
     asked = parser.parse_args()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     space = get(asked.space, SIDE)
-    figures: dict[str, Any] = {"space": asked.space, "rank 10,000 points, ms": rank()}
+    figures: dict[str, Any] = {"space": asked.space, f"rank {POINTS:,} points, ms": rank()}
     for trials in asked.trials:
         for strategy in STRATEGIES:
             figures[f"{strategy} at {trials}"] = propose(strategy, space, trials)

@@ -25,10 +25,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from machine import keep, summary
+from machine import TINY, keep, options, sized, summary
 
-WORKERS, SECONDS, ROUNDS, TICKS = 64, 10.0, 4, 16
-RECORDS, REPEATS = 10_000, 3
+WORKERS, SECONDS, ROUNDS, TICKS = sized(64, 2), sized(10.0, 0.2), sized(4, 2), 16
+RECORDS, REPEATS = sized(10_000, 20), sized(3, 1)
+STRATEGIES = sized(["random", "evolution"], ["random"])
 
 
 class Sleeper:
@@ -158,7 +159,7 @@ def records(strategy: str) -> dict[str, Any]:
         folder = Path(scratch) / "runs" / "big"
         folder.mkdir(parents=True)
         fill(folder, strategy)
-        again = [sys.executable, __file__, "resume", str(folder), strategy]
+        again = [sys.executable, __file__, "resume", str(folder), strategy, *["--tiny"] * TINY]
         resumed = [json.loads(subprocess.run(again, check=True, capture_output=True, text=True).stdout)
                    for _ in range(REPEATS)]  # fmt: skip
         fronts = [walled(scratch, "front", "big", "--json") for _ in range(REPEATS)]
@@ -178,13 +179,16 @@ def walled(scratch: str, *command: str) -> float:
 
 
 if __name__ == "__main__":
-    part = sys.argv[1] if sys.argv[1:] else "all"
-    if part == "resume":
-        resume(Path(sys.argv[2]), sys.argv[3])
+    parser = options(__doc__)
+    parser.add_argument("part", nargs="?", default="all", choices=("all", "busy", "records", "resume"))
+    parser.add_argument("strategies", nargs="*", default=STRATEGIES)
+    asked = parser.parse_args()
+    if asked.part == "resume":
+        folder, strategy = asked.strategies
+        resume(Path(folder), strategy)
         sys.exit()
-    strategies = sys.argv[2:] or ["random", "evolution"]
     for name, measured in (("busy", busy), ("records", records)):
         figures: dict[str, Any] = {"load": os.getloadavg()[0]}
-        for strategy in strategies if part in (name, "all") else ():
+        for strategy in asked.strategies if asked.part in (name, "all") else ():
             figures[strategy] = measured(strategy)
             keep(f"scale_{name}", figures)

@@ -7,16 +7,16 @@ Share of the table's hypervolume found by the equal of so many full trainings, m
 
 from __future__ import annotations
 
-import argparse
 import statistics
 from typing import Any
 
-from machine import keep
+from machine import keep, options, sized
 
 from alternas.search.bench.judge import Match, play
 from alternas.search.bench.simulate import Contender
 
-SPENT, WORKERS = (4, 8, 16, 24, 32), (1, 2, 8)
+SPENT, WORKERS = (4, 8, 16, 24, 32), sized((1, 2, 8), (8,))
+DATA = sized(("cue", "clutter"), ("clutter",))
 CONTENDERS = [Contender(name, ladder) for name in ("evolution", "random") for ladder in ("off", "pareto")]
 
 
@@ -30,10 +30,10 @@ def found(data: str, seeds: int, workers: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--seeds", type=int, default=30)
+    parser = options(__doc__)
+    parser.add_argument("--seeds", type=int, default=sized(30, 1))
     seeds = parser.parse_args().seeds
-    figures = {f"{data}, {n} workers": found(data, seeds, n) for data in ("cue", "clutter") for n in WORKERS}
+    figures = {f"{data}, {n} workers": found(data, seeds, n) for data in DATA for n in WORKERS}
     keep("short", {"seeds": seeds} | figures)
 
 

@@ -8,17 +8,17 @@ again. --markdown prints the table and runs nothing. Settings were chosen on `cu
 
 from __future__ import annotations
 
-import argparse
 import json
 from typing import Any
 
-from machine import RESULTS, machine
+from machine import RESULTS, machine, options, sized
 
 from alternas.search.bench.contenders import PLAIN, contenders
 from alternas.search.bench.draw import cells, heads
 from alternas.search.bench.judge import Match, play, rows
 
-DATA = ("cue", "clutter")
+DATA = sized(("cue", "clutter"), ("clutter",))
+CONTENDERS = sized(contenders((), ()), contenders(("evolution",), ("off",)))
 FILE = RESULTS / "strategies.json"
 
 
@@ -27,7 +27,7 @@ def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
     found = {(row["strategy"], row["ladder"]): row for row in kept.get(data, [])}
     match = Match(data, seeds)
     traces = play(match, [PLAIN], lambda _: None)
-    for contender in contenders((), ()):
+    for contender in CONTENDERS:
         name = contender.strategy, contender.ladder
         if name not in found:
             for row in rows(traces | play(match, [contender], print)):
@@ -42,9 +42,9 @@ def markdown(found: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = options(__doc__)
     parser.add_argument("data", nargs="*", default=DATA)
-    parser.add_argument("--seeds", type=int, default=30)
+    parser.add_argument("--seeds", type=int, default=sized(30, 1))
     parser.add_argument("--markdown", action="store_true")
     asked = parser.parse_args()
     kept = json.loads(FILE.read_text()) if FILE.exists() else {}

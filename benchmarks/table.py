@@ -6,7 +6,6 @@ python benchmarks/table.py pack [RUN ...]   add the runs to the table
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,17 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from machine import RESULTS, TINY, options, sized
 
 from alternas.results.record import Record
 from alternas.results.store import read_records
-from alternas.search.bench.table import COLUMNS, FILE, READINGS
+from alternas.search.bench import table
+from alternas.search.bench.table import COLUMNS, READINGS
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
-PLAN = (
-    ("bench", "cue", range(3), 424),
-    ("bench", "clutter", range(3), 160),
-    ("placements", "cue", range(3, 10), 42),
+PLAN = sized(
+    (
+        ("bench", "cue", range(3), 424),
+        ("bench", "clutter", range(3), 160),
+        ("placements", "cue", range(3, 10), 42),
+    ),
+    (("placements", "cue", range(1), 1),),
 )
+EPOCHS = sized([], ["--epochs", "0.1", "--workers", "1"])
+FILE = RESULTS / "table.parquet" if TINY else table.FILE
 
 
 def names() -> Iterator[tuple[list[str], str]]:
@@ -33,7 +39,7 @@ def names() -> Iterator[tuple[list[str], str]]:
         for seed in seeds:
             name = f"{space}-{data}-{seed}"
             how = ["--data", data, "--strategy", "enumerate", "--trials", str(nets), "--seed", str(seed)]
-            yield ["search", space, *how, "--ladder", "off", "--name", name], name
+            yield ["search", space, *how, "--ladder", "off", *EPOCHS, "--name", name], name
 
 
 def train() -> None:
@@ -73,7 +79,7 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("what", choices=("train", "pack"))
     parser.add_argument("runs", nargs="*")
     asked = parser.parse_args()

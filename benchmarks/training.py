@@ -10,7 +10,6 @@ benchmarks/results/training_PART.json.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import itertools
 import statistics
@@ -22,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import keep, summary
+from machine import keep, options, sized, summary
 from PIL import Image
 from timm.data import create_loader
 from timm.data.transforms import ToNumpy
@@ -44,7 +43,7 @@ from alternas.search.training.memory import MemoryBench
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.train import Trainer, train
 
-STEPS = 10  # of one turn
+STEPS = sized(10, 1)  # of one turn
 Turn = Callable[[], None]
 
 
@@ -196,12 +195,14 @@ def compare(turns: dict[str, Turn], images: int, repeats: int, ours: int = 1) ->
 
 def small_alternet() -> Genotype:
     """AlterNet-18 at quarter width, and a quarter of its heads."""
-    return zoo.alternet("basic", (2, 2, 2, 2), (0, 1, 1, 1), (1, 2, 3, 6), 4, "cifar", width=16)
+    stages = sized(4, 2)
+    depths, msa, heads = (2, 2, 2, 2)[:stages], (0, 1, 1, 1)[:stages], (1, 2, 3, 6)[:stages]
+    return zoo.alternet("basic", depths, msa, heads, 4, "cifar", width=16)
 
 
 def on_cpu(repeats: int) -> dict[str, Any]:
-    data, net, cpu = noise(6400, 100), small_alternet(), torch.device("cpu")
-    recipe = dataclasses.replace(recipes.fast(), batch=128, augment=Augment(pad=2, flip=True))
+    data, net, cpu = noise(sized(6400, 64), 100), small_alternet(), torch.device("cpu")
+    recipe = dataclasses.replace(recipes.fast(), batch=sized(128, 16), augment=Augment(pad=2, flip=True))
     simple = dataclasses.replace(recipe, ema=0.0, clip=0.0)
     turns = {"ours": ours(data, net, simple, cpu), "bare": bare(data, build(net, 100, 32), recipe, cpu)}
     found = compare(turns, STEPS * recipe.batch, repeats)
@@ -221,6 +222,7 @@ def on_cpu(repeats: int) -> dict[str, Any]:
 def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
     data, recipe = load(Request("cue")), recipes.cue()
+    recipe = recipe.with_epochs(sized(recipe.epochs, 0.05))
     stages = tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4))
     net = Genotype(Stem("cifar", 16), stages, style=Style("post"))
     bench = MemoryBench(data, torch.device("cpu"))
@@ -304,10 +306,10 @@ def _matrix_rate(device: torch.device, side: int = 8192) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = options(__doc__)
     parser.add_argument("part", choices=("cpu", "cue", "gpu"))
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=sized(10, 1))
+    parser.add_argument("--seeds", type=int, default=sized(3, 2))
     given = parser.parse_args()
     torch.manual_seed(0)
     found = on_cue(given.seeds) if given.part == "cue" else (on_cpu if given.part == "cpu" else on_gpu)(given.repeats)

@@ -58,7 +58,7 @@ def main():
         for space, searches in found.items()
     }
     for space, by_seed in volumes.items():
-        s = spread(list(by_seed.values()))
+        s = spread(list(by_seed.values()), within=(0, 1))
         print(f"{space}: hypervolume {text(s)}, 95 % of the mean {s.low:.4f} to {s.high:.4f}")
     first, second = spaces
     difference = paired(volumes[first], volumes[second])  # the same seed trains the same baselines, data and order

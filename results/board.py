@@ -122,11 +122,22 @@ def lines(found: RunBoard) -> list[str]:
         f"hypervolume ({' x '.join(of)}) {found.hypervolume():.4f}; "
         f"gain: points above plain ResNets of equal {costs[0]}",
         *([f"latency: {found.setting}"] if LATENCY in found.board.asked.costs and found.setting else []),
+        *gain_lines(found.board.rows),
         *noise_lines(found.board),
         *left_out(found.board),
         *budget_lines(found.board.rows),
         *retrained_lines(found.board.rows),
     ]
+
+
+def gain_lines(rows: Sequence[Row]) -> list[str]:
+    """What the bounds among the gains mean, those that are there."""
+    bounds = {row["gain_bound"] for row in rows}
+    said = {
+        "lower": "gain >= 13.8: cheaper than all plain ResNets of the run, and so much above the cheapest",
+        "upper": "gain <= 2.0: dearer than all plain ResNets of the run, and so much above the best",
+    }
+    return [line for bound, line in said.items() if bound in bounds]
 
 
 def noise_lines(board: Board) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which trained net of a run is meant: its record, its weights, the data it knows. A retrained one comes first."""
+"""Which trained net of a run is meant: its record, its weights, the data it knows. Retrained weights come first."""
 
 from __future__ import annotations
 
@@ -39,17 +39,14 @@ def chosen_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
 
     Args:
         run: folder of the run.
-        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
 
     Raises:
         InputError: if there is no such net.
     """
-    groups = by_net(retrained(run))
-    if trial is None and how == "accuracy" and groups:
-        return run / FOLDER, best_of(max(groups, key=mean_of))
     record = find_trial(run, _picked(run, how) if trial is None else trial)
-    same = [group for group in groups if group[0].key == record.key]
+    same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
     return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
 
 

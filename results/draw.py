@@ -28,6 +28,13 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
+def gain_said(gain: float | None, bound: str | None) -> str:
+    """A gain, or the bound that is known of it: "+2.41", ">= 13.8", "<= -0.5", "-"."""
+    if gain is None:
+        return "-"
+    return f"{gain:+.2f}" if bound is None else f"{'>=' if bound == 'lower' else '<='} {gain:.1f}"
+
+
 def nets_table(
     rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False, none: str = ""
 ) -> RenderableType:
@@ -77,7 +84,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
         **{OBJECTIVES[name]: short(row[name]) for name in costs},
-        "gain": "-" if row["gain"] is None else f"{row['gain']:+.2f}",
+        "gain": gain_said(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]),
         "steps": str(row["budget_steps"]),
         "retrained": "" if again is None else f"{again:.4f} {_deviation(sd, seeds)}",

@@ -17,8 +17,8 @@ COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "trainin
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "trial")]
 RANKED = (
     "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
-    "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy", "retrained_sd",
-    "retrained_seeds", "retrained_steps",
+    "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy",
+    "retrained_sd", "retrained_seeds", "retrained_steps",
 )  # fmt: skip
 COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
@@ -28,12 +28,13 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Columns, all of them always there:
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, excess, recipe, data, seed, lineage, training, seconds, ended, device, how, versions
+            rung, rungs, excess, recipe, data, seed, lineage, training, seconds, began, ended, device, how,
+            versions
         its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
-            latency_spread_ms, memory, train_flops, train_seconds, rank, gain, accuracy_per_gmac, knee, tied_with,
-            budget_steps, inherited, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
+            latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
+            tied_with, budget_steps, inherited, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
 
     Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
     for each factor of a study, factor_NAME.
@@ -57,4 +58,10 @@ def _flat(record: Record) -> dict[str, object]:
     factors = {f"factor_{name}": value for name, value in record.factors.items()}
     steps = {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
     own = {name: getattr(record, name) for name in ("trial", *OWN)}
-    return own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
+    row = own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
+    return {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def as_text(value: object) -> str:
+    """As text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
+    return str(value).encode("utf-8", "replace").decode()

@@ -67,10 +67,10 @@ def ranked(records: Sequence[Record], asked: Asked, beside: Beside | None = None
 
     Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
-    curve at equal cost, the first of the objectives'; None outside it), accuracy_per_gmac, knee, tied_with (None if the
-    noise is unknown), budget_steps and inherited (which make nets no fair comparison), what retraining
-    gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are
-    ranked with the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
+    curve at equal cost, the first of the objectives') and gain_bound (see `ranking.gain`), accuracy_per_gmac, knee,
+    tied_with (None if the noise is unknown), budget_steps and inherited (which make nets no fair comparison), what
+    retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are ranked with
+    the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
     """
     beside = beside or Beside()
     again = retrainings(beside.retrained)
@@ -101,6 +101,8 @@ def settled(rows: Sequence[Row], asked: Asked, noise: Noise | None, name: Callab
 def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
     """One row of a front: the most accurate, the one with most gain, or the cheapest.
 
+    A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
+
     Raises:
         InputError: if `how` is unknown or no row qualifies.
     """
@@ -111,7 +113,7 @@ def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
         raise InputError(f"pick {how}: no trained net qualifies")
     if how == "cheapest":
         return min(rows, key=lambda row: row[cost])
-    return max(rows, key=lambda row: (row[how], -row[cost]))
+    return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
 
 
 def point(row: Row, asked: Asked) -> tuple[float, ...]:
@@ -153,7 +155,7 @@ def _measure(rows: Sequence[Row], baselines: Sequence[Row], cost: str) -> None:
     """Gains over the curve of those baselines whose cost is known."""
     curve = envelope([(row[ACCURACY], row[cost]) for row in baselines if row[cost]])
     for row in rows:
-        row["gain"] = gain(row[ACCURACY], row[cost], curve)
+        row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[cost], curve)
 
 
 def _mark_knee(front: Sequence[Row], asked: Asked) -> None:
@@ -178,6 +180,7 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         **costs,
         "rank": 0,
         "gain": None,
+        "gain_bound": None,
         "accuracy_per_gmac": record.accuracy / (record.cost["macs"] / 1e9),
         "knee": False,
         "tied_with": None,

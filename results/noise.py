@@ -14,11 +14,17 @@ from functools import cache
 from ..archs.errors import InputError
 
 LEVEL = 0.95
+SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
+ANY = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean of repeated measurements; `low` and `high` bound it at 95 %. With n < 2 only mean and n are known."""
+    """Mean of repeated measurements; `low` and `high` bound it at 95 %. With n < 2 only mean and n are known.
+
+    Bounds of what lies in a known range are cut to it: the t interval of two or three accuracies is often wider than
+    all that an accuracy can be, and what is cut away cannot hold the true mean, so that 95 % stay 95 %.
+    """
 
     mean: float
     sd: float | None
@@ -35,8 +41,8 @@ def _t(degrees: int) -> float:
     return float(stdtrit(degrees, (1 + LEVEL) / 2))
 
 
-def spread(values: Sequence[float]) -> Spread:
-    """Mean, standard deviation (n - 1) and 95 % t interval of the mean.
+def spread(values: Sequence[float], within: tuple[float, float] = ANY) -> Spread:
+    """Mean, standard deviation (n - 1) and 95 % t interval of the mean, cut to `within`.
 
     Raises:
         ValueError: if there are no values, or one is None or not finite.
@@ -49,11 +55,12 @@ def spread(values: Sequence[float]) -> Spread:
         return Spread(mean, None, n, None, None)
     sd = float(statistics.stdev(values))
     half = _t(n - 1) * sd / math.sqrt(n)
-    return Spread(mean, sd, n, mean - half, mean + half)
+    low, high = min(within[0], mean), max(within[1], mean)  # of values that should not be, around them all the same
+    return Spread(mean, sd, n, max(mean - half, low), min(mean + half, high))
 
 
-def paired(before: Mapping[int, float], after: Mapping[int, float]) -> Spread:
-    """Differences after - before of the seeds that both have.
+def paired(before: Mapping[int, float], after: Mapping[int, float], within: tuple[float, float] = ANY) -> Spread:
+    """Differences after - before of the seeds that both have, and their interval, cut to `within`.
 
     Raises:
         InputError: if they have none in common.
@@ -61,7 +68,7 @@ def paired(before: Mapping[int, float], after: Mapping[int, float]) -> Spread:
     common = sorted(before.keys() & after.keys())
     if not common:
         raise InputError(f"paired difference: no seed in common, got {sorted(before)} and {sorted(after)}")
-    return spread([after[seed] - before[seed] for seed in common])
+    return spread([after[seed] - before[seed] for seed in common], within)
 
 
 def verdict(difference: Spread) -> str:

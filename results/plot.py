@@ -127,7 +127,7 @@ def _label(axes: Axes, rows: Sequence[dict[str, Any]], sight: Sight) -> None:
     axes.set_xlabel(plain((sight.x_label or sight.x.replace("_", " ")) + note))
     usual = {"accuracy": "validation accuracy"}.get(sight.y, sight.y.replace("_", " "))
     axes.set_ylabel(plain(sight.y_label or usual))
-    if sight.y in ("accuracy", "error"):  # fractions; a t interval of two seeds may be wider than all there is
+    if sight.y in ("accuracy", "error"):  # nothing is beyond 0 and 1
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, -0.02), min(high, 1.02))
 

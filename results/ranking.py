@@ -94,18 +94,26 @@ def envelope(baselines: Sequence[tuple[float, float]]) -> list[tuple[float, floa
     return curve
 
 
-def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> float | None:
-    """Percentage points above the baselines' envelope at equal cost; None outside its range.
+def gain(accuracy: float, cost: float, curve: Sequence[tuple[float, float]]) -> tuple[float | None, str | None]:
+    """Percentage points above the baselines' envelope at equal cost, and which bound that is.
 
-    Linear between baselines in log10 of the cost.
+    Linear between baselines in log10 of the cost, and no bound (None). What costs less than the cheapest of them is
+    held against that one: if at least as accurate, its gain is no less ("lower"), else nobody knows it (None). What
+    costs more than the dearest is held against the best of them: a ResNet of that cost would be no worse, so its gain
+    is no more ("upper").
     """
     x = math.log10(cost)
-    if not curve or not curve[0][0] <= x <= curve[-1][0]:
-        return None
+    if not curve:
+        return None, None
+    if x < curve[0][0]:
+        least = 100 * (accuracy - curve[0][1])
+        return (least, "lower") if least >= 0 else (None, None)
+    if x > curve[-1][0]:
+        return 100 * (accuracy - curve[-1][1]), "upper"
     after = bisect_left(curve, x, key=itemgetter(0))
     (x1, y1), (x0, y0) = curve[after], curve[max(after - 1, 0)]
     share = 1.0 if x1 == x0 else (x - x0) / (x1 - x0)
-    return 100 * (accuracy - (y0 + share * (y1 - y0)))
+    return 100 * (accuracy - (y0 + share * (y1 - y0))), None
 
 
 def bounds(costs: Sequence[float]) -> Bounds:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from .draw import short
-from .noise import Spread, spread, text
+from .noise import SHARE, Spread, spread, text
 from .record import Record
 from .store import read_records
 
@@ -30,7 +30,7 @@ def by_net(records: Iterable[Record]) -> list[list[Record]]:
     groups: dict[str, list[Record]] = {}
     for r in records:
         if r.status == "ok" and r.accuracy is not None:
-            same = json.dumps([r.key, r.budget["full"], r.recipe, r.factors], sort_keys=True)
+            same = json.dumps([r.key, r.budget.get("full"), r.recipe, r.factors], sort_keys=True)
             groups.setdefault(same, []).append(r)
     return list(groups.values())
 
@@ -60,7 +60,7 @@ def _row(group: list[Record], searched: float | None) -> dict[str, Any]:
         "family": best.family,
         "macs": best.cost["macs"],
         "params": best.cost["params"],
-        "steps": best.budget["full"],
+        "steps": best.budget.get("full"),
         "seeds": len(group),
         "searched": searched,
         "accuracy": found["accuracy"],
@@ -75,7 +75,7 @@ def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
     group = list(group)
     values = {"accuracy": [r.accuracy for r in group], "test_accuracy": [r.metrics.get("test_accuracy") for r in group]}
     known = {name: [v for v in found if v is not None] for name, found in values.items()}
-    return {name: vars(spread(found)) for name, found in known.items() if found}
+    return {name: vars(spread(found, SHARE)) for name, found in known.items() if found}
 
 
 def mean_of(group: Iterable[Record]) -> float:
@@ -88,7 +88,7 @@ def retrainings(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
         own = spreads(group)["accuracy"]
-        row = dict(zip(RETRAINED, (own["mean"], own["sd"], own["n"], group[0].budget["full"]), strict=True))
+        row = dict(zip(RETRAINED, (own["mean"], own["sd"], own["n"], group[0].budget.get("full")), strict=True))
         known = found.get(group[0].key)
         if known is None or row["retrained_accuracy"] > known["retrained_accuracy"]:
             found[group[0].key] = row

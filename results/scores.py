@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ..archs.errors import InputError
+from .arrays import read_array
 from .console import plain
 from .record import Record
 from .store import weights_file
@@ -28,14 +27,8 @@ def confusion_of(folder: Path, record: Record, classes: int) -> np.ndarray | Non
     path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = file["val"]
-    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
-        raise InputError(f"{path}: cannot be read as a confusion of classes ({type(error).__name__})") from None
-    if found.shape != (classes, classes) or found.dtype.kind not in "iu":
-        raise InputError(f"{path}: must hold {classes}x{classes} whole numbers, got {found.dtype} {found.shape}")
-    return found
+    wanted = f"a confusion of classes, {classes}x{classes} whole numbers"
+    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", wanted)
 
 
 def per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:

@@ -26,14 +26,20 @@ from pathlib import Path
 from typing import Any
 
 from ..archs.errors import InputError, is_whole, shown
-from ..archs.files import parse_json, write_whole
-from .record import Record
+from ..archs.files import check_own, open_own, parse_json, read_own, write_whole
+from ..archs.parts import MOST_CLASSES
+from .record import LARGEST, Record
 
-KINDS = {dict: "an object", list: "a list", int: "a whole number"}
+KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 TOLD = {  # by name, of run.json
     "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
 }  # fmt: skip
+SETTINGS = {  # what else is asked for than by the search itself, which compares them all
+    "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
+}  # fmt: skip
+MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for
 RUNS = Path("runs")
+SAMPLE = 32  # validation images in sample.npz, at most
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 log = logging.getLogger("alternas")
 
@@ -61,13 +67,14 @@ def find_run(run: str | Path) -> Path:
     """The folder of an existing run, given as a name below `runs/` or as a path.
 
     Raises:
-        InputError: if there is none.
+        InputError: if there is none, or something in it leads elsewhere.
     """
     candidates = [Path(run)]
     if isinstance(run, str) and NAME.fullmatch(run):
         candidates.insert(0, RUNS / run)
     for folder in candidates:
         if os.path.isfile(folder / "run.json"):  # unlike Path's, False where no file can have that name
+            check_own(folder)
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
     raise InputError(f"no run {shown(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
@@ -87,16 +94,24 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """
     path = folder / "run.json"
     try:
-        settings = parse_json(path.read_bytes())
+        settings = parse_json(read_own(path))
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(settings, dict):
         raise InputError(f"{path}: must hold an object")
     for name, kind in TOLD.items():
         value = settings.get(name)
-        if name in settings and (not isinstance(value, kind) or isinstance(value, bool)) and not _unsaid(name, value):
+        if name in settings and not _is(kind, value) and not _unsaid(name, value):
             raise InputError(f"{path}: {name} must be {KINDS[kind]}, got {shown(value)}")
+    for name, kind in SETTINGS.items():
+        value = settings.get("settings", {}).get(name)
+        if value is not None and not _is(kind, value):
+            raise InputError(f"{path}: settings {name} must be {KINDS[kind]}, got {shown(value)}")
     return settings
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def _unsaid(name: str, value: Any) -> bool:
@@ -112,14 +127,18 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     """
     facts = read_settings(folder).get("data")
     facts = facts if isinstance(facts, dict) else {}
-    channels = facts.get("in_chans")
+    channels, classes = facts.get("in_chans"), facts.get("classes")
     forms = {
         "name": isinstance(facts.get("name"), str),
-        "image_size": _numbers(facts.get("image_size"), 2, int),
-        "in_chans": isinstance(channels, int) and not isinstance(channels, bool) and channels > 0,
-        "classes": isinstance(facts.get("classes"), list) and all(isinstance(c, str) for c in facts["classes"]),
-        "mean": _numbers(facts.get("mean"), channels, int | float),
-        "std": _numbers(facts.get("std"), channels, int | float),
+        "image_size": _numbers(facts.get("image_size"), 2, int, 1, MOST_PIXELS),
+        "in_chans": _numbers([channels], 1, int, 1, MOST_CHANNELS),
+        "classes": isinstance(classes, list)
+        and 0 < len(classes) <= MOST_CLASSES
+        and all(isinstance(name, str) for name in classes),
+        "mean": _numbers(facts.get("mean"), channels, int | float, -LARGEST, LARGEST),
+        "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
+        "split": isinstance(facts.get("split", ""), str),
+        "notes": isinstance(facts.get("notes", {}), dict),
     }
     wrong = [name for name, right in forms.items() if not right]
     if wrong:
@@ -127,9 +146,9 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _numbers(value: Any, count: int | None, kind: Any) -> bool:
+def _numbers(value: Any, count: int | None, kind: Any, least: float, most: float) -> bool:
     fine = isinstance(value, list) and len(value) == count
-    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and v == v for v in value)
+    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and least <= v <= most for v in value)
 
 
 def read_records(folder: Path) -> list[Record]:
@@ -141,7 +160,7 @@ def read_records(folder: Path) -> list[Record]:
     path = folder / "records.jsonl"
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_own(path).split(b"\n")
     if lines[-1]:
         log.warning("%s: the last line is torn and left out", path)
     with no_collection():
@@ -162,7 +181,7 @@ def no_collection() -> Iterator[None]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        return Record.from_dict(parse_json(line))
+        return Record.from_dict(parse_json(line, finite=True))
     except ValueError as error:  # bad UTF-8, bad JSON, or not a record
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
@@ -179,7 +198,7 @@ class Store:
         self.folder = folder
         self.records = read_records(folder)
         cut_torn_line(folder / "records.jsonl")
-        self._file = open(folder / "records.jsonl", "ab", buffering=0)  # noqa: SIM115 - held for the run
+        self._file = open_own(folder / "records.jsonl", "ab", buffering=0)
 
     def append(self, record: Record) -> None:
         """Write one record; it is on disk when this returns.
@@ -199,10 +218,13 @@ class Store:
 
 def cut_torn_line(path: Path) -> None:
     """Cut what follows the last line end, so that the next line appended stands alone."""
-    text = path.read_bytes() if path.exists() else b""
-    whole = text.rfind(b"\n") + 1
-    if whole < len(text):
-        os.truncate(path, whole)
+    if not path.exists():
+        return
+    with open_own(path, "r+b") as file:
+        text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            file.truncate(whole)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -213,10 +235,15 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Create the run's folder and keep a second driver out of it."""
+    """Create the run's folder and keep a second driver out of it.
+
+    Raises:
+        InputError: if another has it, it cannot be written, or something in it leads elsewhere.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / "lock", "w")  # noqa: SIM115 - held for the run
+        check_own(folder)
+        file = open_own(folder / "lock", "ab")
     except OSError as error:
         raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
     with file:

@@ -16,10 +16,11 @@ from ..archs.errors import InputError, one_of
 from .cells import csv_cell
 from .console import plain
 from .draw import short
-from .noise import Spread, pooled_sd, spread, text
+from .noise import ANY, SHARE, Spread, pooled_sd, spread, text
 from .record import Record
 
 COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
+SHARES = ("accuracy", "error", "top5", "ece", "shot")  # ends of the names of metrics from 0 to 1
 COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
 MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
 
@@ -121,7 +122,8 @@ def _value(record: Record, metric: str) -> Any:
 
 def _cell(records: Sequence[Record], metric: str) -> dict[str, Any]:
     values = _values(records, metric)
-    return asdict(spread(values)) if values else dict(MISSING)
+    within = SHARE if metric.endswith(SHARES) else ANY
+    return asdict(spread(values, within)) if values else dict(MISSING)
 
 
 def is_spread(value: Any) -> bool:

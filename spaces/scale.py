@@ -30,7 +30,8 @@ class Scale:
         vit_patches: of a ViT's image, where they divide it.
         encoder_head_dim: channels of an encoder's head.
         most_tokens: tokens of an encoder; on a larger map the patch grows.
-        baselines: plain ResNets as (block, width, depths), trained in every search.
+        baselines: plain ResNets as (block, width, depths), cheapest first. A search trains those that span what it
+            may find: the cheapest are for tight limits, and for nets cheaper than any ResNet of the space.
     """
 
     stem: str
@@ -78,7 +79,16 @@ TINY = Scale(
     vit_patches=(4, 2, 1),
     encoder_head_dim=8,
     most_tokens=64,
-    baselines=(("basic", 4, (1, 1, 1)), ("basic", 8, (1, 1, 1)), ("basic", 12, (1, 2, 2)), ("basic", 16, (2, 2, 2))),
+    baselines=(
+        ("basic", 2, (1, 1, 1)),
+        ("basic", 3, (1, 1, 1)),
+        ("basic", 4, (1, 1, 1)),
+        ("basic", 4, (1, 2, 2)),
+        ("basic", 8, (1, 1, 1)),
+        ("basic", 10, (1, 1, 1)),
+        ("basic", 12, (1, 2, 2)),
+        ("basic", 16, (2, 2, 2)),
+    ),
 )
 
 SMALL = Scale(
@@ -99,7 +109,7 @@ SMALL = Scale(
     vit_patches=(8, 4, 2),
     encoder_head_dim=32,
     most_tokens=256,
-    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (16, 24, 32, 48, 64)),
+    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (4, 8, 12, 16, 24, 32, 48, 64)),
 )
 
 LARGE = Scale(
@@ -120,7 +130,7 @@ LARGE = Scale(
     vit_patches=(32, 16, 8),
     encoder_head_dim=64,
     most_tokens=784,
-    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (32, 48, 64, 80)),
+    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (8, 16, 24, 32, 48, 64, 80)),
 )
 
 

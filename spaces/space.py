@@ -27,7 +27,7 @@ class Space(Protocol):
         ...
 
     def baselines(self) -> tuple[Genotype, ...]:
-        """Plain ResNets, cheapest first, that every search trains for comparison."""
+        """Plain ResNets, cheapest first, of which every search trains some for comparison: those that span it."""
         ...
 
 

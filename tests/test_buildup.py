@@ -222,12 +222,17 @@ def caps_of(space: Space, stages: int) -> Msa:
     return tuple(int(max(options.get(f"msa{n}", ((k + 1) // 2,)))) for n, k in enumerate(free, start=1))
 
 
+def macs_at(side: int) -> Callable[[Genotype], tuple[float, float]]:
+    """The price of a net at an image size."""
+    return lambda net: (float(static_cost(net, 10, side).macs), 0.0)
+
+
 @pytest.mark.parametrize("name", sorted(SPACES.keys() - {"hybrid", "resnet"}))
 @pytest.mark.parametrize("side", [16, 32])
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int, ahead: bool) -> None:
     space = get(name, side)
-    sampler = BuildUp(Ground(space, 0, lambda net: 1.0), ahead=ahead)
+    sampler = BuildUp(Ground(space, 0, macs_at(side)), ahead=ahead)
     lab = Lab(space, noise, slots=4).run(sampler)
     nets = {net.key: net for net in lab.asked}
     assert len(nets) == len(lab.asked), "no net twice"
@@ -258,7 +263,7 @@ def check_attention(net: Genotype, space: Space) -> None:
 @pytest.mark.parametrize("name", ["hybrid", "resnet"])
 def test_a_space_without_a_way_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"^strategy buildup: space '{name}' has no start .*$") as caught:
-        BuildUp(Ground(get(name, 32), 0, lambda net: 1.0))
+        BuildUp(Ground(get(name, 32), 0, macs_at(32)))
     assert "\n" not in str(caught.value)
 
 

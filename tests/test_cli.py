@@ -176,6 +176,18 @@ def finished_run(name: str = "mine") -> Path:
     return folder
 
 
+def test_a_folder_that_is_gone(alternas: Any) -> None:
+    Path("gone").mkdir()
+    os.chdir("gone")
+    Path("../gone").rmdir()
+    for words in (("data", "digits"), ("front", "mine"), ("search",)):
+        assert alternas(*words) == (
+            2,
+            "",
+            "alternas: the current folder has been deleted; change to one that is there\n",
+        )
+
+
 def test_front_show_and_cost_of_a_run(alternas: Any) -> None:
     folder = finished_run()
     code, out, _ = alternas("front", "mine", "--json")

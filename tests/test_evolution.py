@@ -132,7 +132,7 @@ def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:
     for file in tmp_path.iterdir():
         if file.is_file():
             file.unlink()
-    for trials in (9, 17, 30):
+    for trials in (13, 17, 30):  # as many baselines
         ledger = open_ledger(trials=trials, strategy="evolution")
         run(ledger)
     assert [(r.trial, r.key) for r in ledger.store.records] == whole

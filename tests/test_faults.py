@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import os
 import random
 import signal
@@ -20,6 +21,7 @@ from typing import Any
 import pytest
 import torch
 from optuna.storages.journal import JournalFileSymlinkLock
+from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
 from alternas.archs.files import full, write_whole
@@ -47,10 +49,10 @@ CPU = torch.device("cpu")
 def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of this name lie on a disk that is full."""
 
-    def opened(path: Path, mode: str) -> Any:
-        return open("/dev/full" if path.name == f"{name}.part" else path, mode)
+    def opened(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
+        return open("/dev/full" if path.name == f"{name}.part" else path, mode, buffering)
 
-    monkeypatch.setattr(files, "open", opened, raising=False)
+    monkeypatch.setattr(files, "open_own", opened)
 
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,7 +320,8 @@ def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path
 def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Path) -> None:
     """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)
-    drive(open_ledger(space, trials=5), FakeExecutor(2), SilentView())
+    ledger = open_ledger(space, trials=5)
+    drive(ledger, FakeExecutor(2), SilentView())
     files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
     whole = [path.read_bytes() for path in files]
     last = whole[0].rfind(b"\n", 0, -1) + 1
@@ -331,13 +334,13 @@ def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Pat
         drive(ledger, FakeExecutor(2), SilentView())
         kept = whole[0][:last] if 0 in which else whole[0]
         assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
-        in_order(read_records(tmp_path))
+        in_order(read_records(tmp_path), len(ledger.baselines))
 
 
-def in_order(records: list[Record]) -> None:
+def in_order(records: list[Record], baselines: int) -> None:
     """Five nets and the baselines, none twice, each as its net says."""
     trained = [r for r in records if r.status == "ok"]
-    assert Counter(r.kind for r in trained) == {"search": 5, "baseline": 4}
+    assert Counter(r.kind for r in trained) == {"search": 5, "baseline": baselines}
     assert len({r.trial for r in records}) == len(records)
     assert len({r.key for r in trained}) == len(trained)
     for r in trained:
@@ -376,6 +379,33 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
     assert all(weights_file(tmp_path, r).exists() == (r.status == "ok") for r in records)
     assert {row["key"] for row in leaderboard(records)} == {r.key for r in records if r.status == "ok"}
+
+
+@pytest.mark.parametrize("gene", ["no option", 10**6, True, ""])
+def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_ledger: Open, tmp_path: Path, gene: Any) -> None:
+    """Where the study is rebuilt from records: the strategy learns nothing of that one, and the search goes on."""
+    drive(open_ledger(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
+    rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    row = next(row for row in rows if row["kind"] == "search")
+    row["genes"] = dict.fromkeys(row["genes"], gene)
+    (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "study.journal").unlink()
+    ledger = open_ledger(get("resnet", 8), trials=4)
+    assert ledger.memory.study.get_trials()[row["trial"]].state == TrialState.FAIL
+    assert drive(ledger, FakeExecutor(2), SilentView())
+    assert ledger.started == 4
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_trial_number_beyond_reach_is_refused_at_once(open_ledger: Open, tmp_path: Path, journal: bool) -> None:
+    drive(open_ledger(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
+    *lines, last = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
+    far = json.dumps(json.loads(last) | {"trial": 10**6}) + "\n"
+    (tmp_path / "records.jsonl").write_text("".join([*lines, far]))
+    if not journal:
+        (tmp_path / "study.journal").unlink()
+    with pytest.raises(InputError, match="trial 1000000 among"):
+        open_ledger(get("resnet", 8), trials=4)
 
 
 def test_a_clock_that_is_set_back_harms_nothing(

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from alternas.archs import InputError, static_cost, zoo
-from alternas.results.board import board_of
+from alternas.results.board import board_of, gain_lines
+from alternas.results.draw import nets_table
 from alternas.results.front import Beside, front, leaderboard, pick, ranked
 from alternas.results.latency.kept import latencies_of, read_latencies
 from alternas.results.objectives import Asked, parse_objectives, train_flops, train_seconds
@@ -43,9 +46,9 @@ RECORDS = [
 def test_leaderboard_holds_full_budgets_alone() -> None:
     rows = leaderboard(RECORDS)
     assert [(row["trial"], row["rank"]) for row in rows] == [(6, 1), (0, 1), (2, 1), (1, 1), (3, 2)]
-    gains = {row["trial"]: row["gain"] for row in rows}
-    assert gains[2] == pytest.approx(2.0)
-    assert gains[6] is None
+    gains = {row["trial"]: (row["gain"], row["gain_bound"]) for row in rows}
+    assert gains[2] == (pytest.approx(2.0), None)
+    assert gains[6] == (None, None), "cheaper than the baselines, and worse"
     assert rows[2]["accuracy_per_gmac"] == pytest.approx(87.0)
 
 
@@ -55,9 +58,35 @@ def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
     assert rows[2]["gain"] == pytest.approx(2.0)
 
 
+def test_gains_beyond_the_baselines_are_shown_as_bounds() -> None:
+    """A net cheaper than every ResNet and better than the cheapest, one dearer than all, one cheap and worse."""
+    records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
+    found = {row["trial"]: row for row in leaderboard(records)}
+    assert (found[7]["gain"], found[7]["gain_bound"]) == (pytest.approx(13.8), "lower")
+    assert (found[8]["gain"], found[8]["gain_bound"]) == (pytest.approx(7.0), "upper")
+    rows = list(found.values())
+    console = Console(width=80, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(nets_table(rows, "", ("macs",)))
+    lines = {line.split()[0]: line for line in console.export_text().splitlines() if line.split()[0].isdigit()}
+    assert ">= 13.8" in lines["7"]
+    assert "<= 7.0" in lines["8"]
+    assert "+2.00" in lines["2"]
+    assert " - " in lines["6"]
+    assert gain_lines(rows) == [
+        "gain >= 13.8: cheaper than all plain ResNets of the run, and so much above the cheapest",
+        "gain <= 2.0: dearer than all plain ResNets of the run, and so much above the best",
+    ]
+    assert gain_lines([found[2]]) == []
+
+
 def test_pick() -> None:
     rows = front(RECORDS)
     assert [pick(rows, how)["trial"] for how in ("accuracy", "gain", "cheapest")] == [1, 2, 6]
+    bounds = {2: (3.0, "upper"), 1: (1.0, "lower"), 0: (0.5, None)}
+    for row in rows:
+        row["gain"], row["gain_bound"] = bounds.get(row["trial"], (None, None))
+    assert pick(rows, "gain")["trial"] == 1, "no more than 3 may be nothing"
+    assert pick([row for row in rows if row["trial"] == 2], "gain")["trial"] == 2
     with pytest.raises(InputError, match="did you mean 'gain'"):
         pick(rows, "gains")
     with pytest.raises(InputError, match="no trained net"):

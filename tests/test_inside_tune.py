@@ -102,7 +102,8 @@ def test_a_driver_killed_anywhere_resumes(ladder: str) -> None:
     trials = [r.trial for r in read_records(Path("runs/run"))]
     assert len(trials) == len(set(trials))
     assert all(times <= kills + 1 for times in legs.values())
-    assert {trial for trial, _, _ in legs} == {r.trial for r in trained()} | {0, 1, 2, 3}
+    plain = {r.trial for r in read_records(Path("runs/run")) if r.kind == "baseline"}
+    assert {trial for trial, _, _ in legs} == {r.trial for r in trained()} | plain
 
 
 def test_what_failed_and_what_was_lost_counts() -> None:
@@ -171,7 +172,7 @@ def test_a_scheduler_that_stops_legs_is_refused(result: dict[str, Any] | None) -
 
 
 def test_a_search_in_which_all_fails_says_why() -> None:
-    with pytest.raises(OperationError, match="none of 7 nets could be trained; the first, trial 0: because"):
+    with pytest.raises(OperationError, match="none of 5 nets could be trained; the first, trial 0: because"):
         play(wanted(3).searcher, fate=lambda job: Outcome(job.trial, "error", error="because"))
 
 

@@ -244,3 +244,16 @@ def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert (code, out, error.count("\n")) == (2, "", 1)
     code, _, error = alternas("latency", "mine", "--device", "cuda")
     assert torch.cuda.is_available() or (code == 2 and "has none" in error)
+
+
+def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of a hundred bytes can be of a net of petabytes."""
+    huge = {"stem": {"kind": "none"}, "encoder": {"embed_dim": 65536, "depth": 1000, "heads": 1024, "patch": 16}}
+    Path("huge.json").write_text(json.dumps(huge))
+    monkeypatch.setattr("alternas.results.latency.nets.measure", lambda *_: pytest.fail("is measured"))
+    with pytest.raises(
+        InputError, match=r"huge.json: its weights and maps take [\d,.]+ GiB at batch 1, this machine has"
+    ):
+        next(measured(subjects_of("huge.json", "32"), [Setting()], lambda name: None))
+    with pytest.raises(InputError, match="at batch 1048576"):
+        next(measured(subjects_of("resnet50", "224"), [Setting(batch=2**20)], lambda name: None))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import random
+import statistics
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +21,13 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.front import leaderboard
 from alternas.results.record import Record
 from alternas.search.engine.drive import drive
+from alternas.search.strategy import ledger as ledger_module
 from alternas.search.strategy.ladder import LADDERS, Ladder, Off, Pareto, Rungs, Single, Standing, ladder
 from alternas.search.strategy.ledger import Ledger
+from alternas.search.strategy.span import spanning
 from alternas.search.strategy.strategies import STRATEGIES
 from alternas.search.training.job import Job, Outcome, Point
-from alternas.spaces import get, members
+from alternas.spaces import RandomChooser, get, members
 from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.scale import Scale
 from fakes import FakeExecutor, SilentView, lose
@@ -55,7 +59,7 @@ def test_every_strategy_and_ladder_ends_as_promised(open_ledger: Open, strategy:
     assert nets == 30 or (strategy == "buildup" and ledger.exhausted), "a build-up comes to an end"
     assert statuses(ledger, "baseline") == {"ok": 4}
     keys = [r.key for r in ledger.store.records if r.status not in ("duplicate", "infeasible")]
-    assert len(keys) == len(set(keys)) == nets + 4
+    assert len(keys) == len(set(keys)) == nets + len(ledger.baselines)
     trials = [r.trial for r in ledger.store.records]
     assert len(trials) == len(set(trials))
     told = states(ledger)
@@ -140,6 +144,21 @@ def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: 
     json.dumps([r.to_dict() for r in ledger.store.records], allow_nan=False)
 
 
+def test_baselines_began_when_their_first_seed_did(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
+    at = itertools.count(1)  # the minute in which each job ends
+    monkeypatch.setattr(ledger_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    ledger = open_ledger(get("all", 8), trials=1)
+    count = len(ledger.baselines)
+    for _ in range(2 * count):
+        job = ledger.next_job()
+        assert job
+        ledger.report(Outcome(job.trial, "ok", job.until, 0.5, seconds=60.0))
+    records = ledger.store.records
+    assert [r.seconds for r in records] == [120.0] * count
+    assert [r.began for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
+
+
 def test_a_lost_worker_is_tried_again_twice(open_ledger: Open) -> None:
     seen: Counter[int] = Counter()
 
@@ -191,7 +210,7 @@ def test_a_driver_killed_anywhere_resumes(
     nets = found["ok"] + found["pruned"]
     assert nets == 20 or (strategy == "buildup" and ledger.exhausted)
     keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
-    assert len(keys) == len(set(keys)) == nets + 4
+    assert len(keys) == len(set(keys)) == nets + len(ledger.baselines)
     trials = [r.trial for r in ledger.store.records]
     assert len(trials) == len(set(trials))
     if journal == "kept":
@@ -226,7 +245,7 @@ def test_random_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Path) -> Non
     whole = [r.key for r in open_ledger(trials=15).store.records]
     for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
         path.unlink()
-    for trials in (3, 9, 15):
+    for trials in (13, 14, 15):  # as many baselines
         ledger = open_ledger(trials=trials)
         finish(ledger)
     assert [r.key for r in ledger.store.records] == whole
@@ -326,7 +345,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve
-        for name in ("metrics", "curve", "seconds", "device", "how", "lineage", "budget", "rungs"):
+        for name in ("metrics", "curve", "seconds", "began", "device", "how", "lineage", "budget", "rungs"):
             assert getattr(again[trial], name) == getattr(record, name), name
 
 
@@ -389,9 +408,54 @@ def test_every_tear_of_the_journal_is_survived(open_ledger: Open, tmp_path: Path
         assert len({r.trial for r in ledger.store.records}) == len(ledger.store.records)
 
 
-def test_baselines_far_over_the_limits_are_not_trained(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=5, limits={"macs": 150_000})
-    finish(ledger)
-    macs = [r.cost["macs"] for r in ledger.store.records if r.kind == "baseline"]
-    assert macs == [49_568, 193_344]
-    assert min(r.trial for r in ledger.store.records if r.kind == "search") == 4
+@pytest.mark.parametrize(
+    ("limit", "trials", "trained"),
+    [
+        (150_000, 16, [49_568, 86_432, 193_344]),  # the last is over the limit, and a third of the run pays for it
+        (150_000, 5, [49_568, 86_432]),  # two seeds of it would be more than a third of five nets
+        (45_000, 16, [28_344, 49_568]),  # the limit is below the cheapest ResNet of the space
+        (45_000, 2, [28_344]),
+        (0, 16, [49_568, 193_344, 763_104, 1_648_256]),
+        (0, 8, [49_568, 193_344, 763_104]),
+        (0, 1, [49_568]),
+    ],
+)
+def test_baselines_span_the_limits_and_cost_less_than_the_search(
+    open_ledger: Open, limit: int, trials: int, trained: list[int]
+) -> None:
+    ledger = open_ledger(trials=trials, limits={"macs": limit} if limit else {})
+    executor = finish(ledger)
+    assert [r.cost["macs"] for r in ledger.store.records if r.kind == "baseline"] == trained
+    assert [ledger.terms.price(net).macs for net in ledger.baselines] == trained
+    spent = Counter[str]()
+    for job in executor.ran:
+        spent["search" if job.trial >= len(ledger.baselines) else "baseline"] += ledger.terms.price(job.genotype).macs
+    draws = [static_cost(get("all", 8).sample(RandomChooser(seed)), 10, 8, 1).macs for seed in range(100)]
+    typical = sorted(macs for macs in draws if not limit or macs <= limit)
+    if typical and trials > 1:
+        assert 2 * sum(trained) < trials * statistics.median(typical)
+    over = [macs for macs in trained if limit and macs > limit]
+    assert len(over) <= 1
+    if over and typical:
+        assert 2 * over[0] < (trials * statistics.median(typical) + 2 * sum(trained)) / 3
+
+
+def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_ledger: Open) -> None:
+    """Their numbers follow from space and limits: with more trials the next of them can be afforded."""
+    chosen = {}
+    for trials in (2, 2, 8, 16):
+        ledger = open_ledger(trials=trials)
+        finish(ledger)
+        found = {r.trial: r.key for r in ledger.store.records if r.kind == "baseline"}
+        assert chosen.items() <= found.items()
+        assert statuses(ledger)["ok"] == trials
+        chosen = found
+        assert open_ledger(trials=trials).complete
+    assert sorted(chosen) == [0, 1, 2, 3]
+    trials = [r.trial for r in ledger.store.records]
+    assert len(trials) == len(set(trials))
+
+
+def test_a_space_with_baselines_of_its_own_has_them_all(open_ledger: Open, small_scale: Scale) -> None:
+    space = ResNetSpace(8, small_scale)
+    assert spanning(open_ledger(space).terms.ground(space)) == space.baselines()

@@ -270,7 +270,7 @@ def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None
     recipe = dataclasses.replace(
         recipes.smoke(), batch=8, augment=Augment(scale=0.5, flip=True, ops=1, magnitude=5, mixup=0.5)
     )
-    net, bench = get("resnet", 16).baselines()[0], open_bench(data, CPU, 1)
+    net, bench = get("resnet", 16).baselines()[2], open_bench(data, CPU, 1)
 
     def run(name: str, until: int) -> Outcome:
         folder = tmp_path / name

@@ -10,7 +10,18 @@ import pytest
 from scipy import stats
 
 from alternas.archs import InputError
-from alternas.results.noise import Spread, deviation, half_width, paired, pooled_sd, spread, text, verdict
+from alternas.results.noise import (
+    CHANGE,
+    SHARE,
+    Spread,
+    deviation,
+    half_width,
+    paired,
+    pooled_sd,
+    spread,
+    text,
+    verdict,
+)
 
 VALUES = [0.912, 0.905, 0.921, 0.899, 0.917]
 
@@ -39,6 +50,27 @@ def test_intervals_cover_the_mean_95_times_in_100() -> None:
         found = spread([chance.gauss(0.9, 0.01) for _ in range(5)])
         hits += found.low <= 0.9 <= found.high
     assert hits / 2000 == pytest.approx(0.95, abs=0.03)
+
+
+def test_an_interval_of_shares_is_cut_to_what_a_share_can_be() -> None:
+    values, change = [0.43, 0.20], {0: 0.9, 1: -0.8}
+    plain, cut = spread(values), spread(values, SHARE)
+    assert (plain.low or 0) < 0 < 1 < (plain.high or 0), "two seeds know next to nothing"
+    assert cut == Spread(plain.mean, plain.sd, 2, 0.0, 1.0)
+    assert spread(VALUES, SHARE) == spread(VALUES), "nothing to cut"
+    assert spread([1.5, 1.5], SHARE) == Spread(1.5, 0.0, 2, 1.5, 1.5), "a file may hold anything"
+    found = paired({0: 0.0, 1: 0.0}, change, CHANGE)
+    assert (found.low, found.high) == (-1.0, 1.0)
+
+
+def test_what_is_cut_away_never_held_the_mean() -> None:
+    """Three nets of accuracy 0.98 on 50 images: the cut interval covers as often as the whole one."""
+    random = np.random.default_rng(0)
+    for row in random.binomial(50, 0.98, (1000, 3)) / 50:
+        whole, cut = spread(row.tolist()), spread(row.tolist(), SHARE)
+        assert whole.low is not None and whole.high is not None and cut.low is not None and cut.high is not None  # noqa: PT018
+        assert (whole.low <= 0.98 <= whole.high) == (cut.low <= 0.98 <= cut.high)
+        assert 0 <= cut.low <= cut.mean <= cut.high <= 1
 
 
 def test_one_value_has_no_interval() -> None:

@@ -58,6 +58,8 @@ WRONG = {
     "imports what is not there": ("import no_such_module_at_all\n", "mine.py:1: ModuleNotFoundError"),
     "misuses a library": ("import json\njson.loads('{')\n", "mine.py:2: JSONDecodeError: Expecting"),
     "ends the program": ("import sys\nsys.exit(3)\n", "exits the program with 3"),
+    "raises what is no Exception": ("class Stop(BaseException): ...\nraise Stop('out')\n", "mine.py:2: Stop: out"),
+    "leaves as generators do": ("raise GeneratorExit('x')\n", "mine.py:1: GeneratorExit: x"),
     "holds no space": ("from alternas.spaces.resnet import ResNetSpace\nclass _Helper:\n    def sample(self, c): ...\n",
                        "one class with a method sample(chooser), a space, got none"),
     "holds two": (FINE + "class Other(Mine): ...\n", "got Mine, Other"),

@@ -244,6 +244,12 @@ def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> 
     assert reach > 0.005
 
 
+def test_the_interval_stays_between_0_and_1(monkeypatch: pytest.MonkeyPatch, digits: tuple[Labelled, Labelled]) -> None:
+    monkeypatch.setattr(probe, "episode_accuracies", lambda pool, how: torch.tensor([0.0, 1, 1], dtype=torch.double))
+    (row,) = episode_table(digits[0], (5,), (2,), 3, 1)
+    assert (row["low"], row["high"]) == (pytest.approx(2 / 3 - 1.96 / 3), 1.0)
+
+
 def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found, guess = [], ridges.classify
 

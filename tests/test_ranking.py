@@ -137,13 +137,20 @@ def test_coverage_by_hand() -> None:
 def test_gain_is_linear_in_the_logarithm_of_the_cost() -> None:
     curve = envelope([(0.80, 1e6), (0.90, 1e8), (0.85, 1e9)])
     assert [accuracy for _, accuracy in curve] == [0.80, 0.90, 0.90]
-    assert gain(0.87, 1e7, curve) == pytest.approx(2.0)
-    assert gain(0.80, 1e6, curve) == pytest.approx(0.0)
-    assert gain(0.91, 1e9, curve) == pytest.approx(1.0)
-    assert gain(0.99, 9e5, curve) is None
-    assert gain(0.99, 2e9, curve) is None
-    assert gain(0.99, 1e7, []) is None
-    assert gain(0.83, 1e6, envelope([(0.80, 1e6), (0.82, 1e6)])) == pytest.approx(1.0)
+    assert gain(0.87, 1e7, curve) == (pytest.approx(2.0), None)
+    assert gain(0.80, 1e6, curve) == (pytest.approx(0.0), None)
+    assert gain(0.91, 1e9, curve) == (pytest.approx(1.0), None)
+    assert gain(0.99, 1e7, []) == (None, None)
+    assert gain(0.83, 1e6, envelope([(0.80, 1e6), (0.82, 1e6)])) == (pytest.approx(1.0), None)
+
+
+def test_gain_beyond_the_baselines_is_a_bound() -> None:
+    curve = envelope([(0.80, 1e6), (0.90, 1e8), (0.85, 1e9)])
+    assert gain(0.9375, 9e5, curve) == (pytest.approx(13.75), "lower"), "cheaper, and better than the cheapest"
+    assert gain(0.80, 9e5, curve) == (0.0, "lower")
+    assert gain(0.79, 9e5, curve) == (None, None), "cheaper and worse: who knows"
+    assert gain(0.92, 2e9, curve) == (pytest.approx(2.0), "upper"), "over the best, which is not the dearest"
+    assert gain(0.85, 2e9, curve) == (pytest.approx(-5.0), "upper")
 
 
 @pytest.mark.parametrize("seed", range(20))

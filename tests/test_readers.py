@@ -688,6 +688,10 @@ BAD_SAMPLES: dict[str, tuple[Members | list[tuple[str, bytes]], tuple[str, ...]]
     "junk": (GOOD | {"c.png": PNG, "c.json": b"\xff{\n"}, ("sample 'c'", "{")),
     "huge": (GOOD | {"c.png": PNG, "c.cls": b"9" * 30}, ("sample 'c'", "999")),
     "bytes": (GOOD | {"c.png": PNG, "c.cls": "²".encode()}, ("sample 'c'",)),
+    "endless digits": (GOOD | {"c.png": PNG, "c.cls": b"9" * 5000}, ("sample 'c'", "999")),
+    "deep": (GOOD | {"c.png": PNG, "c.json": b'{"label": ' + b"[" * 100_000}, ("sample 'c'", "whole number")),
+    "deep but JSON": (GOOD | {"c.png": PNG, "c.json": b'{"label": ' + 900 * b"[" + 900 * b"]" + b"}"}, ("sample 'c'",)),
+    "digits in JSON": (GOOD | {"c.png": PNG, "c.json": b'{"label": ' + b"9" * 4000 + b"}"}, ("sample 'c'",)),
     "twice": ([*GOOD.items(), ("a.png", PNG)], ("sample 'a' has png twice",)),
 }
 
@@ -697,6 +701,22 @@ def test_bad_samples_are_named(tmp_path: Path, what: str) -> None:
     members, words = BAD_SAMPLES[what]
     path = shard(tmp_path / "set" / "x-1.tar", members)
     refused(lambda: tars_of(tmp_path / "set"), str(path), *words)
+
+
+def test_a_label_of_twenty_gigabytes_is_not_read(tmp_path: Path) -> None:
+    """A file with a hole in it says so in its header."""
+    path = shard(tmp_path / "x.tar", GOOD | {"c.png": PNG})
+    with tarfile.open(path) as tar:
+        end = tar.getmembers()[-1].offset_data + 512 * -(-len(PNG) // 512)
+    header = tarfile.TarInfo("c.json")
+    header.size = 20 * 2**30
+    begin = header.tobuf()
+    with open(path, "r+b") as file:
+        file.truncate(end)
+        file.seek(end)
+        file.write(begin)
+        file.truncate(end + len(begin) + header.size + 1024)
+    refused(lambda: tars_of(path), "the label of sample 'c' has 21,474,836,480 bytes; at most 1,048,576 are read")
 
 
 def test_labels_beyond_the_class_names(tmp_path: Path) -> None:

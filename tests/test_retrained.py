@@ -12,7 +12,9 @@ from rich.console import Console
 from alternas.archs import InputError, zoo
 from alternas.results.chosen import chosen_net, facts_of, trained_weights
 from alternas.results.record import Record
-from alternas.results.retrained import by_net, failures, prune, retrainings, said, summary, table
+from alternas.results.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
+from alternas.results.show import find_trial
+from alternas.search.studies.retrain import over_limits
 from test_cli import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -68,6 +70,13 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
     assert rows[2]["searched"] is None
 
 
+def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
+    """Of two seeds that differ much the t interval is wider than all that an accuracy can be."""
+    found = spreads([record(1, 0.2), record(2, 0.95)])
+    assert {name: (s["low"], s["high"]) for name, s in found.items()} == dict.fromkeys(found, (0, 1))
+    assert found.keys() == {"accuracy", "test_accuracy"}
+
+
 def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:
     found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training="worse")])
     assert found[NET.key] == {
@@ -97,7 +106,7 @@ def test_failures_are_told() -> None:
     assert failures(RECORDS[:3]) == []
 
 
-def test_the_best_retrained_net_is_meant(run: Path) -> None:
+def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:
     home, found = chosen_net(run)
     assert (home, found.training) == (run / "retrain", "long"), "of two recipes the better mean"
     assert chosen_net(run, 1)[1].training == "long"
@@ -110,6 +119,29 @@ def test_the_best_retrained_net_is_meant(run: Path) -> None:
     (home / "weights" / "long.safetensors").unlink()
     with pytest.raises(InputError, match="its trained weights are not there"):
         trained_weights(home, found)
+
+
+def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: Path) -> None:
+    """Over the run's limit, or behind the front: only its number takes it."""
+    over = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6)
+    cost = {"params": 9000, "macs": 400_000, "activation_bytes": 100}
+    found = [
+        record(7, 0.5, OTHER, kind="search", training=""),
+        record(8, None, over, kind="search", training="", status="infeasible", cost=cost),
+    ]
+    with (run / "records.jsonl").open("a") as file:
+        file.writelines(json.dumps(r.to_dict()) + "\n" for r in found)
+    again = [record(1, 0.99, net, training=name) for net, name in ((OTHER, "behind"), (over, "over"))]
+    (run / "retrain" / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in again))
+    told = json.loads((run / "run.json").read_text())
+    told["settings"] |= {"limits": {"macs": 100_000}}
+    (run / "run.json").write_text(json.dumps(told))
+    for how in ("accuracy", "cheapest"):
+        home, best = chosen_net(run, how=how)
+        assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"
+    assert [chosen_net(run, trial)[1].training for trial in (7, 8)] == ["behind", "over"]
+    (line,) = over_limits(run, [find_trial(run, trial) for trial in (1, 7, 8)])
+    assert line.startswith("trial 8 is over the limit of its run: 400,000 MACs, at most 100,000; ")
 
 
 def test_show_tells_of_it(run: Path) -> None:

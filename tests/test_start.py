@@ -32,7 +32,7 @@ from alternas.spaces import get
 from nets import NETS, lively
 
 CPU = torch.device("cpu")
-NET = get("resnet", 8).baselines()[2]
+NET = get("resnet", 8).baselines()[-2]
 
 
 @pytest.fixture(scope="module")

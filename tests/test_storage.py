@@ -112,11 +112,11 @@ def test_a_driver_killed_anywhere_resumes_from_a_database(open_ledger: Open, dat
 def test_a_database_that_has_forgotten_is_filled_from_the_records(
     open_ledger: Open, sqlite: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger = open_ledger(trials=6, limits={"macs": 900_000}, storage=sqlite)
+    ledger = open_ledger(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)
     finish(ledger)
     before, name = told(ledger), study_note(tmp_path)["study"]
     optuna.delete_study(study_name=name, storage=connect(parse_url(sqlite)))
-    assert told(open_ledger(trials=6, limits={"macs": 900_000}, storage=sqlite)) == before
+    assert told(open_ledger(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)) == before
     assert name in caplog.text
     assert study_note(tmp_path)["study"] != name
 
@@ -138,7 +138,7 @@ def test_a_run_moves_from_storage_to_storage(open_ledger: Open, sqlite: str, tmp
 def test_an_older_study_under_the_same_numbers_is_not_believed(open_ledger: Open, sqlite: str, tmp_path: Path) -> None:
     ledger = open_ledger(trials=4, strategy="tpe", storage=sqlite)
     with pytest.raises(KilledError):
-        finish(ledger, after=10)
+        finish(ledger, after=6)
     note = (tmp_path / "study.json").read_bytes()
     left = {t.number: t.user_attrs["key"] for t in ledger.memory.study.get_trials(states=(TrialState.RUNNING,))}
     ledger = open_ledger(trials=2, strategy="tpe", seed=1)

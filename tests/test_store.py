@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -146,6 +147,15 @@ FACTS = {"name": "mine", "image_size": [8, 8], "in_chans": 1, "classes": ["a", "
         {"classes": ["a", 3]},
         {"mean": [0.5, 0.5]},
         {"std": ["0.2"]},
+        {"std": [float("inf")]},
+        {"mean": [float("nan")]},
+        {"mean": [10**400]},
+        {"image_size": [0, 8]},
+        {"image_size": [10**9, 8]},
+        {"in_chans": 10**9},
+        {"classes": []},
+        {"split": ["a"]},
+        {"notes": 3},
     ],
     ids=str,
 )
@@ -159,7 +169,42 @@ def test_facts_of_the_data_have_their_forms(wrong: dict[str, object], tmp_path: 
 
 @pytest.mark.parametrize("macs", ["NaN", "1e999", "1" + "0" * 400, "true", '"1"'])
 def test_a_cost_is_a_number_that_can_be_reckoned_with(macs: str) -> None:
-    row = json.dumps(record(0).to_dict() | {"cost": {"macs": 5}})
-    assert Record.from_dict(json.loads(row)).cost == {"macs": 5}
+    row = json.dumps(record(0).to_dict() | {"cost": {"macs": 5, "params": 1}})
+    assert Record.from_dict(json.loads(row)).cost == {"macs": 5, "params": 1}
     with pytest.raises(InputError, match="number"):
         Record.from_dict(json.loads(row.replace('"macs": 5', f'"macs": {macs}')))
+
+
+POINT = {"step": 1, "loss": 0.5, "accuracy": 0.1}
+UNRECKONABLE: list[dict[str, Any]] = [
+    {"trial": -1}, {"trial": 10**8}, {"rung": -1}, {"seed": -1}, {"seed": 10**400}, {"seconds": -1.0},
+    {"seconds": 1e300}, {"accuracy": 1.5}, {"accuracy": -0.1}, {"accuracy": 10**400}, {"accuracies": {"0": 1e308}},
+    {"accuracies": {"0": None}}, {"cost": {"macs": 0, "params": 1}}, {"cost": {"macs": 1.5, "params": 1}},
+    {"cost": {"macs": 1, "params": 0}},
+    {"cost": {"macs": 1, "params": -5}}, {"cost": {"macs": 1, "params": 10**400}}, {"cost": {"params": 1}},
+    {"cost": {"macs": 1}}, {"recipe": {"batch": None}}, {"rungs": [POINT | {"accuracy": None}]},
+    {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}}, {"signals": {"naswot": float("inf")}},
+    {"excess": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
+    {"curve": [POINT | {"accuracy": 1e308}]}, {"curve": [{}]}, {"curve": [POINT, POINT | {"step": None}]},
+    {"curve": [POINT | {"loss": 10**400}]}, {"rungs": [POINT | {"step": -1}]}, {"rungs": [POINT | {"step": 0.5}]},
+    {"key": "x" * 5000}, {"key": "a\nb"}, {"key": "../x"}, {"training": "ü"}, {"error": "x" * 50_000},
+    {"family": "x" * 50_000}, {"genes": {"width": [8]}}, {"genes": {"width": 10**400}}, {"genes": {"width": None}},
+    {"factors": {"trial": {}}}, {"recipe": {"batch": "8"}}, {"lineage": {"steps": "x"}}, {"lineage": {"trial": [1]}},
+    {"lineage": {"flops": 10**400}}, {"data": {"classes": [-1]}}, {"data": {"classes": 3}}, {"data": {"fraction": 2}},
+    {"data": {"split": ["x"]}}, {"ended": "2026-01-01"}, {"ended": 5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", UNRECKONABLE, ids=lambda wrong: f"{wrong!r:.40}")
+def test_values_that_cannot_be_reckoned_with_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(wrong))) as told:
+        Record.from_dict(record(0).to_dict() | wrong)
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_what_is_no_json_is_refused_wherever_it_stands(tmp_path: Path, number: str) -> None:
+    line = json.dumps(record(0, how={"deep": {"value": 5}}).to_dict())
+    (tmp_path / "records.jsonl").write_text(line.replace('"value": 5', f'"value": {number}') + "\n")
+    with pytest.raises(InputError, match=f"line 1 is broken.*{number} is no number"):
+        read_records(tmp_path)

@@ -88,6 +88,14 @@ def test_error_is_one_minus_accuracy() -> None:
     assert row["error"]["mean"] == pytest.approx(0.15)
 
 
+def test_intervals_of_shares_lie_between_0_and_1_those_of_other_metrics_where_they_lie() -> None:
+    names = ("accuracy", "error", "test_accuracy", "top5", "5way_1shot", "nll")
+    records = [Fake({"a": 1}, i, v, dict.fromkeys(names[2:], v)) for i, v in enumerate((0.2, 0.9))]
+    (row,) = study_rows(records, names)
+    assert {name: (row[name]["low"], row[name]["high"]) for name in names[:-1]} == dict.fromkeys(names[:-1], (0, 1))
+    assert row["nll"]["low"] < 0 < 1 < row["nll"]["high"]
+
+
 def test_only_trainings_that_are_ok_are_measured() -> None:
     factors = {"net": "vit"}
     records = [

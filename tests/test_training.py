@@ -42,7 +42,7 @@ def bench(digits: DataSet) -> MemoryBench:
 
 
 def job(folder: Path, net: Genotype | None = None, **changes: Any) -> Job:
-    net = net or get("resnet", 8).baselines()[0]
+    net = net or get("resnet", 8).baselines()[2]
     given = Job(0, net, recipes.get("smoke"), 0, 20, 20, str(folder / "c.pt"), str(folder / "w.safetensors"))
     return dataclasses.replace(given, **changes)
 
@@ -171,7 +171,7 @@ def test_a_checkpoint_of_another_training_is_refused(
 ) -> None:
     last(train.train(job(tmp_path, until=5), bench))
     if word == "net":
-        change = {"net": get("resnet", 8).baselines()[1]}
+        change = {"net": get("resnet", 8).baselines()[4]}
     with pytest.raises(InputError, match=f"another {word}"):
         list(train.train(job(tmp_path, **change), bench))
     with pytest.raises(InputError, match="another recipe"):

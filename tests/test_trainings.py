@@ -32,7 +32,7 @@ from alternas.search.training.job import FewShot, Job, Outcome
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, lose
 
-NETS = get("resnet", 8).baselines()
+NETS = [get("resnet", 8).baselines()[i] for i in (2, 4, 6, 7)]
 RECIPE = recipes.get("smoke")
 
 

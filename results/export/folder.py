@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ...archs import Genotype, InputError, Network
 from ...archs.weights import read
+from ..arrays import read_array
 from ..chosen import chosen_net, facts_of, trained_weights
-from ..noise import spread
+from ..noise import SHARE, spread
 from ..record import Record
 from ..retrained import by_net, spreads
 from ..show import Scene, scene_of
-from ..store import read_records
+from ..store import SAMPLE, read_records
 from .formats import chosen, export_network, must_be_free
 
 
@@ -28,7 +28,7 @@ def export_net(
     Args:
         run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
         out: folder to create; it must not exist, or be empty.
-        trial: which net; None takes the best retrained one, or from the front the one that `how` picks.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
         formats: package, onnx, pt2, timm.
 
@@ -81,7 +81,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
 def _seeds(home: Path, record: Record) -> dict[str, Any]:
     """What the other seeds of a net came to that was trained with several."""
     if record.accuracies:
-        found = spread(list(record.accuracies.values()))
+        found = spread(list(record.accuracies.values()), SHARE)
         return {"seeds": found.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(found)}
     if not record.training:
         return {}
@@ -90,15 +90,13 @@ def _seeds(home: Path, record: Record) -> dict[str, Any]:
 
 
 def _sample(run: Path, scene: Scene) -> np.ndarray:
-    path, shape = run / "sample.npz", (scene.channels, *scene.image_size)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            images = file["x"]
-    except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile):
-        raise InputError(f"{path}: not readable as the validation images kept there") from None
-    if len(images) == 0 or images.shape[1:] != shape:
-        raise InputError(f"{path}: must hold images of shape {shape}, got {images.shape}")
-    return images
+    """The validation images that a run keeps."""
+    image = (scene.channels, *scene.image_size)
+
+    def fits(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return shape[1:] == image and 0 < shape[0] <= SAMPLE and dtype.kind in "uif"
+
+    return read_array(run / "sample.npz", "x", fits, f"images of shape {image}, 1 to {SAMPLE} of them")
 
 
 def _must_agree(home: Path, said: tuple[int, tuple[int, int], int], net: Network) -> None:

@@ -43,7 +43,8 @@ class Subject:
         """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
         batch = Dim("batch", min=1)
         two_BCHW = self.normalised()[:2]  # one image would be taken for a net of one image
-        return torch.export.export(self.network, (two_BCHW,), dynamic_shapes=({0: batch},))
+        with torch.no_grad():  # a net is traced as it predicts
+            return torch.export.export(self.network, (two_BCHW,), dynamic_shapes=({0: batch},))
 
     def logits(self) -> Tensor:
         """The net's own logits, first of the first image alone, then of all."""

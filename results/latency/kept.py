@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError
-from ...archs.files import parse_json
+from ...archs.files import open_own, parse_json, read_own
 from ..store import cut_torn_line
 
 FILE = "latency.jsonl"
@@ -40,12 +40,12 @@ def keep(folder: Path, key: str, image_size: Sequence[int], measured: Mapping[st
     """Add one measurement, on disk when this returns; `measured` is `Latency.to_dict()`."""
     path = folder / FILE
     cut_torn_line(path)
-    line = json.dumps({"key": key, "image_size": list(image_size), **measured})
-    with open(path, "a") as file:
-        file.write(line + "\n")
+    line = json.dumps({"key": key, "image_size": list(image_size), **measured}).encode()
+    with open_own(path, "ab") as file:
+        file.write(line + b"\n")
         file.flush()
         os.fsync(file.fileno())
-    return _parse(path, 0, line.encode())
+    return _parse(path, 0, line)
 
 
 def read_latencies(folder: Path) -> list[Kept]:
@@ -57,7 +57,7 @@ def read_latencies(folder: Path) -> list[Kept]:
     path = folder / FILE
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")
+    lines = read_own(path).split(b"\n")
     if lines[-1]:
         log.warning("%s: the last line is torn and left out", path)
     return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]

@@ -79,11 +79,11 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: Setting) -
     """
     check_device(setting)
     busy, device, dtype = _load(), torch.device(setting.device), getattr(torch, setting.dtype)
-    x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
-    network = network.eval().to(device, dtype)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
     try:
+        x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
+        network = network.eval().to(device, dtype)
+        if device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         times = _times(_runner(network, x_BCHW, setting), setting.threads)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]

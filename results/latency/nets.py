@@ -6,11 +6,15 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from ...archs import Genotype, build
+from ...archs.cost import FLOAT_BYTES
 from ...archs.errors import InputError
 from ..board import board_of, no_net
 from ..objectives import ACCURACY, Asked
@@ -34,13 +38,15 @@ class Subject:
         make: builds it.
         shape: of an image: channels, height, width.
         facts: trial, family, accuracy, macs, params, as far as they are known.
+        peak_bytes: of the maps of one image that are alive at once; 0 where it is not known.
     """
 
     name: str
     key: str
     make: Callable[[], nn.Module]
     shape: tuple[int, int, int]
-    facts: dict[str, object]
+    facts: dict[str, Any]
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,13 @@ def measured(subjects: Subjects, settings: Sequence[Setting], tell: Tell) -> Ite
     A run that is being searched is refused: its trainings would be in the way.
 
     Raises:
-        InputError: if so.
+        InputError: if so, or a net and its batch are larger than this machine's memory.
         OperationError: if a net does not run under a setting.
     """
     for setting in settings:
         check_device(setting)
+        for subject in subjects.nets:
+            _check_memory(subject, setting.batch)
     with locked(subjects.folder) if subjects.folder else nullcontext():
         for setting in settings:
             for subject in subjects.nets:
@@ -92,6 +100,15 @@ def measured(subjects: Subjects, settings: Sequence[Setting], tell: Tell) -> Ite
                 if subjects.folder:
                     keep(subjects.folder, subject.key, subject.shape[1:], latency.to_dict())
                 yield subject, latency
+
+
+def _check_memory(subject: Subject, batch: int) -> None:
+    """Raise InputError for what has no room: a net is made here, wherever it runs then."""
+    need = FLOAT_BYTES * (subject.facts["params"] + batch * prod(subject.shape)) + batch * subject.peak_bytes
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > have:
+        rule = f"its weights and maps take {need / 2**30:,.1f} GiB at batch {batch}"
+        raise InputError(f"latency: {subject.name}: {rule}, this machine has {have / 2**30:,.1f} GiB")
 
 
 def _is_run(target: str) -> bool:
@@ -112,11 +129,12 @@ def _of_run(folder: Path, image_size: str, top: int) -> list[Subject]:
     return found
 
 
-def _subject(name: str, net: Genotype, scene: Scene, facts: dict[str, object]) -> Subject:
+def _subject(name: str, net: Genotype, scene: Scene, facts: dict[str, Any]) -> Subject:
     cost = scene.cost(net)
     size, shape = scene.image_size, (scene.channels, *scene.image_size)
     known = facts | {"macs": cost.macs, "params": cost.params}
-    return Subject(name, net.key, lambda: build(net, scene.classes, size, scene.channels), shape, known)
+    made = partial(build, net, scene.classes, size, scene.channels)
+    return Subject(name, net.key, made, shape, known, cost.peak_activation_bytes)
 
 
 def _timm(name: str, image_size: str) -> Subject:
@@ -124,5 +142,5 @@ def _timm(name: str, image_size: str) -> Subject:
 
     size = parse_size(image_size) if image_size else None
     counted, shape = count_timm(name, size, None, None)
-    known: dict[str, object] = {"macs": counted["macs"], "params": counted["params"]}
+    known: dict[str, Any] = {"macs": counted["macs"], "params": counted["params"]}
     return Subject(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, known)

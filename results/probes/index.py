@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError, shown
+from ...archs.files import parse_json, read_own
 from ..store import NAME, write_json
 
 log = logging.getLogger(__name__)
@@ -89,7 +89,7 @@ def read_index(folder: Path) -> dict[str, Any]:
     """
     path = folder / INDEX
     try:
-        told = json.loads(path.read_text())
+        told = parse_json(read_own(path))
         parts = [Explained(**part) for part in told["analyses"]]
         return told | {"analyses": [part for part in parts if _fits(part)]}
     except (OSError, ValueError, KeyError, TypeError) as error:

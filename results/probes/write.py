@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from ...archs.errors import InputError
+from ...archs.files import write_whole
 from ..cells import csv_cell
 from ..plot import RULES, plain
 from .catalogue import ANALYSES
@@ -65,16 +66,17 @@ def _png(found: Sequence[tuple[str, Finding]], path: Path) -> None:
         drawn = io.BytesIO()
         figure.savefig(drawn, dpi=DPI)
     # A palette takes a third of the bytes: a report holds all pictures.
-    Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+    picture = Image.open(drawn).convert("RGB").quantize(256)
+    write_whole(path, lambda file: picture.save(file, "PNG", optimize=True))
 
 
 def _csv(found: Sequence[tuple[str, Finding]], path: Path) -> None:
     rows = [{"net": net} | row for net, finding in found for row in finding.rows]
-    with open(path, "w", newline="") as file:
-        names = list(_columns(rows))
-        writer = csv.writer(file)
-        writer.writerow(map(csv_cell, names))
-        writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
+    names, table = list(_columns(rows)), io.StringIO(newline="")
+    writer = csv.writer(table)
+    writer.writerow(map(csv_cell, names))
+    writer.writerows([csv_cell(row.get(name)) for name in names] for row in rows)
+    write_whole(path, lambda file: file.write(table.getvalue().encode()))
 
 
 def _columns(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
 from ..cells import csv_cell
+from ..frame import as_text
 from ..plot import RULES, plain
 from .drawings import COLUMNS, facts_of
 from .facts import Run
@@ -74,7 +75,7 @@ def nets_frame(run: Run) -> pd.DataFrame:
 def _frame(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> pd.DataFrame:
     """Columns of numbers, or of text where not all are numbers: Parquet wants one kind of value in each."""
     rows = list(rows)
-    columns = {_text(name): [row[i] for row in rows] for i, name in enumerate(names)}
+    columns = {as_text(name): [row[i] for row in rows] for i, name in enumerate(names)}
     return pd.DataFrame({name: values if _numbers(values) else _texts(values) for name, values in columns.items()})
 
 
@@ -83,7 +84,7 @@ def _numbers(values: list[Any]) -> bool:
 
 
 def _texts(values: list[Any]) -> list[str | None]:
-    return [None if value is None else _text(value) for value in values]
+    return [None if value is None else as_text(value) for value in values]
 
 
 def _frames(frame: pd.DataFrame, stem: Path) -> list[Path]:
@@ -91,11 +92,6 @@ def _frames(frame: pd.DataFrame, stem: Path) -> list[Path]:
     frame.map(csv_cell).rename(columns=csv_cell).to_csv(table, index=False)
     frame.to_parquet(parquet)
     return [table, parquet]
-
-
-def _text(value: Any) -> str:
-    """As text that a file can hold: half a character of a broken record becomes a question mark."""
-    return str(value).encode("utf-8", "replace").decode()
 
 
 def _png(plot: Plot, path: Path) -> Path:
@@ -117,7 +113,7 @@ def _png(plot: Plot, path: Path) -> Path:
 
 
 def _draw(axes: Axes, plot: Plot, series: Series, place: int) -> None:
-    label, colour = plain(_text(series.name)), series.colour
+    label, colour = plain(as_text(series.name)), series.colour
     label = f" {label}" if label.startswith("_") else label  # "_..." has no legend
     y: Any = [float("nan") if value is None else value for value in series.y]
     x: Any = [float("nan") if value is None else value for value in series.x]
@@ -139,7 +135,7 @@ def _draw(axes: Axes, plot: Plot, series: Series, place: int) -> None:
 def _draw_bars(axes: Axes, plot: Plot, place: int, label: str) -> None:
     """Bars of all series side by side, or one upon the other where they are parts of a sum."""
     series = plot.series[place]
-    names = [plain(_text(name)) for name in series.x]
+    names = [plain(as_text(name)) for name in series.x]
     if plot.sideways:
         axes.barh(names, series.y, color=series.colour, label=label)
         axes.invert_yaxis()

@@ -9,7 +9,9 @@ from ...archs import Genotype, InputError
 from ..record import Record
 from .facts import Run
 
-COLUMNS = ("trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "rank", "seconds")
+COLUMNS = (
+    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
+)  # fmt: skip
 MOST = 400  # drawings
 ROOM = 7_800_000  # bytes of the page that drawings may fill it up to
 
@@ -24,7 +26,8 @@ def _facts(run: Run, r: Record) -> tuple[Any, ...]:
     row = run.row_of.get(r.trial, {})
     gain = row.get("gain")
     accuracy = None if r.accuracy is None else round(r.accuracy, 5)
-    place = (r.cost["macs"], r.cost["params"], None if gain is None else round(gain, 3), row.get("rank"))
+    gained = (None if gain is None else round(gain, 3), row.get("gain_bound"))
+    place = (r.cost["macs"], r.cost["params"], *gained, row.get("rank"))
     family = r.family + (" (inherited)" if r.lineage else "")
     return (r.trial, r.key, family, r.kind, r.status, accuracy, *place, round(r.seconds, 1))
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from ..record import FAILED, FREE, STATUSES, Record
-from .facts import Run, elapsed
+from .facts import Run, began, elapsed
 from .parts import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
 
 STATUS_COLOURS = dict(
@@ -36,10 +36,11 @@ def seconds_plot(run: Run) -> Plot:
 def phases_table(run: Run) -> Table:
     """How long the plain ResNets took, and the nets of the search, by the clock."""
     clock = elapsed(run.records) or []
+    start = min(map(began, run.records)) if clock else 0.0
     ended = list(zip(clock, run.records, strict=False))
     phases = {"plain ResNets": "baseline", "nets of the search": "search"}
     nets = {phase: [(at, r) for at, r in ended if r.kind == kind] for phase, kind in phases.items()}
-    rows = [_phase(phase, found) for phase, found in nets.items() if found]
+    rows = [_phase(phase, found, start) for phase, found in nets.items() if found]
     caption = (
         "Seconds by the clock since the run began; pauses of a resumed run count. At a time: nets in training, on "
         "average."
@@ -47,8 +48,9 @@ def phases_table(run: Run) -> Table:
     return Table("phases", "Phases", caption if rows else "The records do not say when nets ended.", rows)
 
 
-def _phase(name: str, ended: list[tuple[float, Record]]) -> dict[str, Any]:
-    begin, end = max(0.0, min(at - r.seconds for at, r in ended)), max(at for at, _ in ended)
+def _phase(name: str, ended: list[tuple[float, Record]], start: float) -> dict[str, Any]:
+    """A row: the nets with the seconds to their ends from `start`, when the run began."""
+    begin, end = max(0.0, min(min(began(r) - start, at - r.seconds) for at, r in ended)), max(at for at, _ in ended)
     trained = sum(r.seconds for _, r in ended)
     row = {"phase": name, "nets": len(ended), "from s": round(begin, 1), "to s": round(end, 1)}
     return row | {"training s": round(trained, 1), "at a time": round(trained / max(end - begin, 1e-3), 2)}

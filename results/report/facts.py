@@ -95,9 +95,17 @@ def elapsed(records: Sequence[Record]) -> list[float] | None:
     """
     if not records or not all(r.ended for r in records):
         return None
-    ends = [datetime.fromisoformat(r.ended).timestamp() for r in records]
-    start = min(end - r.seconds for end, r in zip(ends, records, strict=True))
-    return list(accumulate((end - start for end in ends), max))
+    start = min(map(began, records))
+    return list(accumulate((_time(r.ended) - start for r in records), max))
+
+
+def began(record: Record) -> float:
+    """When a net's training began, in seconds since 1970: by a record that does not say, at the latest."""
+    return _time(record.began) if record.began else _time(record.ended) - record.seconds
+
+
+def _time(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
 
 
 def open_run(folder: Path) -> Run:

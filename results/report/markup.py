@@ -8,11 +8,13 @@ from html import escape
 from typing import Any
 
 from ...archs.errors import InputError
-from ..draw import short
+from ...archs.files import read_own
+from ..draw import gain_said, short
 from .nets import MOST_ROWS
 from .parts import Picture, Plot, Section, Table
 
 AMOUNTS = ("MACs", "parameters")
+INSIDE = ("gain_bound",)  # columns of a table that the page shows in another's cells
 WIDE = ("front", "nets", "curves", "failures")
 
 
@@ -65,7 +67,7 @@ def _picture(picture: Picture) -> str:
     heading = f"<h3>{escape(picture.title)}</h3>"
     if picture.path is None:
         return heading + texts
-    data = base64.b64encode(picture.path.read_bytes()).decode()
+    data = base64.b64encode(read_own(picture.path)).decode()
     return f'{heading}<img src="data:image/png;base64,{data}" alt="{escape(picture.title)}">{texts}'
 
 
@@ -73,7 +75,7 @@ def _table(table: Table) -> str:
     heading = f'<h3>{escape(table.title)}</h3><p class="caption">{escape(table.caption)}</p>'
     if not table.rows:
         return heading
-    names = list(table.rows[0])
+    names = [name for name in table.rows[0] if name not in INSIDE]
     head = "".join(f'<th scope="col"><button type="button">{escape(name)}</button></th>' for name in names)
     body = "".join(_row(table, i) for i in range(min(len(table.rows), MOST_ROWS)))
     return (
@@ -83,14 +85,15 @@ def _table(table: Table) -> str:
 
 
 def _row(table: Table, i: int) -> str:
-    cells = "".join(_cell(name, value, table.name, i) for name, value in table.rows[i].items())
+    cells = "".join(_cell(name, table, i) for name in table.rows[i] if name not in INSIDE)
     return f"<tr>{cells}</tr>"
 
 
-def _cell(name: str, value: Any, table: str, i: int) -> str:
+def _cell(name: str, table: Table, i: int) -> str:
     """Numbers carry their value for sorting; a net's trial is a button that shows it."""
-    said = escape(_said(name, value))
-    if name == "trial" and table == "nets":
+    value = table.rows[i][name]
+    said = escape(gain_said(value, table.rows[i]["gain_bound"]) if name == "gain" else _said(name, value))
+    if name == "trial" and table.name == "nets":
         said = f'<button type="button" class="show" data-net="{i}">{said}</button>'
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return f'<td class="n" data-v="{value}">{said}</td>' if number or value is None else f"<td>{said}</td>"
@@ -101,6 +104,6 @@ def _said(name: str, value: Any) -> str:
         return "-"
     if name in AMOUNTS:
         return short(value)
-    if name in ("accuracy", "gain"):
-        return f"{value:.4f}" if name == "accuracy" else f"{value:+.2f}"
+    if name == "accuracy":
+        return f"{value:.4f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -49,6 +49,7 @@ def leaderboard_table(run: Run) -> Table:
             "accuracy": row["accuracy"],
             **{UNITS[cost]: row[cost] for cost in dict.fromkeys((*COSTS, run.objective))},
             "gain": row["gain"],
+            "gain_bound": row["gain_bound"],
             "family": "baseline" if row["kind"] == "baseline" else row["family"],
             "seeds": row["seeds"],
             "seconds": row["seconds"],
@@ -60,7 +61,8 @@ def leaderboard_table(run: Run) -> Table:
     shown = f"the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else f"{len(rows)}"
     caption = (
         f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. Gain: accuracy points above the plain "
-        "ResNets' curve at the same cost. A heading sorts, a trial draws."
+        "ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
+        "A heading sorts, a trial draws."
     )
     return Table("nets", "Leaderboard", caption if rows else _none(run), rows)
 

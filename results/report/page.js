@@ -37,7 +37,13 @@ const amount = (value) => {
   const unit = [["G", 1e9], ["M", 1e6], ["k", 1e3]].find(([, size]) => value >= size);
   return unit ? Number((value / unit[1]).toPrecision(3)) + " " + unit[0] : String(value);
 };
-const SAID = { macs: amount, params: amount, accuracy: (v) => v.toFixed(4), gain: (v) => (v >= 0 ? "+" : "") + v.toFixed(2) };
+const SAID = { macs: amount, params: amount, accuracy: (v) => v.toFixed(4) };
+
+function gained(value, bound) {
+  if (value === null) return null;
+  if (bound) return (bound === "lower" ? ">= " : "<= ") + value.toFixed(1);
+  return (value >= 0 ? "+" : "") + value.toFixed(2);
+}
 
 function list(pairs, kind) {
   const made = element("dl");
@@ -57,7 +63,8 @@ function show(place) {
   const facts = Object.fromEntries(DATA.nets.columns.map((name, i) => [name, row[i]]));
   const genes = row[row.length - 1];
   const drawing = DATA.drawings[facts.net];
-  const shown = DATA.nets.columns.filter((name) => !["trial", "net"].includes(name)).map((name) => [name, facts[name]]);
+  facts.gain = gained(facts.gain, facts.gain_bound);
+  const shown = DATA.nets.columns.filter((name) => !["trial", "net", "gain_bound"].includes(name)).map((name) => [name, facts[name]]);
   panel.replaceChildren(element("h4", `trial ${facts.trial}: ${facts.net}`), list(shown, "facts"));
   if (drawing) {
     panel.append(document.importNode(new DOMParser().parseFromString(drawing, "image/svg+xml").documentElement, true));

@@ -10,6 +10,7 @@ from string import Template
 from typing import Any
 
 from ...archs.errors import InputError
+from ...archs.files import write_whole
 from .anatomy import attention_plot, common_table
 from .drawings import ROOM, drawings, facts_of
 from .ends import failures_table, phases_table, seconds_plot, status_table
@@ -45,7 +46,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
         from .assets import write_assets  # matplotlib and pandas, which the page does without
 
         made = {"assets": [str(file) for file in write_assets(assets, run, sections)]}
-    _write(path, text)
+    _write(path, text, whole=out is None)
     return _key_numbers(run) | {"page": str(path), "bytes": path.stat().st_size} | made
 
 
@@ -126,9 +127,13 @@ def _file(name: str) -> str:
     return (resources.files(__package__ or "") / name).read_text(encoding="utf-8")
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, text: str, whole: bool) -> None:
     """Text that no file can hold (half a character of a broken record) becomes question marks."""
+    content = text.encode("utf-8", "replace")
     try:
-        path.write_bytes(text.encode("utf-8", "replace"))
+        if whole:
+            write_whole(path, lambda file: file.write(content))
+        else:
+            path.write_bytes(content)  # what a person named, which may be a link or a device
     except OSError as error:
         raise InputError(f"report: {path} cannot be written ({error.strerror or error})") from None

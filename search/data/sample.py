@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from ...archs.files import write_whole
+from ...results.store import SAMPLE
 from .dataset import DataSet, Pictures, Split
 from .pictures import read_all
-
-KEPT = 32  # validation images
 
 
 def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
@@ -23,5 +23,6 @@ def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
 
 def keep_sample(data: DataSet, folder: Path) -> None:
     """Write `sample.npz`: a few validation images, for exports to be checked on."""
-    few = np.arange(min(KEPT, len(data.val)))
-    np.savez(folder / "sample.npz", x=images_at(data.val, few), y=data.val.y_N[few])
+    few = np.arange(min(SAMPLE, len(data.val)))
+    x_NCHW, y_N = images_at(data.val, few), data.val.y_N[few]
+    write_whole(folder / "sample.npz", lambda file: np.savez(file, x=x_NCHW, y=y_N))

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import numpy as np
 from PIL import Image
 
-from ...archs.errors import InputError, shown
+from ...archs.errors import InputError, is_whole, shown
 from ...archs.files import parse_json
 from .dataset import Found, Part, Request
 from .folder import PARTS, stamp
@@ -182,7 +182,7 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
     file.seek(start)
     text = file.read(length).decode("utf-8", "replace").strip()
     label = text if kind == "cls" else _of_json(text)
-    if not (label.isascii() and label.isdigit() and int(label) <= LARGEST):
+    if not (is_whole(label) and int(label) <= LARGEST):
         raise InputError(f"data: {shard}: the label of sample {shown(key)} is no whole number from 0: {shown(text)}")
     return int(label)
 
@@ -192,4 +192,5 @@ def _of_json(text: str) -> str:
         value = parse_json(text)
     except ValueError:
         return ""
-    return str(value.get("label")) if isinstance(value, dict) else ""
+    label = value.get("label") if isinstance(value, dict) else None
+    return str(label) if isinstance(label, int) and abs(label) <= LARGEST else label if isinstance(label, str) else ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
+from ...archs.files import open_own
 from ...results.record import Record
 from ..strategy.ledger import Ledger
 from ..training.job import Job, Tick
@@ -39,12 +39,13 @@ class EventFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         folder.mkdir(parents=True, exist_ok=True)
-        self._path.touch()
         self.last, whole = -1, 0
-        for whole, payload in _records(self._path.read_bytes()):  # noqa: B007 - the last one is needed
-            if not _is_version(payload):
-                self.last = max(self.last, _step(payload))
-        os.truncate(self._path, whole)  # a torn last record is cut
+        with open_own(self._path, "a+b") as file:
+            file.seek(0)
+            for whole, payload in _records(file.read()):  # noqa: B007 - the last one is needed
+                if not _is_version(payload):
+                    self.last = max(self.last, _step(payload))
+            file.truncate(whole)  # a torn last record is cut
         if not whole:
             self._append([_event(0, _field(3, VERSION))])
 
@@ -61,7 +62,7 @@ class EventFile:
             self.last = 0
 
     def _append(self, payloads: Sequence[bytes]) -> None:
-        with open(self._path, "ab") as file:
+        with open_own(self._path, "ab") as file:
             file.write(b"".join(_record(payload) for payload in payloads))
 
 

@@ -157,7 +157,8 @@ class Books:
         if record.kind != "search":
             return
         self.trained += 1
-        compared = [passed for passed in record.rungs if passed["step"] < record.budget["full"]]  # not at the end
+        full = record.budget.get("full", 0)
+        compared = [passed for passed in record.rungs if passed["step"] < full]  # not at the end
         for rung, passed in enumerate(compared):
             cost = self.terms.weigh(record.key, record.cost)
             self.rungs.reach(rung, Standing(record.trial, passed["accuracy"], cost, False))

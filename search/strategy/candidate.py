@@ -32,6 +32,7 @@ class Candidate:
     leg: the job that it was handed out with last, and
     last: the outcome of the last leg that was trained.
     trained: outcomes at full budget, by seed.
+    began: when its first job did, as records have it; "" before that has ended.
     """
 
     trial: int
@@ -49,6 +50,7 @@ class Candidate:
     leg: Job | None = None
     last: Outcome | None = None
     trained: dict[int, Outcome] = field(default_factory=dict)
+    began: str = ""
 
     @property
     def steps(self) -> int:
@@ -103,6 +105,7 @@ class Candidate:
                 for i, (step, found) in enumerate(stops)
             ],
             accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
+            began=self.began,
             ended=now(),
             **fields,
         )

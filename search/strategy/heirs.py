@@ -51,7 +51,7 @@ class Heirs:
         file = weights_file(self._folder, record)
         if record.status != "ok" or not file.exists():
             return
-        done, before = record.budget["done"], record.lineage
+        done, before = record.budget.get("done", 0), record.lineage
         flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch + before.get("flops", 0)
         start = Start(str(file), f"trial {record.trial}", done + before.get("steps", 0))
         net = Genotype.from_dict(record.genotype)

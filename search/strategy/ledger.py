@@ -11,21 +11,23 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
+from collections.abc import Sequence
 
 from ...archs import Genotype
-from ...results.record import Record
+from ...results.record import Record, now
 from ...results.store import Store
 from ...spaces import Replay, Space, plain_genes
 from ..training.job import MOST_LOSSES, Job, Outcome, Timing
 from ..training.told import check_disk, note_of, of_note
 from ..training.transfer import collect, provided
+from .baselines import BASELINE_SEEDS, afforded
 from .books import Books, Terms
 from .candidate import Candidate
 from .memory import Memory, Orphan
 from .source import Source
+from .span import spanning
 
 log = logging.getLogger("alternas")
-BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 
 
 class Ledger:
@@ -37,8 +39,9 @@ class Ledger:
         self.source = Source(self.books, space)
         self.live = self.books.live
         self._again: deque[int] = deque()  # to run before anything new: retries, orphans, baselines, further seeds
-        self.baselines = self._chosen_baselines()
-        self._seat_baselines()
+        seats = spanning(terms.ground(space))
+        self.baselines = afforded(seats, space, terms)
+        self._seat_baselines(seats)
         self._adopt_orphans()
 
     @property
@@ -75,6 +78,7 @@ class Ledger:
             log.warning("trial %d: %s", outcome.trial, outcome.error)
             return self._retry(outcome.trial, f"{outcome.error};")
         candidate = self.live[outcome.trial]
+        candidate.began = candidate.began or now(outcome.seconds)
         if outcome.latency and self.terms.latencies:
             self.terms.latencies.take(candidate.net, outcome.latency)
             self._again.appendleft(candidate.trial)
@@ -87,7 +91,7 @@ class Ledger:
         if outcome.step >= candidate.steps:
             return self._trained_whole(candidate, outcome)
         assert outcome.accuracy is not None
-        note = note_of(outcome)
+        note = note_of(outcome) | {"began": candidate.began}
         self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy, note)
         candidate.reached.append(outcome.accuracy)
         candidate.waits = True
@@ -167,16 +171,10 @@ class Ledger:
         self.live[trial].promoted = rung + 1
         return self.live[trial]
 
-    def _chosen_baselines(self) -> list[Genotype]:
-        """The plain ResNets within the limits, and the cheapest beyond, which ends the curve that gains refer to."""
-        nets = self.space.baselines()
-        over = [bool(self.terms.settings.over_limit(self.terms.price(net))) for net in nets]
-        return list(nets[: over.index(True) + 1] if True in over else nets)
-
-    def _seat_baselines(self) -> None:
+    def _seat_baselines(self, seats: Sequence[Genotype]) -> None:
         """Baselines hold the first trial numbers; those without a record are trained before all else."""
         have = {r.trial for r in self.store.records}
-        for number, net in enumerate(self.space.baselines()):
+        for number, net in enumerate(seats):
             if number >= len(self.baselines):
                 self.memory.fail(number)
             elif number not in have:
@@ -200,7 +198,7 @@ class Ledger:
         candidate = self.source.candidate(trial, "search", self.space.sample(Replay(orphan.genes)), orphan.genes)
         if heirs and orphan.parent is not None:
             self.source.endow(candidate, heirs.of(orphan.parent))
-        candidate.reached, candidate.promoted = reached, orphan.aim
+        candidate.reached, candidate.promoted, candidate.began = reached, orphan.aim, orphan.note.get("began", "")
         candidate.waits = len(reached) > orphan.aim
         at = candidate.stops[len(reached) - 1] if reached else 0
         known = reached[-1] if reached else math.nan

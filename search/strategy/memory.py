@@ -18,14 +18,14 @@ from optuna.storages import BaseStorage, JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from ...archs import Genotype
-from ...archs.errors import InputError
+from ...archs import Genotype, InputError
 from ...results.record import FREE, Record
 from ...results.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from .ground import Ground
 from .past import readings
 from .samplers import TrialChooser, distributions
+from .span import spanning
 from .strategies import PLANNED, STATELESS, guard, sampler
 
 log = logging.getLogger("alternas")
@@ -37,6 +37,7 @@ _STATES = {
     "oom": TrialState.PRUNED,
 }
 Weigh = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
 JOURNAL_STUDY = "alternas"  # its name in a run's journal
 BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
 DIRECTIONS = ("maximize", "minimize")  # accuracy and its cost
@@ -215,15 +216,15 @@ def _free(path: Path) -> None:
 
 def begin(memory: Memory, records: Sequence[Record], ground: Ground, weigh: Weigh) -> None:
     """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
-    space, options = ground.space, options_of(ground.space)
-    for net in space.baselines():
+    space, options, seats = ground.space, options_of(ground.space), spanning(ground)
+    for net in seats:
         memory.reserve(net, plain_genes(space, net), options)
     if not records:
         memory.start_with([{"family": family} for family in options.get("family", ())])
         return
     trained = {r.key: r for r in records if r.status not in FREE}
     by_trial = {r.trial: r for r in records}
-    for number in range(len(space.baselines()), max(by_trial) + 1):
+    for number in range(len(seats), max(by_trial) + 1):
         record = by_trial.get(number)
         known = record and told_as(record, trained)
         memory.study.add_trial(_past(record, known, options, weigh))
@@ -237,7 +238,7 @@ def _past(
     record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], weigh: Weigh
 ) -> FrozenTrial:
     """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
-    if record is None or known is None or set(record.genes) != set(options):
+    if record is None or known is None or not _fit(record.genes, options):
         return create_trial(state=TrialState.FAIL)
     state = _state(known)
     notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
@@ -249,6 +250,18 @@ def _past(
         user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
         constraints=MEMORY if known.status == "oom" else record.excess or None,
     )
+
+
+def _fit(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
+    """Whether a space of these options can have drawn the genes."""
+    return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
+
+
+def check_numbers(records: Sequence[Record]) -> None:
+    """Raise InputError if trials are missing by the thousand: each would be a trial of its own in a rebuilt study."""
+    last = max((r.trial for r in records), default=-1)
+    if last + 1 - len(records) > MOST_MISSING:
+        raise InputError(f"records: trial {last} among {len(records)} is no number that a search has come to")
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:

@@ -18,12 +18,12 @@ from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
 
 from ...archs.errors import InputError, OperationError
-from ...archs.files import parse_json
+from ...archs.files import parse_json, read_own
 from ...results.record import Record
 from ...results.store import write_json
 from ..secrets import HIDDEN, without
 from .ground import Ground
-from .memory import Memory, Weigh, begin, open_memory
+from .memory import Memory, Weigh, begin, check_numbers, open_memory
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -133,8 +133,9 @@ def open_study(
     and nets that waited at a rung are forgotten, as when a journal is lost.
 
     Raises:
-        InputError: if the database cannot be used.
+        InputError: if the database cannot be used, or the records' numbers are impossible.
     """
+    check_numbers(records)
     note = study_note(folder)
     if not storage:
         drop_note(folder)
@@ -168,7 +169,7 @@ def study_note(folder: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        note = parse_json(path.read_bytes())
+        note = parse_json(read_own(path))
         return {name: str(note[name]) for name in ("storage", "study")}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: must hold storage and study ({error!r})") from None

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 from ...archs import Genotype, InputError
 from ...archs.stage import build_up
-from ...results.noise import Spread, paired, spread, verdict
+from ...results.noise import CHANGE, Spread, paired, spread, verdict
 from ...spaces import Genes, Memo, Replay, options_of, plain_genes
 from ...spaces.moves import SHIFTED, moves
 from .ground import Ground
+from .span import spanning
 
 JUDGED = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
@@ -166,7 +167,7 @@ class Growth:
 
 
 def _baseline_genes(ground: Ground) -> list[Genes]:
-    found = (plain_genes(ground.space, net) for net in ground.space.baselines())
+    found = (plain_genes(ground.space, net) for net in spanning(ground))
     return [genes for genes in found if genes is not None]
 
 
@@ -179,7 +180,7 @@ def _shape(net: Genotype) -> tuple[object, ...]:
 def judge(before: Known, after: Known) -> tuple[Spread, str]:
     """The change in accuracy and its verdict: by repeats, or by one training each, as the authors did."""
     if len(before.accuracies.keys() & after.accuracies.keys()) >= 2:
-        difference = paired(before.accuracies, after.accuracies)
+        difference = paired(before.accuracies, after.accuracies, CHANGE)
         return difference, JUDGED[verdict(difference)]
     assert before.accuracy is not None
     assert after.accuracy is not None

@@ -17,7 +17,7 @@ from rich.console import Console, Group, RenderableType
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, count_of, one_of
 from ...results.console import plain
-from ...results.noise import Spread, paired, verdict
+from ...results.noise import CHANGE, Spread, paired, verdict
 from ...results.record import Record
 from ...results.store import plain_name, run_folder
 from ...results.study import Sight, study_json, study_rows, study_table
@@ -151,7 +151,7 @@ def _compared(folder: Path, records: Sequence[Record]) -> BuiltUp:
     after = _ok(records, AFTER)
     inherited = {name: after[0].lineage[name] for name in ("share", "parts")} if after else {"share": 0.0, "parts": []}
     rows = study_rows(records, SIGHT.metrics)
-    return BuiltUp(folder, rows, paired(scores[BEFORE], scores[AFTER]), inherited)
+    return BuiltUp(folder, rows, paired(scores[BEFORE], scores[AFTER], CHANGE), inherited)
 
 
 def _ok(records: Sequence[Record], name: str) -> list[Record]:

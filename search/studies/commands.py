@@ -90,8 +90,8 @@ def retrain(
         print_json(rows)
         return
     print_text(table(rows))
-    best = f"export the best:  alternas export {run} --out {folder.name}-best"
-    print_lines(*failures(records), "", best)
+    best = f"{run}:{rows[0]['trial']}" if trials and rows else run
+    print_lines(*failures(records), "", f"export the best:  alternas export {best} --out {folder.name}-best")
 
 
 @commands.command()

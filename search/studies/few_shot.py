@@ -13,7 +13,7 @@ from rich.table import Table
 from ...archs import InputError, Network, build
 from ...archs.errors import MOST_SEEDS, count_of
 from ...results.console import plain
-from ...results.noise import Spread, spread, text
+from ...results.noise import SHARE, Spread, spread, text
 from ...results.plot import draw
 from ...results.probes.ridge import Labelled, shot_curve
 from ...results.study import Sight
@@ -76,7 +76,7 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     bench = open_bench(data.without_test(), device, workers=2)
     train, val = (Labelled(*features(net, bench.images(part, BATCH))) for part in ("train", "val"))
     curves = [shot_curve(train, val, asked.shots, seed) for seed in range(asked.seeds)]
-    probe = [{"shots": k} | vars(spread([curve[k] for curve in curves])) for k in asked.shots]
+    probe = [{"shots": k} | vars(spread([curve[k] for curve in curves], SHARE)) for k in asked.shots]
     new = new_classes(found, data)
     pool = _of(val, new or tuple(range(len(data.classes))))
     queries = min(QUERIES, int(pool.y_N.bincount()[pool.y_N.unique()].min()) - max(asked.shots))

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, count_of
-from ...results.board import board_of, no_net, objective_of
-from ...results.objectives import Asked
+from ...results.board import board_of, limits_of, no_net, objective_of
+from ...results.objectives import OBJECTIVES, Asked
 from ...results.record import Record
 from ...results.retrained import FOLDER, prune
 from ...results.show import find_trial
@@ -64,6 +64,8 @@ def retrain(asked: Retrain, console: Console) -> list[Record]:
         OperationError: if workers do not start or everything fails.
     """
     nets = chosen(asked)
+    for line in over_limits(asked.run, nets):
+        console.print(line, highlight=False)
     recipe = asked.recipe or recipe_of(asked.run)
     recipe = recipe if asked.epochs is None else recipe.with_epochs(asked.epochs)
     data = data_of(asked.run, console)
@@ -99,6 +101,18 @@ def chosen(asked: Retrain) -> Sequence[Record]:
     rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: asked.top]]
+
+
+def over_limits(run: Path, nets: Sequence[Record]) -> list[str]:
+    """A line for each net that the run's own limits leave out: whoever named it may not know."""
+    limits = limits_of(run)
+    return [
+        f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, at most {most:,}; "
+        f"the front is without it, and `export {run.name}:{net.trial}` takes it by its number alone"
+        for net in nets
+        for cost, most in limits.items()
+        if net.cost.get(cost, 0) > most
+    ]
 
 
 def other_seeds(run: Path, count: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...archs import Genotype
+from ...archs import Genotype, InputError
+from ...archs.files import parse_json, read_own
 from ...archs.weights import read
 from ...results.chosen import trained_weights
 from ...results.probes.subject import Images, Objective, Subject
@@ -104,10 +104,17 @@ def view_of(record: Record) -> View:
 
 
 def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition kept in the JSON file, whose name has its number, or what `measure` finds, then kept there."""
+    """What this edition kept in the JSON file, whose name has its number, or what `measure` finds, then kept there.
+
+    Raises:
+        InputError: if the file is there and is no JSON.
+    """
     path = path.with_suffix(f".{EDITION}.json")
     if path.exists():
-        return json.loads(path.read_text())
+        try:
+            return parse_json(read_own(path))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path}: cannot be read ({error})") from None
     found = measure()
     write_json(path, found)
     return found

@@ -193,6 +193,7 @@ class Trainings:
             data=terms.data | training.view.facts(),
             seed=training.seed,
             factors=training.factors,
+            began=now(outcome.seconds),
             ended=now(),
             training=training.id,
             **(of_net(training.net) | of_outcome(found) | terms.common),

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ...archs.blocks import Projection
 from ...archs.encoder import TransformerEncoder
 from ...archs.network import Network
 from ...archs.parts import Style
@@ -216,7 +217,7 @@ def _pass_on(block: nn.Module, channels: int) -> None:
     """
     shortcut = getattr(block, "shortcut", None) or nn.Identity()
     for conv in shortcut.modules():
-        if type(conv) is nn.Conv2d:
+        if isinstance(conv, Projection):
             rows, columns = cyclic(conv.out_channels, channels), cyclic(conv.in_channels, channels)
             conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
 

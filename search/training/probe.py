@@ -90,14 +90,18 @@ def episode_accuracies(pool: Labelled, how: Episodes) -> Tensor:
 def episode_table(
     pool: Labelled, ways: Sequence[int], shots: Sequence[int], count: int, seed: int, queries: int = QUERIES
 ) -> list[dict[str, Any]]:
-    """A row for each pair of ways and shots: mean accuracy and its 95 % interval, mean +- 1.96 sd / sqrt(count)."""
+    """A row for each pair of ways and shots: mean accuracy and its 95 % interval.
+
+    That is mean +- 1.96 sd / sqrt(count), cut to [0, 1].
+    """
     return [_row(pool, Episodes(way, shot, queries, count, seed)) for way in ways for shot in shots]
 
 
 def _row(pool: Labelled, how: Episodes) -> dict[str, Any]:
     found = episode_accuracies(pool, how)
     mean, reach = found.mean().item(), 1.96 * found.std().item() / math.sqrt(how.count)
-    row = {"ways": how.ways, "shots": how.shots, "accuracy": mean, "low": mean - reach, "high": mean + reach}
+    low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+    row = {"ways": how.ways, "shots": how.shots, "accuracy": mean, "low": low, "high": high}
     return row | {"episodes": how.count}
 
 

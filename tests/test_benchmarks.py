@@ -1,0 +1,54 @@
+"""Every script in benchmarks/ runs to its end with --tiny, and leaves the published figures alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "machine")
+PARTS = {"table": ("train", "pack", "signals"), "training": ("cpu", "cue")}  # of those that must be told what to do
+
+
+def run(folder: Path, name: str, *words: str) -> None:
+    command = [sys.executable, str(BENCHMARKS / f"{name}.py"), *words, "--tiny"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def published() -> dict[Path, int]:
+    """When each file that a benchmark may write was changed last."""
+    table = BENCHMARKS.parent / "search" / "bench" / "table.parquet"
+    return {path: path.stat().st_mtime_ns for path in (*(BENCHMARKS / "results").iterdir(), table)}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_script_has_a_tiny_mode(name: str) -> None:
+    text = (BENCHMARKS / f"{name}.py").read_text()
+    assert "options(__doc__)" in text, "its command line is machine.options, which knows --tiny"
+    assert "sized(" in text, "machine.sized makes its numbers small"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_tiny(name: str, tmp_path: Path) -> None:
+    before = published()
+    for part in PARTS.get(name, ()):
+        run(tmp_path, name, part)
+    if name not in PARTS:
+        run(tmp_path, name)
+    figures = [path for path in tmp_path.iterdir() if path.suffix in (".json", ".parquet")]
+    assert figures
+    assert all(json.loads(path.read_text())["machine"] for path in figures if path.suffix == ".json")
+    assert published() == before
+
+
+@pytest.mark.slow
+@pytest.mark.gpu
+def test_tiny_on_a_gpu(tmp_path: Path) -> None:
+    run(tmp_path, "training", "gpu")

@@ -1,0 +1,214 @@
+"""What stands in a run's folder under the name of one of its files: links, FIFOs and devices are never followed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from alternas.archs import InputError
+from alternas.archs.files import check_own, open_own, read_own, write_whole
+from alternas.results.latency.kept import keep, read_latencies
+from alternas.results.probes.index import write_index
+from alternas.results.probes.subject import Finding
+from alternas.results.probes.write import write_findings
+from alternas.results.report.page import write_report
+from alternas.results.store import Store, locked, read_records, read_settings
+from alternas.search.data.dataset import Request
+from alternas.search.data.load import load
+from alternas.search.data.sample import keep_sample
+from alternas.search.engine.tensorboard import EventFiles
+from alternas.search.strategy.storage import study_note
+from alternas.search.studies.subjects import kept
+from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
+
+SECRET = b"ssh-ed25519 AAAA of somebody\n"
+FILES = (
+    "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "study.json", "study.journal", "report.html",
+    "report.html.part", "findings.json", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv", "weights",
+    "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000", "retrain",
+    "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
+)  # fmt: skip
+COMMANDS = [
+    ("front", "mine"), ("leaderboard", "mine"), ("compare", "mine", "other"), ("show", "mine", "0"),
+    ("show", "mine", "0", "--json"), ("report", "mine"), ("export", "mine", "--out", "d"), ("cost", "mine:0"),
+    ("latency", "mine"), ("explain", "mine"), ("dashboard", "mine", "--port", "0"), ("retrain", "mine"),
+    ("finetune", "--from", "mine", "--data", "digits"), ("search", "--data", "digits", "--name", "mine"),
+]  # fmt: skip
+KINDS = ("link", "link to a folder", "dangling link", "fifo", "device")
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """Fail where it takes longer: a FIFO is waited for without end."""
+
+    def late(*_: Any) -> None:
+        raise AssertionError(f"hangs for {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def plant(kind: str, place: Path) -> None:
+    """Put something in the place of a run's file."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(place)
+    else:
+        targets = {"link": "secret", "link to a folder": "others", "dangling link": "made", "device": "/dev/zero"}
+        place.symlink_to(Path(targets[kind]).absolute())
+
+
+def lay_targets() -> None:
+    """A file and a folder with one, which nobody may touch."""
+    Path("secret").write_bytes(SECRET)
+    Path("others").mkdir()
+    (Path("others") / "theirs.json").write_bytes(SECRET)
+
+
+def assert_untouched() -> None:
+    assert Path("secret").read_bytes() == SECRET
+    assert sorted(path.name for path in Path("others").iterdir()) == ["theirs.json"]
+    assert not os.path.lexists("made")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", FILES)
+def test_no_command_follows_what_stands_for_a_file_of_a_run(alternas: Any, file: str, kind: str) -> None:
+    lay_targets()
+    finished_run("other")
+    place = finished_run() / file
+    plant(kind, place)
+    for words in COMMANDS[KINDS.index(kind) :: len(KINDS)]:  # over all kinds, every command meets every file
+        with within(20):
+            code, out, err = alternas(*words)
+        assert (code, out, err.count("\n")) == (2, "", 1), (words, out, err)
+        assert "Traceback" not in err
+        assert_untouched()
+    assert os.path.lexists(place)
+    assert not Path("d").exists()
+
+
+@pytest.mark.parametrize("file", ["lock", "sample.npz", "tensorboard", "run.json"])
+def test_a_new_search_follows_nothing_in_its_folder(alternas: Any, file: str) -> None:
+    """It makes the folder where there is none, and takes one that has no records yet."""
+    lay_targets()
+    plant("link", Path("runs") / "new" / file)
+    code, out, err = alternas("search", "resnet", "--trials", "1", "--name", "new")
+    assert (code, out) == (2, "")
+    assert f"runs/new/{file}: is a link" in err
+    assert_untouched()
+
+
+def test_a_runs_own_folder_may_lie_elsewhere(alternas: Any) -> None:
+    """On another disk: `runs`, or the folder of one run."""
+    Path("disk").mkdir()
+    Path("runs").symlink_to("disk")
+    (finished_run("there")).rename("moved")
+    (Path("runs") / "mine").symlink_to(Path("moved").absolute())
+    for words in (
+        ("front", "mine"),
+        ("front", "runs/mine"),
+        ("front", "moved"),
+        ("report", "mine"),
+        ("show", "mine", "0"),
+    ):
+        code, _, err = alternas(*words)
+        assert (code, err) == (0, "")
+    with locked(Path("runs/mine")):
+        assert (Path("moved") / "lock").is_file()
+
+
+def test_the_links_that_optuna_makes_are_let_be(tmp_path: Path) -> None:
+    """While a search writes its journal, in `front` of another terminal."""
+    (tmp_path / "study.journal.lock").symlink_to(tmp_path / "study.journal")
+    (tmp_path / "study.journal.lock3c47.rename").symlink_to("study.journal")
+    check_own(tmp_path)
+
+
+def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("kept")
+    with locked(tmp_path):
+        pass
+    assert (tmp_path / "lock").read_text() == "kept"
+
+
+def a_finding() -> Finding:
+    return Finding("noise", "Made up", [{"a": 1}], "It is so.", lambda figure: None)
+
+
+READS = {
+    "records.jsonl": read_records,
+    "run.json": read_settings,
+    "latency.jsonl": read_latencies,
+    "study.json": study_note,
+    "any.json": lambda folder: kept(folder / "any.json", dict),
+    "any": lambda folder: read_own(folder / "any"),
+}
+NONE = ("records.jsonl", "latency.jsonl", "study.json", "any.json")  # that may not be there
+WRITES = {
+    "records.jsonl": Store,
+    "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),
+    "tensorboard/trial-00000/events.out.tfevents.alternas": lambda folder: EventFiles(folder, 0).of(0, 0),
+    "any": lambda folder: open_own(folder / "any", "wb"),
+}
+USES = [
+    pytest.param(file, use, id=f"{how} {file}")
+    for how, uses in {"read": READS, "write": WRITES}.items()
+    for file, use in uses.items()
+]
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "folder"])
+@pytest.mark.parametrize(("file", "use"), USES)
+def test_a_file_is_opened_as_itself_alone(tmp_path: Path, file: str, use: Any, kind: str) -> None:
+    """Also where what is in the folder has changed since the command began."""
+    lay_targets()
+    place = tmp_path / "run" / file
+    if kind == "folder":
+        place.mkdir(parents=True)
+    else:
+        plant(kind, place)
+    if kind == "dangling link" and READS.get(file) is use and file in NONE:
+        assert not use(tmp_path / "run"), "as good as no file"
+        return
+    with within(20), pytest.raises((InputError, IsADirectoryError)):
+        use(tmp_path / "run")
+    assert_untouched()
+
+
+def test_what_is_written_whole_takes_the_place_of_a_link(tmp_path: Path) -> None:
+    lay_targets()
+    for name in ("whole", "whole.part"):
+        plant("link", Path(name))
+    write_whole(Path("whole"), lambda file: file.write(b"ours"))
+    assert (Path("whole").read_bytes(), Path("whole").is_symlink()) == (b"ours", False)
+    assert_untouched()
+
+
+def test_reports_samples_and_explanations_are_written_whole() -> None:
+    lay_targets()
+    folder = finished_run()
+    data = load(Request("digits"))
+    for name in ("report.html", "sample.npz", "explain/noise.png", "explain/noise.csv", "explain/explain.json"):
+        plant("dangling link", folder / name)
+    keep_sample(data, folder)
+    part = write_findings(folder / "explain", "noise", [("a", a_finding())])
+    write_index(folder / "explain", {}, [part])
+    write_report(folder)
+    assert not [path for path in folder.rglob("*") if path.is_symlink()]
+    with np.load(folder / "sample.npz") as sample:
+        assert sample["x"].shape[1:] == (1, 8, 8)
+    assert_untouched()
