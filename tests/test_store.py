@@ -183,7 +183,7 @@ UNRECKONABLE: list[dict[str, Any]] = [
     {"cost": {"macs": 1, "params": 0}},
     {"cost": {"macs": 1, "params": -5}}, {"cost": {"macs": 1, "params": 10**400}}, {"cost": {"params": 1}},
     {"cost": {"macs": 1}}, {"recipe": {"batch": None}}, {"rungs": [POINT | {"accuracy": None}]},
-    {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}}, {"signals": {"naswot": float("inf")}},
+    {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}},
     {"excess": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
     {"curve": [POINT | {"accuracy": 1e308}]}, {"curve": [{}]}, {"curve": [POINT, POINT | {"step": None}]},
     {"curve": [POINT | {"loss": 10**400}]}, {"rungs": [POINT | {"step": -1}]}, {"rungs": [POINT | {"step": 0.5}]},
