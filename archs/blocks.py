@@ -28,11 +28,11 @@ class Projection(nn.Conv2d):
     def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__(c_in, c_out, 1, stride=stride, bias=False)
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         down, right = self.stride
-        if down * right > 1 and x_BCHW.requires_grad and x_BCHW.device.type == "cpu":
-            return F.conv2d(x_BCHW[:, :, ::down, ::right], self.weight)
-        return super().forward(x_BCHW)
+        if down * right > 1 and input.requires_grad and input.device.type == "cpu":
+            return F.conv2d(input[:, :, ::down, ::right], self.weight)
+        return super().forward(input)
 
 
 class Layers:

@@ -76,11 +76,12 @@ class Chaos:
         """Until it is so, or the driver has ended."""
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
-            holders = self.look()
+            self.look()
             if (found := what()) or self.driver.poll() is not None:
                 return found
             time.sleep(0.5)
-        raise AssertionError(f"nothing happened in {WAIT:.0f} s; {len(holders)} workers, {len(self.records())} records")
+        workers, records = len(self.look()), len(self.records())
+        raise AssertionError(f"nothing happened in {WAIT:.0f} s; {workers} workers, {records} records")
 
     def kill(self, kind: str, draw: random.Random) -> None:
         if kind == "driver":

@@ -45,14 +45,16 @@ def nets() -> list[Any]:
 def train_one(net: Any, bench: Any) -> float:
     """One training with the recipe of a search, without any engine."""
     from alternas.search.training import recipes
-    from alternas.search.training.job import Job
+    from alternas.search.training.job import Job, Outcome
     from alternas.search.training.train import train
 
     recipe = recipes.get("smoke").with_epochs(EPOCHS)
     steps = recipe.steps(len(bench.data.train))
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
-        return list(train(job, bench))[-1].accuracy
+        *_, outcome = train(job, bench)
+        assert isinstance(outcome, Outcome), outcome
+        return outcome.accuracy or 0.0
 
 
 def make_bench() -> Any:
@@ -102,8 +104,7 @@ def overhead_pool() -> list[float]:
 
     ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
-    @ray.remote
-    class Actor:
+    class Idler:
         def ready(self) -> None:
             import timm  # noqa: F401
             import torch  # noqa: F401
@@ -111,6 +112,7 @@ def overhead_pool() -> list[float]:
         def run(self) -> float:
             return 0.5
 
+    Actor: Any = ray.remote(Idler)
     actors = [Actor.remote() for _ in range(WORKERS)]
     ray.get([actor.ready.remote() for actor in actors])
     times, busy = [], {actor.run.remote(): actor for actor in actors}
@@ -209,7 +211,7 @@ class _NoBaselines(_Listed):
         return self.space.sample(chooser)
 
     def size(self) -> int:
-        return self.space.size()
+        return self.space.size() or 0
 
 
 def _search(trials: int, epochs: float, members: list[Any] | None = None, data: str = "digits") -> list[float]:
@@ -257,7 +259,8 @@ def _tune(
     )
     config = tune.TuneConfig(search_alg=found, num_samples=trials, max_concurrent_trials=WORKERS)
     tuner = tune.Tuner(trainable, tune_config=config, run_config=tune.RunConfig(verbose=0))
-    return sorted(tuner.fit(), key=lambda result: result.metrics.get("at", 0.0))
+    results: Any = tuner.fit()
+    return sorted(results, key=lambda result: result.metrics.get("at", 0.0))
 
 
 CONTENDERS: dict[str, Callable[[], list[float]]] = {

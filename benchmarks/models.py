@@ -34,6 +34,7 @@ class PlainAttention(nn.Module):
         inner, dim = ours.qkv.out_features // 3, ours.qkv.in_features
         self.q, self.k, self.v = (nn.Conv2d(dim, inner, 1, bias=False) for _ in range(3))
         self.out = nn.Conv2d(inner, ours.out.out_features, 1)
+        assert self.out.bias is not None
         self.table = nn.Parameter(ours.table.detach().clone())
         side = torch.arange(self.window[0] * self.window[1])
         row, column = side // self.window[1], side % self.window[1]

@@ -33,7 +33,7 @@ Way = Callable[[list[nn.Module], list[list[Site]], Sequence[Tensor]], Tensor]
 
 
 def ours(nets: list[nn.Module], sites: list[list[Site]], batches: Sequence[Tensor]) -> Tensor:
-    return cka_map(*nets, batches, *sites)
+    return cka_map(nets[0], nets[1], batches, sites[0], sites[1])
 
 
 def plain(nets: list[nn.Module], sites: list[list[Site]], batches: Sequence[Tensor]) -> Tensor:

@@ -59,7 +59,8 @@ def fancied(net: Genotype) -> float:
 def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
     """Milliseconds of the first proposal, which reads all trials, and of those that follow."""
     study = study_of(space, trials)
-    study.sampler = chosen = sampler(strategy, Ground(space, 0, price))
+    chosen: Any = sampler(strategy, Ground(space, 0, price))
+    study.sampler = chosen
     own, sample_relative = [], chosen.sample_relative
 
     def timed(*of: Any) -> Any:

@@ -110,7 +110,7 @@ def busy(strategy: str) -> dict[str, Any]:
     from alternas.search.engine.slots import Resources
 
     pool.Worker = Sleeper  # pyright: ignore[reportAttributeAccessIssue]
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
     try:
         with tempfile.TemporaryDirectory() as folder:
             ledger, store = ledger_of(Path(folder), strategy, WORKERS * ROUNDS)

@@ -23,12 +23,14 @@ import torch
 import torch.nn.functional as F
 from machine import keep, options, sized, summary
 from PIL import Image
-from timm.data import create_loader
+from timm.data.loader import create_loader
 from timm.data.transforms import ToNumpy
 from timm.models.resnet import BasicBlock, ResNet
-from timm.optim import create_optimizer_v2
-from timm.scheduler import CosineLRScheduler
-from timm.utils import AverageMeter, ModelEmaV3, dispatch_clip_grad
+from timm.optim._optim_factory import create_optimizer_v2
+from timm.scheduler.cosine_lr import CosineLRScheduler
+from timm.utils.clip_grad import dispatch_clip_grad
+from timm.utils.metrics import AverageMeter
+from timm.utils.model_ema import ModelEmaV3
 from torch import Tensor, nn
 from torchvision import transforms
 
@@ -44,6 +46,7 @@ from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.train import Trainer, train
 
 STEPS = sized(10, 1)  # of one turn
+WIDTH = sized(16, 4)  # of the ResNet-18 on cue
 Turn = Callable[[], None]
 
 
@@ -116,8 +119,9 @@ def timm_loader(data: DataSet, recipe: Recipe, workers: int) -> Any:
     """timm's loader, with the recipe's augmentation."""
     size, channels = data.image_size, data.in_chans
     mean, std = (tuple(v / 255 for v in values) for values in (data.mean, data.std))
+    listed: Any = Listed(data.train)
     loader = create_loader(
-        Listed(data.train), (channels, *size), recipe.batch, is_training=True, mean=mean, std=std,
+        listed, (channels, *size), recipe.batch, is_training=True, mean=mean, std=std,
         num_workers=workers, device=torch.device("cpu"), persistent_workers=False,
     )  # fmt: skip
     steps: list[Any] = []
@@ -125,7 +129,7 @@ def timm_loader(data: DataSet, recipe: Recipe, workers: int) -> Any:
         steps.append(transforms.RandomCrop(size, padding=recipe.augment.pad))
     if recipe.augment.flip:
         steps.append(transforms.RandomHorizontalFlip())
-    loader.dataset.transform = transforms.Compose([*steps, ToNumpy()])
+    listed.transform = transforms.Compose([*steps, ToNumpy()])
     return loader
 
 
@@ -195,8 +199,7 @@ def compare(turns: dict[str, Turn], images: int, repeats: int, ours: int = 1) ->
 
 def small_alternet() -> Genotype:
     """AlterNet-18 at quarter width, and a quarter of its heads."""
-    stages = sized(4, 2)
-    depths, msa, heads = (2, 2, 2, 2)[:stages], (0, 1, 1, 1)[:stages], (1, 2, 3, 6)[:stages]
+    depths, msa, heads = sized(((2, 2, 2, 2), (0, 1, 1, 1), (1, 2, 3, 6)), ((2,), (1,), (1,)))
     return zoo.alternet("basic", depths, msa, heads, 4, "cifar", width=16)
 
 
@@ -223,8 +226,8 @@ def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
     data, recipe = load(Request("cue")), recipes.cue()
     recipe = recipe.with_epochs(sized(recipe.epochs, 0.05))
-    stages = tuple(Stage("basic", 2, 16 * 2**i, 2 if i else 1) for i in range(4))
-    net = Genotype(Stem("cifar", 16), stages, style=Style("post"))
+    stages = tuple(Stage("basic", 2, WIDTH * 2**i, 2 if i else 1) for i in range(4))
+    net = Genotype(Stem("cifar", WIDTH), stages, style=Style("post"))
     bench = MemoryBench(data, torch.device("cpu"))
     scores: dict[str, list[float]] = {"ours": [], "timm": [], "timm's loop from our initial weights": []}
     for seed in range(seeds):
@@ -243,15 +246,16 @@ def on_cue(seeds: int) -> dict[str, Any]:
         scores["timm's loop from our initial weights"].append(_timm_on_cue(model, recipe, seed, bench))
         print(f"seed {seed}:", {name: values[-1] for name, values in scores.items()}, flush=True)
     found = {name: {"mean": statistics.mean(v), "sd": statistics.stdev(v), "runs": v} for name, v in scores.items()}
-    return {"net": "post-activation ResNet-18 at width 16, cifar stem, on cue", **found}
+    return {"net": f"post-activation ResNet-18 at width {WIDTH}, cifar stem, on cue", **found}
 
 
 def _timm_net() -> nn.Module:
-    model: Any = ResNet(BasicBlock, (2, 2, 2, 2), 10, 1, channels=(16, 32, 64, 128))
-    # timm's stem has 64 channels: a stem of 16 for small images, and the first stage behind it.
-    model.conv1, model.bn1 = nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16)
+    basic: Any = BasicBlock
+    model: Any = ResNet(basic, (2, 2, 2, 2), 10, 1, channels=tuple(WIDTH * 2**i for i in range(4)))
+    # timm's stem has 64 channels: a narrower one for small images, and the first stage behind it.
+    model.conv1, model.bn1 = nn.Conv2d(1, WIDTH, 3, padding=1, bias=False), nn.BatchNorm2d(WIDTH)
     model.maxpool = nn.Identity()
-    model.layer1 = nn.Sequential(BasicBlock(16, 16), BasicBlock(16, 16))
+    model.layer1 = nn.Sequential(BasicBlock(WIDTH, WIDTH), BasicBlock(WIDTH, WIDTH))
     torch.nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     return model
 
@@ -259,8 +263,9 @@ def _timm_net() -> nn.Module:
 def _timm_on_cue(model: nn.Module, recipe: Recipe, seed: int, bench: MemoryBench) -> float:
     torch.manual_seed(seed)
     data = bench.data
-    loop = TimmLoop(model, recipe, recipe.steps(len(data.train)))
-    for x_BCHW, y_B in timm_loader(data, recipe, workers=1):
+    steps = recipe.steps(len(data.train))
+    loop = TimmLoop(model, recipe, steps)
+    for x_BCHW, y_B in itertools.islice(timm_loader(data, recipe, workers=1), steps):
         loop(x_BCHW, y_B)
     with torch.no_grad():
         right = sum((loop.ema(x).argmax(1) == y).sum().item() for x, y in bench.images("val", 1000))
@@ -299,7 +304,7 @@ def _matrix_rate(device: torch.device, side: int = 8192) -> float:
     for _ in range(10):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        a @ b
+        torch.mm(a, b)
         torch.cuda.synchronize()
         best = min(best, time.perf_counter() - start)
     return 2 * side**3 / best

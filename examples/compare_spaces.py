@@ -31,7 +31,7 @@ def searched(space, seed):
     subprocess.run([sys.executable, "-m", "alternas", *words, "--strategy", "random", "--json"], check=True, text=True,
                    stdout=subprocess.DEVNULL)  # fmt: skip
     records = [r for r in read_records(Path("runs") / name) if r.kind == "search" and r.status == "ok"]
-    return [(r.accuracy, r.cost["macs"]) for r in records]
+    return [(r.accuracy or 0.0, r.cost["macs"]) for r in records]
 
 
 def plot(found, file):

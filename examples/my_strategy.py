@@ -6,6 +6,7 @@ alternas search resnet --strategy my_strategy:Annealing --trials 8
 import math
 import random
 
+from optuna.distributions import CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import TrialState
 
@@ -33,4 +34,5 @@ class Annealing(BaseSampler):
     def sample_independent(self, study, trial, param_name, param_distribution):
         if param_name in self.at and self.random.random() > self.rate:
             return self.at[param_name]
+        assert isinstance(param_distribution, CategoricalDistribution)  # as every gene is
         return self.random.choice(param_distribution.choices)

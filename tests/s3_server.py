@@ -42,7 +42,7 @@ class S3(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: S3
+    server: S3  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def do_HEAD(self) -> None:
         self._answer(self._head)

@@ -82,9 +82,9 @@ def test_the_stored_table_is_small_and_whole(packed: pd.DataFrame) -> None:
     assert not packed.duplicated(["data", "key", "seed"]).any()
     readings = packed[COLUMNS].to_numpy()
     assert ((readings >= 0) & (readings <= 1)).all()
-    assert (packed["seconds"] > 0).all()
+    assert packed["seconds"].to_numpy().min() > 0
     assert set(packed["data"]) <= {"cue", "clutter"}
-    assert (packed["a16"] > packed["a1"]).mean() > 0.9, "nets learn"
+    assert np.mean(packed["a16"] > packed["a1"]) > 0.9, "nets learn"
 
 
 @stored
@@ -102,7 +102,7 @@ def test_the_stored_table_loads(packed: pd.DataFrame) -> None:
     for data in set(packed["data"]):
         table, of_data = load_table(data), packed[packed["data"] == data]
         assert set(table.entries) == set(of_data["key"])
-        means = of_data.groupby("key")["a16"].mean()
+        means: Any = of_data.groupby("key")["a16"].mean()
         assert all(entry.accuracy == pytest.approx(means[key], abs=1e-6) for key, entry in table.entries.items())
         assert table.hypervolume(table.front()) == 1.0
 
@@ -448,7 +448,8 @@ def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         monkeypatch.setattr(sys, "argv", ["alternas", *words])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
+        out, err = capsys.readouterr()
+        return ended.value.code or 0, out, err
 
     return call
 

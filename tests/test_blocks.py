@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -146,7 +147,8 @@ def plain_encoder(module: TransformerEncoder, x_BCHW: Tensor) -> Tensor:
     if module.cls_token is not None:
         x = torch.cat([module.cls_token.expand(len(x), -1, -1), x], dim=1)
         spots = [None, *spots]
-    for layer, block in enumerate(module.blocks):
+    blocks: Any = module.blocks
+    for layer, block in enumerate(blocks):
         if spec.position != "none" and spec.position != "relative" and (layer == 0 or spec.position_at != "stem"):
             position = module.positions[layer if spec.position_at == "layers" else 0]
             if spec.position == "1d":
@@ -161,7 +163,7 @@ def plain_encoder(module: TransformerEncoder, x_BCHW: Tensor) -> Tensor:
     return x.mean(1) if module.cls_token is None else x[:, 0]
 
 
-def plain_token_attention(module: TransformerEncoder, attn: nn.Module, layer: int, x: Tensor, spots: list) -> Tensor:
+def plain_token_attention(module: TransformerEncoder, attn: Any, layer: int, x: Tensor, spots: list) -> Tensor:
     spec, tokens = module.spec, len(spots)
     q, k, v = (t.unflatten(2, (spec.heads, -1)) for t in attn.qkv(x).chunk(3, dim=2))
     scores = torch.einsum("bind,bjnd->bnij", q, k)

@@ -15,9 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import ray
+from ray import cloudpickle
 from ray.cluster_utils import Cluster
 
 import fakes
@@ -44,7 +46,9 @@ class Witness:
         self.shared = False
 
     def take(self, data: DataSet) -> None:
-        self.shared = not data.train.images.flags.writeable  # in the node's object store, not a copy of its own
+        self.shared = not np.asarray(
+            data.train.images
+        ).flags.writeable  # in the node's object store, not a copy of its own
 
     def run(self, job: Job) -> Iterator[Outcome]:
         time.sleep(0.2)  # so that all workers get some
@@ -57,7 +61,7 @@ class Witness:
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(pool, "Worker", Witness)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
-        ray.cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)
     made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     yield made
     made.shutdown()

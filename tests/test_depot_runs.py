@@ -78,9 +78,9 @@ def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
     assert listing(tmp_path / "depot") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
     assert not depot.home.exists(), "it needs no folder of the driver's"
     assert not scratch_folders()
-    worker, events = Worker(1, "cpu"), []
+    worker = Worker(1, "cpu")
     worker.take(digits)
-    events = list(worker.run(replace(job, until=4)))
+    events: list[Any] = list(worker.run(replace(job, until=4)))
     assert [event.point.step for event in events if isinstance(event, Tick)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
     transfer.collect(replace(job, until=4), events[-1])

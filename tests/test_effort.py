@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import ray
+from ray import cloudpickle
 from typer.testing import CliRunner
 
 import fakes
@@ -116,7 +116,7 @@ class Hanging:
 def test_a_net_that_hangs_is_ended_and_its_worker_replaced(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "Worker", Hanging)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
-        ray.cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)
     ledger = open_ledger(trials=4, effort=Effort(trial_minutes=0.02))
     with closing(pool.Pool(Resources(workers=1), load(Request("digits")), 1)) as workers:
         assert drive(ledger, workers, SilentView())

@@ -11,10 +11,12 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import ray
 import ray.tune
+from ray import cloudpickle
 from ray.cluster_utils import Cluster
 from rich.console import Console
 
@@ -81,11 +83,11 @@ class Ran:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """A cluster of this module's own, on this machine."""
-    ray.cloudpickle.register_pickle_by_value(fakes)
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cloudpickle.register_pickle_by_value(fakes)
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     yield cluster.address
     cluster.shutdown()
-    ray.cloudpickle.unregister_pickle_by_value(fakes)
+    cloudpickle.unregister_pickle_by_value(fakes)
 
 
 @pytest.fixture(scope="module")

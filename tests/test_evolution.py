@@ -120,8 +120,8 @@ def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: py
     monkeypatch.setattr(strategy, "_most_promising", most_blocks)
     for near, expected in ((0, 0), (1000, 1)):
         monkeypatch.setattr(evolution, "NEAR", near)
-        assert sum(strategy._best([genes], random.Random(0))[name] for name in msa) == expected
-    more = [child for child in moves(genes, options_of(space)) if sum(child[name] for name in msa)]
+        assert sum(bool(strategy._best([genes], random.Random(0))[name]) for name in msa) == expected
+    more = [child for child in moves(genes, options_of(space)) if any(child[name] for name in msa)]
     strategy._known = {strategy._ground.facts(child).traits for child in more}
     assert strategy._best([genes], random.Random(0)) == genes, "what was proposed is no way up"
 

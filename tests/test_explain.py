@@ -103,9 +103,9 @@ def test_pictures_and_readings_are_of_the_same_nets_wherever_it_stops(run: Path,
 
 
 def test_without_a_terminal_each_analysis_is_a_line(run: Path) -> None:
-    console = Console(file=io.StringIO())
-    explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), console)
-    lines = console.file.getvalue().splitlines()
+    file = io.StringIO()
+    explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), Console(file=file))
+    lines = file.getvalue().splitlines()
     assert [line[:5] for line in lines] == ["[0/2]", "[1/2]"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,7 @@ from nets import CIFAR, MSA, NETS, VIT, lively, vit
 TINY = Genotype(CIFAR, (Stage("basic", 2, 8), Stage("basic", 2, 16, 2)))
 
 
-def trained(net: Genotype, classes: int = 5, size: int = 16, in_chans: int = 2) -> Network:
+def trained(net: Genotype, classes: int = 5, size: int = 16, in_chans: int = 2) -> Any:
     """As if trained: every weight and statistic away from where it was born; in eval mode."""
     torch.manual_seed(1)
     model = build(net, classes, size, in_chans)
@@ -29,12 +30,12 @@ def trained(net: Genotype, classes: int = 5, size: int = 16, in_chans: int = 2) 
     return model.eval()
 
 
-def fresh(net: Genotype, classes: int = 5, size: int = 16, in_chans: int = 2) -> Network:
+def fresh(net: Genotype, classes: int = 5, size: int = 16, in_chans: int = 2) -> Any:
     torch.manual_seed(2)
     return build(net, classes, size, in_chans).eval()
 
 
-def child_of(parent: Network, net: Genotype) -> tuple[Network, list[Inherited]]:
+def child_of(parent: Network, net: Genotype) -> tuple[Any, list[Inherited]]:
     child = fresh(net, parent.num_classes, parent.image_size[0], parent.in_chans)
     return child, inherit(child, parent)
 
@@ -234,6 +235,7 @@ WIDER = {
 def test_a_wider_child_is_the_parent(name: str) -> None:
     parent = trained(NETS[name.split(",")[0].split(":")[0]])
     with torch.no_grad():  # attention that is far from even: scale and head order matter
+        part: Any
         for part in parent.modules():
             if hasattr(part, "qkv"):
                 part.qkv.weight.mul_(6)

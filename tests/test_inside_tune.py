@@ -57,7 +57,7 @@ def play(searcher: LedgerSearcher, slots: int = 3, fate: Fate = lambda job: None
     while True:
         while executor.idle:
             name = f"{random.random()}"
-            config = searcher.suggest(name)
+            config: Any = searcher.suggest(name)
             if config == searcher.FINISHED:
                 assert not ids
                 return executor.ran
@@ -216,7 +216,7 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(inside_tune, "Worker", FakeWorker)
     search = wanted()
     assert search.trainable  # of the driver before
-    config = search.searcher.suggest("a")
+    config: Any = search.searcher.suggest("a")
     process, _ = config["leg"].made
     later = config | {"leg": dataclasses.replace(config["leg"], made=("another process", math.inf))}
     for trainable, asked in ((search.trainable, config), (search.trainable, later)):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +42,8 @@ class Seen:
 
 
 def spied(masked: MaskedPatches, x_BCHW: Tensor) -> Seen:
-    encoder, seen = masked.network.encoder, {}
+    encoder: Any = masked.network.encoder
+    seen: dict[str, Any] = {}
     embed, encode = encoder.embed, encoder.encode
 
     def spy_embed(x: Tensor) -> Tensor:
@@ -115,7 +118,7 @@ def test_every_net_with_an_encoder_predicts_half_of_its_patches(name: str) -> No
 
 def test_exactly_half_of_each_image_is_corrupted() -> None:
     masked, x = marked(), torch.randn(64, 2, 16, 16)
-    masked.predict = torch.nn.Identity()  # so that the logits say which tokens they are of
+    masked.predict = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]  # so that the logits say which tokens they are of
     seen = spied(masked, x)
     patches_BNC = seen.tokens_BTC[:, 1:]
     asked = (seen.logits_MK[:, None] == patches_BNC.flatten(0, 1)).all(2)
@@ -350,7 +353,7 @@ def test_new_weights_are_as_the_encoders() -> None:
         (lambda: build(NETS["vit"], 5, 4, 3), "at least 2 tokens, to corrupt some and see others, got 1"),
     ],
 )
-def test_what_cannot_be_masked_is_refused(network: type[Network], words: str) -> None:
+def test_what_cannot_be_masked_is_refused(network: Callable[[], Network], words: str) -> None:
     model = network()
     scale = ColourScale((0.0,) * model.in_chans, (1.0,) * model.in_chans, 255.0)
     with pytest.raises(InputError, match=words):

@@ -108,7 +108,8 @@ def test_memory_of_a_training_step(name: str, size: int) -> None:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
         step()
     now = most = 0
-    for event in sorted(prof.profiler.kineto_results.events(), key=lambda e: e.start_ns()):
+    events: Any = prof.profiler.kineto_results.events()
+    for event in sorted(events, key=lambda e: e.start_ns()):
         if event.name() == "[memory]":
             now += event.nbytes()
             most = max(most, now)

@@ -277,7 +277,7 @@ def test_files_are_closed_and_what_was_read_stays(tmp_path: Path) -> None:
     for kind in KINDS:
         path = tmp_path / f"one.{kind}"
         path.write_bytes(encoded(noise(7), kind))
-        image = decode(path)
+        image: Any = decode(path)
         path.unlink()
         assert getattr(image, "fp", None) is None or image.fp.closed
         assert to_array(image, Look((8, 8), 3)).shape == (3, 8, 8)

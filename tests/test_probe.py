@@ -123,7 +123,7 @@ def test_guesses_are_scikit_learns(digits: tuple[Labelled, Labelled], images: in
     keep = torch.isin(train.y_N, torch.tensor(labels))
     known = Labelled(train.f_ND[keep][:images], train.y_N[keep][:images])
     theirs = RidgeClassifier(alpha=10.0).fit(known.f_ND.double().numpy(), known.y_N.numpy())
-    wanted = theirs.predict(test.f_ND.double().numpy())
+    wanted = np.asarray(theirs.predict(test.f_ND.double().numpy()))
     assert classify(known, test.f_ND, 10.0).tolist() == wanted.tolist()
 
 

@@ -10,7 +10,8 @@ import pytest
 import timm
 import torch
 from matplotlib.figure import Figure
-from timm.models.vision_transformer import Attention, VisionTransformer
+from timm.layers.attention import Attention
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from alternas.archs import InputError, build

@@ -40,7 +40,7 @@ def gaussian(n: int, width: int, seed: int) -> Tensor:
 def u_statistic(k: Tensor, m: Tensor) -> float:
     """Over all tuples of four distinct images (Song et al., JMLR 2012, equation 5)."""
     terms = [k[i, j] * (m[i, j] + m[q, r] - 2 * m[i, q]) for i, j, q, r in itertools.permutations(range(len(k)), 4)]
-    return (sum(terms) / len(terms)).item()
+    return torch.stack(terms).mean().item()
 
 
 def of_features(a_ND: Tensor, b_ND: Tensor, batch: int) -> float:

@@ -108,7 +108,7 @@ def test_a_tiny_net_has_the_eigenvalues_of_its_whole_matrix(soft: bool) -> None:
     assert weights.sum().item() == pytest.approx(1)
     signs = [torch.randint(2, w_P.shape, generator=torch.Generator().manual_seed(i)).double() * 2 - 1 for i in (0, 1)]
     for power, product in ((1, matrix), (3, matrix @ matrix @ matrix)):  # quadratures keep the moments of a start
-        moment = sum(v @ product @ v for v in signs) / 2 / len(w_P)
+        moment = torch.stack([v @ product @ v for v in signs]).sum() / 2 / len(w_P)
         assert (weights * values**power).sum().item() == pytest.approx(moment.item(), rel=1e-4)
 
 

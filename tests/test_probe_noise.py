@@ -38,7 +38,7 @@ def test_each_frequency_of_a_small_image_is_asked_for_once(size: tuple[int, int]
 def test_energy_lies_in_the_ring_alone(shape: tuple[int, ...]) -> None:
     for frequency in asked(*shape[2:])[::2]:
         x = ring_noise(shape, frequency, 0.7, torch.Generator().manual_seed(0))
-        energy, inside = torch.fft.fft2(x.double()).abs().square(), ring(*shape[2:], frequency).bool()
+        energy, inside = torch.fft.fft2(x.double()).abs().square(), ring(shape[2], shape[3], frequency).bool()
         assert energy[..., ~inside].sum() < 1e-10 * energy.sum()
         assert (energy.mean((0, 1))[inside] > 0).all()
         assert x.shape == shape

@@ -95,7 +95,7 @@ def test_what_was_heard_is_not_overwritten() -> None:
 
 
 def test_the_stream_of_a_timm_resnet() -> None:
-    net = timm.create_model("resnet18", num_classes=3).eval()
+    net: Any = timm.create_model("resnet18", num_classes=3).eval()
     sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
     assert [site.name for site in sites][:3] == ["stem", "stage 1 block 1", "stage 1 block 2"]
     assert stage_ends(sites) == [0, 2, 4, 6, 8]
@@ -107,7 +107,7 @@ def test_the_stream_of_a_timm_resnet() -> None:
 
 
 def test_the_stream_of_a_timm_vit() -> None:
-    net = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, num_classes=3).eval()
+    net: Any = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, num_classes=3).eval()
     sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
     assert [site.name for site in sites][1:3] == ["encoder 1 msa", "encoder 1 mlp"]
     heard = captured(net, sites, x)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from timm.optim import list_optimizers
-from timm.scheduler import CosineLRScheduler
+from timm.optim._optim_factory import list_optimizers
+from timm.scheduler.cosine_lr import CosineLRScheduler
 from torch import nn
 
 from alternas.archs import InputError, zoo

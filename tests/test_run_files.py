@@ -25,7 +25,7 @@ from alternas.search.data.load import load
 from alternas.search.data.sample import keep_sample
 from alternas.search.engine.tensorboard import EventFiles
 from alternas.search.strategy.storage import study_note
-from alternas.search.studies.subjects import kept
+from alternas.search.studies.subjects import EDITION, kept
 from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
 
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
@@ -154,10 +154,10 @@ READS = {
     "run.json": read_settings,
     "latency.jsonl": read_latencies,
     "study.json": study_note,
-    "any.json": lambda folder: kept(folder / "any.json", dict),
+    f"any.{EDITION}.json": lambda folder: kept(folder / "any.json", dict),
     "any": lambda folder: read_own(folder / "any"),
 }
-NONE = ("records.jsonl", "latency.jsonl", "study.json", "any.json")  # that may not be there
+NONE = ("records.jsonl", "latency.jsonl", "study.json", f"any.{EDITION}.json")  # that may not be there
 WRITES = {
     "records.jsonl": Store,
     "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),

@@ -49,7 +49,7 @@ class ByPlace(Kernel):
     def __init__(self, nets: Sequence[Facts], centre: Sequence[float]) -> None:
         self.nets, self.centre = nets, centre
 
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> np.ndarray:
+    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
         return np.array([[self._one(int(i), int(j)) for (j,) in (X if Y is None else Y)] for (i,) in X])
 
     def _one(self, i: int, j: int) -> float:
@@ -59,10 +59,10 @@ class ByPlace(Kernel):
         (p, q) = self.centre
         return near + SLOPE * ((a - p) * (u - p) + (b - q) * (v - q))
 
-    def diag(self, X: Any) -> np.ndarray:
+    def diag(self, X: Any) -> Any:
         return np.array([self._one(int(i), int(i)) for (i,) in X])
 
-    def is_stationary(self) -> bool:
+    def is_stationary(self) -> Any:
         return False
 
 

@@ -121,7 +121,7 @@ def test_cost_and_show_write_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     facts = {"name": "d", "image_size": [32, 32], "in_chans": 1, "classes": ["a", "b"], "mean": [0.0], "std": [1.0]}
     (folder / "run.json").write_text(json.dumps({"settings": {}, "data": facts}))
     record = {"trial": 3, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
-    record |= {"genes": {}, "cost": {"macs": 1}, "status": "pruned"}
+    record |= {"genes": {}, "cost": {"macs": 1, "params": 1}, "status": "pruned"}
     (folder / "records.jsonl").write_text(json.dumps(record) + "\n")
     assert run(monkeypatch, "show", "one", "3", "--svg", "trial.svg") == 0
     assert Path("trial.svg").read_text() == net_svg(net, 2, 32, 1)

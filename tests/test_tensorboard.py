@@ -27,7 +27,7 @@ class KilledError(Exception):
 def events(folder: Path) -> list[Any]:
     """What a folder's event file says."""
     from tensorboardX.crc32c import crc32c
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
     def masked(content: bytes) -> int:
         crc = crc32c(content)
@@ -64,7 +64,7 @@ def texts(folder: Path) -> list[tuple[str, str]]:
 
 
 def test_what_is_written_is_what_tensorboardx_would_write(tmp_path: Path) -> None:
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboardX.summary import scalar, text
 
     file = EventFile(tmp_path)

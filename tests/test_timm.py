@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import timm
 import torch
+from timm.layers.mlp import SwiGLU
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, resized, static_cost, zoo
@@ -36,7 +37,7 @@ MORE = [  # the same, too slow or too large for every run
 ]
 
 
-def random_timm(name: str, **options: int) -> nn.Module:
+def random_timm(name: str, **options: int) -> Any:
     """timm's model with weights far from their start: norms that do something, biases that are not zero."""
     torch.manual_seed(0)
     model = timm.create_model(name, **{"num_classes": 1000, **options}).eval()
@@ -107,7 +108,7 @@ def test_nets_that_timm_does_not_have() -> None:
     [
         ({"depth": 0}, "no blocks"),
         ({"act_layer": "gelu_tanh"}, "activation"),
-        ({"mlp_layer": timm.layers.SwiGLU}, "MLP of class SwiGLU"),
+        ({"mlp_layer": SwiGLU}, "MLP of class SwiGLU"),
         ({"device": "meta"}, "meta device"),
     ],
 )
@@ -154,10 +155,11 @@ def test_resized_carries_every_weight() -> None:
 
 def test_a_resized_table_keeps_its_shape_in_space() -> None:
     """A linear ramp stays a ramp: rows and columns are not mixed up."""
-    net = build(NETS["vit 2-D"], 5, 16, 2)
+    net: Any = build(NETS["vit 2-D"], 5, 16, 2)
     with torch.no_grad():
         net.encoder.positions[0].rows.copy_(torch.linspace(0, 1, 4)[:, None].expand(4, 8))
-    rows = resized(net, (32, 16)).encoder.positions[0].rows
+    moved: Any = resized(net, (32, 16))
+    rows = moved.encoder.positions[0].rows
     assert rows.shape == (8, 8)
     assert (rows.diff(dim=0) > 0).all()
 

@@ -135,7 +135,7 @@ def test_early_weights_are_kept(tmp_path: Path, bench: MemoryBench) -> None:
 
 
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryBench) -> None:
-    wild = dataclasses.replace(recipes.get("smoke"), lr=1e30, clip=1e30, warmup=0.0)
+    wild = dataclasses.replace(recipes.get("smoke"), lr=1000, clip=0.0, warmup=0.0)
     outcome = last(train.train(job(tmp_path, recipe=wild), bench))
     assert (outcome.status, outcome.accuracy) == ("nan", None)
     assert outcome.error
@@ -255,7 +255,7 @@ def test_sam_is_its_definition() -> None:
     recipe = dataclasses.replace(recipes.smoke(), sam=0.1, label_smoothing=0.0)
     plain = torch.autograd.grad(nn.functional.cross_entropy(net(x).float(), y), parameters)
     norm = torch.sqrt(sum((g**2).sum() for g in plain))
-    mean = net[1].running_mean.clone()
+    mean = net.get_buffer("1.running_mean").clone()
     gradients.Gradients(net, recipe, loss_with(recipe), CPU)(x, y)
     assert all(torch.equal(p, b) for p, b in zip(parameters, before, strict=True))
     once = 0.9 * mean + 0.1 * net[0](x).mean((0, 2, 3))

@@ -387,7 +387,8 @@ def test_wrong_files_of_timm_are_named() -> None:
 
 def test_timms_weights_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their download is the one thing that is made up here."""
-    model, real, asked = random_timm("resnet18"), timm.create_model, []
+    model: Any = random_timm("resnet18")
+    real, asked = timm.create_model, []
 
     def create(name: str, pretrained: bool = False, **options: Any) -> nn.Module:
         asked.append((name, pretrained))
