@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from .cost_blocks import COSTS, size
+from .blocks.cost import COSTS, FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
 from .genotype import Genotype
-from .parts import MOST_CLASSES, Encoder, Stem, Style, whole
-from .plan import Block, ImageSize, Plan, lay_stage
-from .tally import FLOAT_BYTES, Part, Tally, total_of
+from .layout import Block, ImageSize, Layout, stage_layout
+from .parts import MOST_CLASSES, Encoder, Stem, Style, check_int
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
@@ -39,11 +38,11 @@ class Cost:
     activation_bytes: int
     peak_activation_bytes: int
     training_activation_bytes: int
-    parts: tuple[Part, ...] = field(default=(), repr=False)
+    parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
 
-    def by(self, field: str) -> dict[str, Part]:
+    def by(self, field: str) -> dict[str, OperatorCost]:
         """Totals grouped by "place" or by "kind", in the order of the net."""
-        groups: dict[str, list[Part]] = {}
+        groups: dict[str, list[OperatorCost]] = {}
         for part in self.parts:
             groups.setdefault(getattr(part, field), []).append(part)
         return {name: total_of(parts, **{field: name}) for name, parts in groups.items()}
@@ -72,8 +71,8 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     Raises:
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
-    whole("head", "num_classes", num_classes, 1, MOST_CLASSES)
-    plan, tally = genotype.plan(image_size, in_chans), Tally()
+    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    plan, tally = genotype.plan(image_size, in_chans), CostAccumulator()
     if genotype.stem.kind != "none":
         tally.place = "stem"
         _stem(tally, genotype.stem, genotype.style, plan, in_chans)
@@ -95,15 +94,15 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
-def _stage(first: Block, input_kept: bool) -> Tally:
+def _stage(first: Block, input_kept: bool) -> CostAccumulator:
     """Of the stage that begins with this block."""
-    tally = Tally(first.place, input_kept)
-    for block in lay_stage(first.place, first.stage, first.style, first.c_in, first.map_in):
+    tally = CostAccumulator(first.place, input_kept)
+    for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
         COSTS[block.kind, block.style.order](tally, block)
     return tally
 
 
-def _stem(tally: Tally, stem: Stem, style: Style, plan: Plan, in_chans: int) -> None:
+def _stem(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_chans: int) -> None:
     """The pool behind a 7x7 / 2 conv halves its map once more."""
     image, out = size(in_chans, plan.image), size(stem.width, plan.stem_map)
     tally.keep(image)
@@ -129,7 +128,7 @@ def _stem(tally: Tally, stem: Stem, style: Style, plan: Plan, in_chans: int) -> 
     tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
 
 
-def _final_norm(tally: Tally, plan: Plan) -> None:
+def _final_norm(tally: CostAccumulator, plan: Layout) -> None:
     tally.norm(plan.channels)
     x = size(plan.channels, plan.last_map)
     tally.keep_input(x)
@@ -139,7 +138,7 @@ def _final_norm(tally: Tally, plan: Plan) -> None:
         tally.input_kept = True
 
 
-def _encoder(tally: Tally, encoder: Encoder, plan: Plan, token: bool) -> None:
+def _encoder(tally: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:
     assert plan.grid is not None
     dim, tokens = encoder.embed_dim, plan.grid[0] * plan.grid[1] + token
     tally.keep_input(size(plan.channels, plan.last_map))

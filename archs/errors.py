@@ -20,7 +20,7 @@ class OperationError(RuntimeError):
     """The work could not be done: workers do not start, an export fails its check, no net finished."""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """`value` for a message: its repr, cut at 80 characters."""
     if isinstance(value, int) and value.bit_length() > 200:  # Python refuses to print really long ones
         return f"a whole number of {value.bit_length()} bits"
@@ -33,20 +33,20 @@ def is_whole(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
-def count_of(what: str, value: int, least: int = 1, most: int = 10**15) -> int:
+def check_count(what: str, value: int, least: int = 1, most: int = 10**15) -> int:
     """Return `value` if so many can be asked for.
 
     Raises:
         InputError: if it is below `least` or above `most`.
     """
     if value < least:
-        raise InputError(f"{what}: must be {least} or more, got {shown(value)}")
+        raise InputError(f"{what}: must be {least} or more, got {short_repr(value)}")
     if value > most:
-        raise InputError(f"{what}: must be at most {most:,}, got {shown(value)}")
+        raise InputError(f"{what}: must be at most {most:,}, got {short_repr(value)}")
     return value
 
 
-def one_of(what: str, value: object, known: Iterable[str]) -> str:
+def check_choice(what: str, value: object, known: Iterable[str]) -> str:
     """Return `value` if it is one of `known`, else raise with the nearest known name.
 
     Raises:
@@ -57,4 +57,4 @@ def one_of(what: str, value: object, known: Iterable[str]) -> str:
         return value
     near = difflib.get_close_matches(str(value), options, n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
-    raise InputError(f"{what}: unknown value {shown(value)}{hint}; known: {', '.join(options)}")
+    raise InputError(f"{what}: unknown value {short_repr(value)}{hint}; known: {', '.join(options)}")

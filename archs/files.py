@@ -82,7 +82,7 @@ def check_own(folder: Path) -> None:
                 raise InputError(f"{entry.path}: is no regular file; {OWN}")
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def atomic_write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write a file by way of another beside it, which takes the place of a link; its folder is made.
 
     Raises:
@@ -118,7 +118,7 @@ def parse_json(text: str | bytes, finite: bool = False) -> Any:
         raise ValueError("nested too deep") from None
 
 
-def full(error: BaseException) -> str:
+def disk_full_message(error: BaseException) -> str:
     """In a line, that the disk is full; "" if the error says something else."""
     if not isinstance(error, OSError) or error.errno not in FULL:
         return ""

@@ -14,9 +14,9 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
-from .errors import InputError, shown
-from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style, brief
-from .plan import ImageSize, Plan, lay_out
+from .errors import InputError, short_repr
+from .layout import ImageSize, Layout, layout
+from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style, compact
 from .stage import MODERN, Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
@@ -56,12 +56,12 @@ class Genotype:
         parts = {"stem": Stem, "stages": tuple, "head": Head, "style": Style}
         for name, kind in parts.items():
             if not isinstance(getattr(self, name), kind):
-                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {shown(getattr(self, name))}")
+                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {short_repr(getattr(self, name))}")
         for stage in self.stages:
             if not isinstance(stage, Stage):
-                raise InputError(f"genotype: stages must hold Stages, got {shown(stage)}")
+                raise InputError(f"genotype: stages must hold Stages, got {short_repr(stage)}")
         if self.encoder is not None and not isinstance(self.encoder, Encoder):
-            raise InputError(f"genotype: encoder must be an Encoder or None, got {shown(self.encoder)}")
+            raise InputError(f"genotype: encoder must be an Encoder or None, got {short_repr(self.encoder)}")
 
     def _check_stem(self) -> None:
         """Rules of the stem and of each stage's input."""
@@ -75,15 +75,15 @@ class Genotype:
             c_in = stage.channels
 
     def __repr__(self) -> str:
-        return brief(self, 2)
+        return compact(self, 2)
 
-    def plan(self, image_size: ImageSize, in_chans: int = 3) -> Plan:
+    def plan(self, image_size: ImageSize, in_chans: int = 3) -> Layout:
         """Lay the net out at `image_size` (one side, or height and width, in pixels).
 
         Raises:
             InputError: if a window or patch does not divide its map.
         """
-        return lay_out((self.stem, self.stages, self.encoder), self.style, image_size, in_chans)
+        return layout((self.stem, self.stages, self.encoder), self.style, image_size, in_chans)
 
     def check(self, image_size: ImageSize) -> None:
         """Raise InputError if the net cannot be built at `image_size`."""
@@ -146,7 +146,7 @@ class Genotype:
         given = _fields("genotype", cls, data)
         stages = given.get("stages", [])
         if not isinstance(stages, list):
-            raise InputError(f"genotype: stages must be a list, got {shown(stages)}")
+            raise InputError(f"genotype: stages must be a list, got {short_repr(stages)}")
         encoder = given.get("encoder")
         return cls(
             Stem(**_fields("stem", Stem, given["stem"])),
@@ -177,7 +177,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise InputError(f"genotype: field {shown(name)} stands there twice")
+            raise InputError(f"genotype: field {short_repr(name)} stands there twice")
         found[name] = value
     return found
 
@@ -192,11 +192,11 @@ def _stage(number: int, data: Any) -> Stage:
 
 def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
     if not isinstance(data, Mapping):
-        raise InputError(f"{place}: must be an object, got {shown(data)}")
+        raise InputError(f"{place}: must be an object, got {short_repr(data)}")
     known = [field.name for field in fields(kind)]
     unknown = sorted(set(data) - set(known), key=str)
     if unknown:
-        raise InputError(f"{place}: unknown field {shown(unknown[0])}; known: {', '.join(known)}")
+        raise InputError(f"{place}: unknown field {short_repr(unknown[0])}; known: {', '.join(known)}")
     needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
     missing = [name for name in needed if name not in data]
     if missing:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .blocks import BLOCKS, Layers
-from .encoder import TransformerEncoder
+from .blocks.encoder import TransformerEncoder
+from .blocks.residual import BLOCKS, Layers
 from .errors import InputError
 from .genotype import Genotype
-from .parts import MOST_CLASSES, Head, Stem, Style, whole
-from .plan import Block, ImageSize
+from .layout import Block, ImageSize
+from .parts import MOST_CLASSES, Head, Stem, Style, check_int
 
 
 class Network(nn.Module):
@@ -78,7 +78,7 @@ def build(
     for name, rate in (("dropout", dropout), ("drop_path", drop_path)):
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1:
             raise InputError(f"build: {name} must be at least 0 and below 1, got {rate!r}")
-    whole("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
     network = Network(genotype, num_classes, image_size, in_chans, dropout)
     if drop_path:
         _drop_paths(network, drop_path)
@@ -88,7 +88,7 @@ def build(
 def _block(b: Block) -> nn.Module:
     """The module of block `b`."""
     if b.kind in ("mbconv", "convnext", "transformer"):
-        from .modern import MODERN_BLOCKS  # needs timm
+        from .blocks.modern import MODERN_BLOCKS
 
         return MODERN_BLOCKS[b.kind](b)
     return BLOCKS[b.kind, "any" if b.kind in ("msa", "msa_a") else b.style.order](b)
@@ -114,7 +114,7 @@ def _stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
     if stem.kind == "patchify":
         return nn.Conv2d(in_chans, stem.width, stem.patch, stride=stem.patch)
     if stem.kind == "bit" or (stem.kind == "imagenet" and style.norm == "group"):
-        from .bit import bit_root, hybrid_root  # needs timm, which takes seconds to import
+        from .blocks.bit import bit_root, hybrid_root
 
         root = hybrid_root if stem.kind == "bit" or style.order == "post" else bit_root
         return root(in_chans, stem.width)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any
 
-from .errors import InputError, one_of, shown
+from .errors import InputError, check_choice, short_repr
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "none")
 ORDERS = ("pre", "post")
@@ -25,7 +25,7 @@ GROUPS = 32  # of every GroupNorm
 MOST_CLASSES = 10_000_000
 
 
-def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536) -> int:
+def check_int(place: str, field: str, value: object, low: int = 1, high: int = 65536) -> int:
     """Return `value` if it is an int (no bool) in [low, high].
 
     Raises:
@@ -33,11 +33,11 @@ def whole(place: str, field: str, value: object, low: int = 1, high: int = 65536
     """
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         rule = f"must be a whole number from {low} to {high}"
-        raise InputError(f"{place}: {field} {rule}, got {shown(value)}")
+        raise InputError(f"{place}: {field} {rule}, got {short_repr(value)}")
     return value
 
 
-def ratio_of(place: str, value: Any, width: int) -> float:
+def check_ratio(place: str, value: Any, width: int) -> float:
     """Return the mlp_ratio `value` as a float if it leaves a hidden unit at `width`.
 
     Raises:
@@ -45,13 +45,13 @@ def ratio_of(place: str, value: Any, width: int) -> float:
     """
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 64:  # neither does NaN pass
-        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {shown(value)}")
+        raise InputError(f"{place}: mlp_ratio must be a number above 0 and at most 64, got {short_repr(value)}")
     if int(width * value + 1e-6) < 1:
         raise InputError(f"{place}: mlp_ratio {value} leaves no hidden unit at width {width}")
     return float(value)
 
 
-def brief(value: Any, always: int) -> str:
+def compact(value: Any, always: int) -> str:
     """The expression that makes this record: its first `always` fields, then those not at their default."""
     given = [repr(getattr(value, f.name)) for f in fields(value)[:always]]
     for f in fields(value)[always:]:
@@ -77,14 +77,14 @@ class Stem:
     patch: int = 0
 
     def __post_init__(self) -> None:
-        one_of("stem: kind", self.kind, STEMS)
-        whole("stem", "width", self.width)
-        whole("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
+        check_choice("stem: kind", self.kind, STEMS)
+        check_int("stem", "width", self.width)
+        check_int("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
         if self.kind == "bit" and self.width % GROUPS:
             raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
 
     def __repr__(self) -> str:
-        return brief(self, 2)
+        return compact(self, 2)
 
     def canonical(self) -> Stem:
         if self.kind == "none":
@@ -113,11 +113,11 @@ class Style:
     norm: str = "batch"
 
     def __post_init__(self) -> None:
-        one_of("style: order", self.order, ORDERS)
-        one_of("style: norm", self.norm, NORMS)
+        check_choice("style: order", self.order, ORDERS)
+        check_choice("style: norm", self.norm, NORMS)
 
     def __repr__(self) -> str:
-        return brief(self, 2)
+        return compact(self, 2)
 
 
 PREACTIVATION = Style()
@@ -155,24 +155,24 @@ class Encoder:
 
     def __post_init__(self) -> None:
         for field in ("embed_dim", "depth", "heads", "patch"):
-            whole("encoder", field, getattr(self, field), 1, 1024 if field != "embed_dim" else 65536)
+            check_int("encoder", field, getattr(self, field), 1, 1024 if field != "embed_dim" else 65536)
         if self.embed_dim % self.heads:
             rule = "heads must divide embed_dim"
             raise InputError(f"encoder: {rule}, got embed_dim {self.embed_dim}, heads {self.heads}")
-        object.__setattr__(self, "mlp_ratio", ratio_of("encoder", self.mlp_ratio, self.embed_dim))
+        object.__setattr__(self, "mlp_ratio", check_ratio("encoder", self.mlp_ratio, self.embed_dim))
         if not isinstance(self.qkv_bias, bool):
-            raise InputError(f"encoder: qkv_bias must be true or false, got {shown(self.qkv_bias)}")
-        whole("encoder", "local", self.local, 0, 1023)
+            raise InputError(f"encoder: qkv_bias must be true or false, got {short_repr(self.qkv_bias)}")
+        check_int("encoder", "local", self.local, 0, 1023)
         if self.local and (self.local < 3 or self.local % 2 == 0):
             raise InputError(f"encoder: local must be 0 (global) or odd and at least 3, got {self.local}")
         self._check_position()
 
     def __repr__(self) -> str:
-        return brief(self, 3)
+        return compact(self, 3)
 
     def _check_position(self) -> None:
-        one_of("encoder: position", self.position, POSITIONS)
-        one_of("encoder: position_at", self.position_at, POSITIONS_AT)
+        check_choice("encoder: position", self.position, POSITIONS)
+        check_choice("encoder: position_at", self.position_at, POSITIONS_AT)
         if self.position == "2d" and self.embed_dim % 2:
             raise InputError(f"encoder: position '2d' needs an even embed_dim, got {self.embed_dim}")
         if self.position == "relative" and self.position_at == "stem":
@@ -207,8 +207,8 @@ class Head:
     hidden: int = 0
 
     def __post_init__(self) -> None:
-        one_of("head: pool", self.pool, POOLS)
-        whole("head", "hidden", self.hidden, 0)
+        check_choice("head: pool", self.pool, POOLS)
+        check_int("head", "hidden", self.hidden, 0)
 
     def __repr__(self) -> str:
-        return brief(self, 1)
+        return compact(self, 1)

@@ -11,8 +11,8 @@ from timm.layers.pos_embed import resample_abs_pos_embed
 from torch import Tensor
 
 from .errors import InputError
+from .layout import ImageSize, Map
 from .network import Network, build
-from .plan import ImageSize, Map
 
 
 def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_path: float = 0.0) -> Network:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from .errors import InputError, one_of, shown
-from .parts import GROUPS, Style, brief, ratio_of, whole
+from .errors import InputError, check_choice, short_repr
+from .parts import GROUPS, Style, check_int, check_ratio, compact
 
 EXPANSION = {"basic": 1, "bottleneck": 4, "mbconv": 1, "convnext": 1}
 ATTENTION = ("msa", "msa_a", "transformer")
@@ -63,32 +63,32 @@ class Stage:
     mlp_ratio: float = 4.0
 
     def __repr__(self) -> str:
-        return brief(self, 3)
+        return compact(self, 3)
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
-        one_of(f"{place}: block", self.block, EXPANSION)
-        one_of(f"{place}: attention", self.attention, ATTENTION)
-        whole(place, "depth", self.depth, 1, 1024)
-        whole(place, "width", self.width)
-        whole(place, "stride", self.stride, 1, 8)
-        whole(place, "heads", self.heads, 1, 4096)
-        whole(place, "head_dim", self.head_dim, 1, 4096)
-        whole(place, "window", self.window, 0, 4096)
+        check_choice(f"{place}: block", self.block, EXPANSION)
+        check_choice(f"{place}: attention", self.attention, ATTENTION)
+        check_int(place, "depth", self.depth, 1, 1024)
+        check_int(place, "width", self.width)
+        check_int(place, "stride", self.stride, 1, 8)
+        check_int(place, "heads", self.heads, 1, 4096)
+        check_int(place, "head_dim", self.head_dim, 1, 4096)
+        check_int(place, "window", self.window, 0, 4096)
         if not isinstance(self.per_head, bool):
-            raise InputError(f"{place}: per_head must be true or false, got {shown(self.per_head)}")
-        object.__setattr__(self, "mlp_ratio", ratio_of(place, self.mlp_ratio, self.channels))
+            raise InputError(f"{place}: per_head must be true or false, got {short_repr(self.per_head)}")
+        object.__setattr__(self, "mlp_ratio", check_ratio(place, self.mlp_ratio, self.channels))
         if isinstance(self.msa, tuple):
             self._check_free(place, self.msa)
         else:
-            whole(place, "msa", self.msa, 0, 1024)
+            check_int(place, "msa", self.msa, 0, 1024)
             if self.depth < 2 * self.msa:
                 rule = "the build-up rule needs depth >= 2 msa"
                 raise InputError(f"{place}: {rule}, got depth {self.depth}, msa {self.msa}")
 
     def _check_free(self, place: str, places: tuple[int, ...]) -> None:
         for at in places:
-            whole(place, "place in msa", at, 0, self.depth - 1)
+            check_int(place, "place in msa", at, 0, self.depth - 1)
         if len(set(places)) != len(places):
             raise InputError(f"{place}: msa names a place twice, got {list(places)}")
         if 0 in places and self.stride != 1:

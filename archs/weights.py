@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from .errors import InputError, shown
-from .files import write_whole
+from .errors import InputError, short_repr
+from .files import atomic_write
 from .genotype import Genotype
+from .layout import ImageSize, as_map
 from .network import Network, build
-from .parts import MOST_CLASSES, whole
-from .plan import ImageSize, as_map
+from .parts import MOST_CLASSES, check_int
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
@@ -36,7 +36,7 @@ def save(network: Network, path: Path) -> None:
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     facts = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
     told = to_bytes(state, {NAME: json.dumps(facts, sort_keys=True)})
-    write_whole(path, lambda file: file.write(told))
+    atomic_write(path, lambda file: file.write(told))
 
 
 def describe(path: Path) -> dict[str, Any] | None:
@@ -124,17 +124,17 @@ def _described(path: Path, file: Any) -> dict[str, Any] | None:
     except InputError as error:
         raise _wrong(path, f"its description: {error}") from None
     except (ValueError, RecursionError):
-        raise _wrong(path, f"its description is not JSON, got {shown(text)}") from None
+        raise _wrong(path, f"its description is not JSON, got {short_repr(text)}") from None
 
 
 def _parsed(facts: Any) -> dict[str, Any]:
     if not isinstance(facts, dict) or sorted(facts) != sorted(FIELDS):
-        raise InputError(f"must be an object with {', '.join(FIELDS)}, got {shown(facts)}")
+        raise InputError(f"must be an object with {', '.join(FIELDS)}, got {short_repr(facts)}")
     return {
         "genotype": Genotype.from_dict(facts["genotype"]),
-        "num_classes": whole("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
+        "num_classes": check_int("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
         "image_size": as_map(facts["image_size"]),
-        "in_chans": whole("image", "channels", facts["in_chans"]),
+        "in_chans": check_int("image", "channels", facts["in_chans"]),
     }
 
 
@@ -196,7 +196,7 @@ def _check_names(path: Path, wanted: set[str], there: set[str]) -> None:
     if missing:
         raise _wrong(path, f"{len(missing)} of the net's {len(wanted)} tensors are missing, first {missing[0]!r}")
     if more:
-        raise _wrong(path, f"{len(more)} tensors that the net does not have, first {shown(more[0])}")
+        raise _wrong(path, f"{len(more)} tensors that the net does not have, first {short_repr(more[0])}")
 
 
 def _check_form(path: Path, file: Any, name: str, wanted: Tensor) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .errors import InputError, one_of
+from .errors import InputError, check_choice
 from .genotype import Genotype
+from .layout import ImageSize, as_map
 from .parts import PREACTIVATION, Encoder, Head, Stem, Style
-from .plan import ImageSize, as_map
 from .stage import Stage
 
 SMALL_IMAGE = 64
@@ -102,7 +102,7 @@ def vit(size: str, patch: int) -> Genotype:
     Raises:
         InputError: if the size is unknown.
     """
-    return Genotype(Stem("none"), (), Encoder(*VITS[one_of("vit: size", size, VITS)], patch=patch), Head("token"))
+    return Genotype(Stem("none"), (), Encoder(*VITS[check_choice("vit: size", size, VITS)], patch=patch), Head("token"))
 
 
 def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
@@ -116,7 +116,7 @@ def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
     """
     stages = tuple(Stage("bottleneck", depth, 64 * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths))
     style = Style("post", "group") if stages else PREACTIVATION
-    encoder = Encoder(*VITS[one_of("vit: size", size, VITS)], patch=patch)
+    encoder = Encoder(*VITS[check_choice("vit: size", size, VITS)], patch=patch)
     return Genotype(Stem("bit", 64), stages, encoder, Head("token"), style)
 
 
@@ -232,7 +232,7 @@ def get(name: str, image_size: ImageSize = 224) -> Genotype:
     Raises:
         InputError: if the name is unknown.
     """
-    return ZOO[one_of("architecture", name, ZOO)].make(image_size)
+    return ZOO[check_choice("architecture", name, ZOO)].make(image_size)
 
 
 def timm_name(genotype: Genotype) -> str | None:

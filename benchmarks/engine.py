@@ -45,27 +45,27 @@ def nets() -> list[Any]:
 def train_one(net: Any, bench: Any) -> float:
     """One training with the recipe of a search, without any engine."""
     from alternas.search.training import recipes
-    from alternas.search.training.job import Job, Outcome
-    from alternas.search.training.train import train
+    from alternas.search.training.job import Job, JobResult
+    from alternas.search.training.trainer import train
 
     recipe = recipes.get("smoke").with_epochs(EPOCHS)
     steps = recipe.steps(len(bench.data.train))
     with tempfile.TemporaryDirectory() as scratch:
         job = Job(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
         *_, outcome = train(job, bench)
-        assert isinstance(outcome, Outcome), outcome
+        assert isinstance(outcome, JobResult), outcome
         return outcome.accuracy or 0.0
 
 
 def make_bench() -> Any:
     import torch
 
-    from alternas.search.data.dataset import Request
+    from alternas.search.data.dataset import DataConfig
     from alternas.search.data.load import load
-    from alternas.search.training.memory import open_bench
+    from alternas.search.training.loaders import open_loader
 
     torch.set_num_threads(1)
-    return open_bench(load(Request("digits")).without_test(), torch.device("cpu"), workers=1)
+    return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), workers=1)
 
 
 # ---- jobs that do nothing
@@ -81,10 +81,10 @@ class Idle:
         import torch  # noqa: F401
 
     def run(self, job: Any) -> Iterator[Any]:
-        from alternas.search.training.job import Outcome
+        from alternas.search.training.job import JobResult
 
         accuracy = int(job.genotype.key, 16) / 16**12  # arbitrary, so that the strategy has something to weigh
-        yield Outcome(job.trial, "ok", job.until, accuracy, {"nll": 1.0})
+        yield JobResult(job.trial, "ok", job.until, accuracy, {"nll": 1.0})
 
 
 def overhead_alternas() -> list[float]:
@@ -99,8 +99,6 @@ def overhead_alternas() -> list[float]:
 
 def overhead_pool() -> list[float]:
     import ray
-
-    from alternas.search.training.job import Job, Outcome  # noqa: F401
 
     ray.init("local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 
@@ -219,12 +217,12 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     from rich.console import Console
 
     from alternas import spaces
-    from alternas.results import store
-    from alternas.search.data.dataset import Request
-    from alternas.search.engine.slots import Resources
-    from alternas.search.plan import Search
+    from alternas.results.runs import store
+    from alternas.search.config import Settings
+    from alternas.search.context import SearchConfig
+    from alternas.search.data.dataset import DataConfig
+    from alternas.search.engine.resources import Resources
     from alternas.search.run import search
-    from alternas.search.settings import Settings
     from alternas.search.training import recipes
 
     times: list[float] = []
@@ -239,7 +237,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
     recipe = recipes.get("smoke").with_epochs(epochs)
     settings = Settings("listed", data, "nsga2", "off", "macs", recipe)
-    search(Search(settings, Request(data), trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
+    search(SearchConfig(settings, DataConfig(data), trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
     return times
 
 

@@ -26,14 +26,14 @@ from machine import keep, options, sized
 
 from alternas.archs import Genotype, Stage
 from alternas.archs.stage import attention_beside
-from alternas.results.noise import paired, spread
-from alternas.search.data.dataset import DataSet, Request
+from alternas.results.ranking.stats import mean_ci, paired
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.studies.nets import net_of
+from alternas.search.experiments.nets import net_of
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Outcome
+from alternas.search.training.init import InitWeights
+from alternas.search.training.job import Job, JobResult
 from alternas.search.training.recipe import Recipe
-from alternas.search.training.start import Start
 
 IMAGE = (16, 16)
 TICKS = 10
@@ -81,12 +81,12 @@ DATA: DataSet | None = None
 def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
     """Train one pair in this process: the parent, the child from scratch, the child from the parent."""
     global DATA
-    DATA = DATA or load(Request("cue"))
+    DATA = DATA or load(DataConfig("cue"))
     kind, parent, child = pairs()[number % len(pairs())]
     seed = number // len(pairs())
     home = Path(folder) / str(number)
     had = _train(home / "parent", parent, recipe, seed)
-    start = Start(str(home / "parent" / "w.safetensors"), "parent", had.step)
+    start = InitWeights(str(home / "parent" / "w.safetensors"), "parent", had.step)
     scratch = _train(home / "scratch", child, recipe, seed + 1000)
     heir = _train(home / "heir", child, recipe, seed + 1000, start)
     curves = {name: [(p.step, p.accuracy) for p in o.curve] for name, o in (("scratch", scratch), ("heir", heir))}
@@ -96,19 +96,19 @@ def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
     return about | {"inherited": heir.lineage["share"], "parent": had.accuracy} | curves
 
 
-def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: Start | None = None) -> Outcome:
+def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: InitWeights | None = None) -> JobResult:
     import torch
 
-    from alternas.search.training.memory import MemoryBench
-    from alternas.search.training.train import train
+    from alternas.search.training.loaders import MemoryLoader
+    from alternas.search.training.trainer import train
 
     torch.set_num_threads(1)
     assert DATA is not None
     steps = recipe.steps(len(DATA.train))
     files = str(folder / "state.pt"), str(folder / "w.safetensors")
-    job, bench = Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryBench(DATA, torch.device("cpu"))
+    job, bench = Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryLoader(DATA, torch.device("cpu"))
     *_, outcome = train(job, bench)
-    assert isinstance(outcome, Outcome), outcome
+    assert isinstance(outcome, JobResult), outcome
     assert outcome.status == "ok", outcome
     return outcome
 
@@ -126,13 +126,13 @@ def _reached(curve: list[tuple[int, float]], wanted: float) -> float:
 
 def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     """Name and value of what came out, over all pairs and by kind of step."""
-    yield "saved", vars(spread([row["saved"] for row in rows]))
+    yield "saved", vars(mean_ci([row["saved"] for row in rows]))
     yield "never reached", sum(not row["reached"] for row in rows)
     for tick in range(TICKS):
         gains = paired(*({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir")))
         yield f"accuracy gained at {(tick + 1) / TICKS:.0%} of the steps", vars(gains)
     for kind in dict.fromkeys(row["kind"] for row in rows):
-        yield f"saved: {kind}", vars(spread([row["saved"] for row in rows if row["kind"] == kind]))
+        yield f"saved: {kind}", vars(mean_ci([row["saved"] for row in rows if row["kind"] == kind]))
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     asked = parser.parse_args()
     recipe = recipes.get("cue").with_epochs(asked.epochs)
-    load(Request("cue"))  # made once, then read from the cache by every process
+    load(DataConfig("cue"))  # made once, then read from the cache by every process
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool:
         rows = []
         for row in pool.map(measure, range(asked.pairs), [recipe] * asked.pairs, [folder] * asked.pairs):

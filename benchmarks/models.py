@@ -19,8 +19,8 @@ from machine import keep, options, sized, summary
 from torch import Tensor, nn
 
 from alternas.archs import build, zoo
-from alternas.archs.attention import WindowAttention
-from alternas.archs.timm_weights import convert
+from alternas.archs.blocks.attention import WindowAttention
+from alternas.archs.timm.convert import convert
 
 
 class PlainAttention(nn.Module):

@@ -22,21 +22,20 @@ from machine import keep, options, sized
 from torch import Tensor, nn
 
 from alternas.archs import build, zoo
-from alternas.results.probes.cka import cka_map, gram, hsic
-from alternas.results.probes.layers import all_sites
-from alternas.results.probes.listen import captured
-from alternas.results.probes.sites import Site
+from alternas.results.analysis.cka import cka_map, gram, hsic
+from alternas.results.analysis_tools.hook_points import HookPoint
+from alternas.results.analysis_tools.hooks import all_sites, captured
 
 NETS = sized(("resnet34", "alternet34"), ("resnet18", "alternet18"))
 SIDE = 32
-Way = Callable[[list[nn.Module], list[list[Site]], Sequence[Tensor]], Tensor]
+Way = Callable[[list[nn.Module], list[list[HookPoint]], Sequence[Tensor]], Tensor]
 
 
-def ours(nets: list[nn.Module], sites: list[list[Site]], batches: Sequence[Tensor]) -> Tensor:
+def ours(nets: list[nn.Module], sites: list[list[HookPoint]], batches: Sequence[Tensor]) -> Tensor:
     return cka_map(nets[0], nets[1], batches, sites[0], sites[1])
 
 
-def plain(nets: list[nn.Module], sites: list[list[Site]], batches: Sequence[Tensor]) -> Tensor:
+def plain(nets: list[nn.Module], sites: list[list[HookPoint]], batches: Sequence[Tensor]) -> Tensor:
     """Pair by pair, from activations that are all kept."""
     sums = torch.zeros(3, len(sites[0]), len(sites[1]), dtype=torch.double)
     for x_BCHW in batches:
@@ -48,7 +47,7 @@ def plain(nets: list[nn.Module], sites: list[list[Site]], batches: Sequence[Tens
     return sums[0] / (sums[1] * sums[2]).sqrt()
 
 
-def first_of(sites: list[Site], count: int) -> list[Site]:
+def first_of(sites: list[HookPoint], count: int) -> list[HookPoint]:
     """So many, evenly spread from the first to the last."""
     count = min(count, len(sites))
     return [sites[i * (len(sites) - 1) // max(1, count - 1)] for i in range(count)]

@@ -18,11 +18,11 @@ from optuna.distributions import CategoricalDistribution
 from optuna.trial import TrialState, create_trial
 
 from alternas.archs import Genotype, static_cost
-from alternas.results.ranking import pareto_ranks
-from alternas.search.strategy.ground import Ground
-from alternas.search.strategy.samplers import TrialChooser
-from alternas.search.strategy.strategies import STRATEGIES, sampler
-from alternas.spaces import Memo, RandomChooser, Space, get, options_of
+from alternas.results.ranking.pareto import pareto_ranks
+from alternas.search.samplers.context import SamplerContext
+from alternas.search.samplers.random import TrialChooser
+from alternas.search.samplers.registry import STRATEGIES, sampler
+from alternas.spaces import RandomChooser, RecordingChooser, Space, get, options_of
 
 SIDE, PROPOSALS, POINTS = 32, sized(21, 3), sized(10_000, 100)
 
@@ -39,7 +39,7 @@ def study_of(space: Space, trials: int) -> optuna.Study:
     distributions: Any = {name: CategoricalDistribution(choices) for name, choices in options.items()}
     found = []
     for number in range(trials):
-        memo = Memo(RandomChooser(number))
+        memo = RecordingChooser(RandomChooser(number))
         net = space.sample(memo)
         values = [fancied(net) + draw.gauss(0, 0.01), price(net)[0]]
         found.append(
@@ -59,7 +59,7 @@ def fancied(net: Genotype) -> float:
 def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
     """Milliseconds of the first proposal, which reads all trials, and of those that follow."""
     study = study_of(space, trials)
-    chosen: Any = sampler(strategy, Ground(space, 0, price))
+    chosen: Any = sampler(strategy, SamplerContext(space, 0, price))
     study.sampler = chosen
     own, sample_relative = [], chosen.sample_relative
 
@@ -74,7 +74,7 @@ def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
     chosen.sample_relative = timed
     for _ in range(PROPOSALS):
         trial = study.ask()
-        net = space.sample(Memo(TrialChooser(trial)))
+        net = space.sample(RecordingChooser(TrialChooser(trial)))
         trial.set_user_attr("key", net.key)
         study.tell(trial, [fancied(net), price(net)[0]])
     return {"first": own[0], "ms": summary(own[1:])}

@@ -40,12 +40,12 @@ class Sleeper:
     def take(self, data: Any) -> None: ...
 
     def run(self, job: Any) -> Iterator[Any]:
-        from alternas.search.training.job import Outcome, Point, Tick
+        from alternas.search.training.job import JobResult, Point, Progress
 
         for tick in range(1, TICKS + 1):
             time.sleep(SECONDS / TICKS)
-            yield Tick(job.trial, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
-        yield Outcome(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
+            yield Progress(job.trial, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
+        yield JobResult(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
 
 
 class Clock:
@@ -84,21 +84,21 @@ def fancied(net: Any) -> float:
 def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     """The ledger of a run in `folder`, and its store."""
     from alternas.archs import static_cost
-    from alternas.results.store import Store
-    from alternas.search.settings import Settings
-    from alternas.search.strategy.books import Terms
-    from alternas.search.strategy.ledger import Ledger
-    from alternas.search.strategy.memory import open_memory
+    from alternas.results.runs.store import Store
+    from alternas.search.config import Settings
     from alternas.search.training import recipes
+    from alternas.search.trials.controller import SearchController
+    from alternas.search.trials.state import SearchContext
+    from alternas.search.trials.study import open_journal
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     settings = Settings("free", "digits", strategy, "off", "macs", recipe)
     common = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
-    terms = Terms(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
+    terms = SearchContext(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
     store = Store(folder)
-    memory = open_memory(folder, store.records, strategy, terms.ground(space), terms.weigh)
-    return Ledger(terms, space, store, memory), store
+    memory = open_journal(folder, store.records, strategy, terms.ground(space), terms.weigh)
+    return SearchController(terms, space, store, memory), store
 
 
 def busy(strategy: str) -> dict[str, Any]:
@@ -106,8 +106,8 @@ def busy(strategy: str) -> dict[str, Any]:
     from ray.cluster_utils import Cluster
 
     from alternas.search.engine import pool
-    from alternas.search.engine.drive import drive
-    from alternas.search.engine.slots import Resources
+    from alternas.search.engine.loop import run_loop
+    from alternas.search.engine.resources import Resources
 
     pool.Worker = Sleeper  # pyright: ignore[reportAttributeAccessIssue]
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
@@ -119,7 +119,7 @@ def busy(strategy: str) -> dict[str, Any]:
             with closing(store), closing(pool.Pool(Resources(cluster.address, gpus=0.0), data, WORKERS)) as workers:
                 while workers.starting:  # start-up is not what is measured
                     workers.poll(1.0)
-                drive(ledger, workers, clock)
+                run_loop(ledger, workers, clock)
             return {"busy": round(clock.busy(), 4), "jobs": sum(change == 1 for _, change in clock.events)}
     finally:
         cluster.shutdown()
@@ -127,13 +127,13 @@ def busy(strategy: str) -> dict[str, Any]:
 
 def fill(folder: Path, strategy: str) -> None:
     """A run of so many records: every job ends at once."""
-    from alternas.search.training.job import Outcome, Point
+    from alternas.search.training.job import JobResult, Point
 
     ledger, store = ledger_of(folder, strategy, RECORDS)
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
     with closing(store):
         while job := ledger.next_job():
-            ledger.report(Outcome(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
+            ledger.report(JobResult(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}

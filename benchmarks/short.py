@@ -12,17 +12,17 @@ from typing import Any
 
 from machine import keep, options, sized
 
-from alternas.search.bench.judge import Match, play
-from alternas.search.bench.simulate import Contender
+from alternas.search.tabular.evaluate import BenchmarkConfig, run_benchmark
+from alternas.search.tabular.simulated import SearcherConfig
 
 SPENT, WORKERS = (4, 8, 16, 24, 32), sized((1, 2, 8), (8,))
 DATA = sized(("cue", "clutter"), ("clutter",))
-CONTENDERS = [Contender(name, ladder) for name in ("evolution", "random") for ladder in ("off", "pareto")]
+CONTENDERS = [SearcherConfig(name, ladder) for name in ("evolution", "random") for ladder in ("off", "pareto")]
 
 
 def found(data: str, seeds: int, workers: int) -> dict[str, Any]:
     """By strategy and ladder: the shares found."""
-    traces = play(Match(data, seeds, workers), CONTENDERS, lambda _: None)
+    traces = run_benchmark(BenchmarkConfig(data, seeds, workers), CONTENDERS, lambda _: None)
     return {
         f"{c.strategy}, ladder {c.ladder}": {at: statistics.median(t.volume_at(at) for t in traces[c]) for at in SPENT}
         for c in CONTENDERS

@@ -13,24 +13,24 @@ from typing import Any
 
 from machine import RESULTS, machine, options, sized
 
-from alternas.search.bench.contenders import PLAIN, contenders
-from alternas.search.bench.draw import cells, heads
-from alternas.search.bench.judge import Match, play, rows
+from alternas.search.tabular.evaluate import BenchmarkConfig, rows, run_benchmark
+from alternas.search.tabular.plots import cells, heads
+from alternas.search.tabular.searchers import PLAIN, searchers
 
 DATA = sized(("cue", "clutter"), ("clutter",))
-CONTENDERS = sized(contenders((), ()), contenders(("evolution",), ("off",)))
+CONTENDERS = sized(searchers((), ()), searchers(("evolution",), ("off",)))
 FILE = RESULTS / "strategies.json"
 
 
 def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
     """Run what is missing, beside random search, which every row is a share of."""
     found = {(row["strategy"], row["ladder"]): row for row in kept.get(data, [])}
-    match = Match(data, seeds)
-    traces = play(match, [PLAIN], lambda _: None)
+    match = BenchmarkConfig(data, seeds)
+    traces = run_benchmark(match, [PLAIN], lambda _: None)
     for contender in CONTENDERS:
         name = contender.strategy, contender.ladder
         if name not in found:
-            for row in rows(traces | play(match, [contender], print)):
+            for row in rows(traces | run_benchmark(match, [contender], print)):
                 found[row["strategy"], row["ladder"]] = row
             kept |= {data: sorted(found.values(), key=lambda row: row["spent_to_99_median"] or float("inf"))}
             FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n")

@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 from machine import RESULTS, TINY, options, sized
 
-from alternas.results.record import Record
-from alternas.results.store import read_records
-from alternas.search.bench import table
-from alternas.search.bench.table import COLUMNS, READINGS
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import read_records
+from alternas.search.tabular import tables as table
+from alternas.search.tabular.tables import COLUMNS, READINGS
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
 PLAN = sized(

@@ -35,15 +35,15 @@ from torch import Tensor, nn
 from torchvision import transforms
 
 from alternas.archs import Genotype, Stage, Stem, Style, build, static_cost, zoo
-from alternas.archs.timm_weights import timm_key
-from alternas.search.data.dataset import DataSet, Request, Split
+from alternas.archs.timm.convert import timm_key
+from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.training import recipes
 from alternas.search.training.augment import flipped, shifted
-from alternas.search.training.job import Job, Outcome
-from alternas.search.training.memory import MemoryBench
+from alternas.search.training.job import Job, JobResult
+from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
-from alternas.search.training.train import Trainer, train
+from alternas.search.training.trainer import Trainer, train
 
 STEPS = sized(10, 1)  # of one turn
 WIDTH = sized(16, 4)  # of the ResNet-18 on cue
@@ -63,7 +63,7 @@ def ours(data: DataSet, net: Genotype, recipe: Recipe, device: torch.device) -> 
     folder = tempfile.mkdtemp()
     steps = 10**6
     job = Job(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
-    trainer = Trainer(job, MemoryBench(data, device))
+    trainer = Trainer(job, MemoryLoader(data, device))
     if recipe.compile:
         trainer.warm_up()
     trainer.net.train()
@@ -224,18 +224,18 @@ def on_cpu(repeats: int) -> dict[str, Any]:
 
 def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
-    data, recipe = load(Request("cue")), recipes.cue()
+    data, recipe = load(DataConfig("cue")), recipes.cue()
     recipe = recipe.with_epochs(sized(recipe.epochs, 0.05))
     stages = tuple(Stage("basic", 2, WIDTH * 2**i, 2 if i else 1) for i in range(4))
     net = Genotype(Stem("cifar", WIDTH), stages, style=Style("post"))
-    bench = MemoryBench(data, torch.device("cpu"))
+    bench = MemoryLoader(data, torch.device("cpu"))
     scores: dict[str, list[float]] = {"ours": [], "timm": [], "timm's loop from our initial weights": []}
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
             steps = recipe.steps(len(data.train))
             job = Job(0, net, recipe, seed, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
             *_, outcome = train(job, bench)
-            assert isinstance(outcome, Outcome)
+            assert isinstance(outcome, JobResult)
             scores["ours"].append(outcome.accuracy or 0.0)
         torch.manual_seed(seed)
         scores["timm"].append(_timm_on_cue(_timm_net(), recipe, seed, bench))
@@ -260,7 +260,7 @@ def _timm_net() -> nn.Module:
     return model
 
 
-def _timm_on_cue(model: nn.Module, recipe: Recipe, seed: int, bench: MemoryBench) -> float:
+def _timm_on_cue(model: nn.Module, recipe: Recipe, seed: int, bench: MemoryLoader) -> float:
     torch.manual_seed(seed)
     data = bench.data
     steps = recipe.steps(len(data.train))

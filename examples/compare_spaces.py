@@ -15,8 +15,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from alternas.results import read_records
-from alternas.results.noise import paired, spread, text, verdict
-from alternas.results.ranking import hypervolume
+from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.stats import mean_ci, mean_ci_text, paired, verdict
 
 SEEDS = (0, 1, 2)
 TRIALS = 3
@@ -58,11 +58,11 @@ def main():
         for space, searches in found.items()
     }
     for space, by_seed in volumes.items():
-        s = spread(list(by_seed.values()), within=(0, 1))
-        print(f"{space}: hypervolume {text(s)}, 95 % of the mean {s.low:.4f} to {s.high:.4f}")
+        s = mean_ci(list(by_seed.values()), within=(0, 1))
+        print(f"{space}: hypervolume {mean_ci_text(s)}, 95 % of the mean {s.low:.4f} to {s.high:.4f}")
     first, second = spaces
     difference = paired(volumes[first], volumes[second])  # the same seed trains the same baselines, data and order
-    print(f"{second} against {first}: {text(difference)}, {verdict(difference)}")
+    print(f"{second} against {first}: {mean_ci_text(difference)}, {verdict(difference)}")
     plot(found, "compare_spaces.png")
     print(json.dumps(volumes))
 

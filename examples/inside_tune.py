@@ -13,7 +13,7 @@ from ray import tune
 from ray.tune.logger import TBXLoggerCallback
 
 from alternas.results import read_records
-from alternas.results.front import front
+from alternas.results.ranking.leaderboard import front
 from alternas.search.engine import tune as alternas_tune
 
 WORKERS = 2

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .record import Record
-from .store import find_run, read_records
+from .runs.record import Record
+from .runs.store import find_run, read_records
 
 if TYPE_CHECKING:
-    from .frame import load_run
+    from .runs.frame import load_run
 
 __all__ = ["Record", "find_run", "load_run", "read_records"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "load_run":
-        from .frame import load_run
+        from .runs.frame import load_run
 
         return load_run
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,25 +10,25 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs import OperationError
-from ..results.record import FAILED, FREE, versions
-from ..results.store import Store, locked, run_folder, write_json
+from ..results.runs.record import FAILED, FREE, versions
+from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
+from .config import differences
+from .context import PreparedSearch, SearchConfig, prepare, previous_settings
+from .data.build import keep_sample
 from .data.dataset import DataSet
-from .data.sample import keep_sample
-from .engine.drive import drive
-from .engine.live import ShownSearch, view
+from .engine.loop import run_loop
 from .engine.pool import Pool
+from .engine.progress import ShownSearch, view
 from .engine.tensorboard import EventFiles, Noted
-from .plan import Ready, Search, before, prepare
-from .settings import differences
-from .strategy.buildup import BuildUp, steps_table
-from .strategy.ledger import Ledger
-from .strategy.memory import Memory
-from .strategy.storage import drop_note, one_line, open_study, without_password
-from .training.depot_uri import without_secrets
+from .samplers.buildup import BuildUp, steps_table
+from .training.artifact_store import without_secrets
+from .trials.controller import SearchController
+from .trials.storage import drop_note, one_line, open_study, without_password
+from .trials.study import StudyAdapter
 
 
-def search(plan: Search, console: Console) -> Path:
+def search(plan: SearchConfig, console: Console) -> Path:
     """Run or resume a search, and return the folder of its run.
 
     Raises:
@@ -44,7 +44,7 @@ def search(plan: Search, console: Console) -> Path:
 
 
 @contextmanager
-def opened(ready: Ready) -> Iterator[Ledger]:
+def opened(ready: PreparedSearch) -> Iterator[SearchController]:
     """The ledger of a new or existing run, which no other driver gets meanwhile.
 
     Raises:
@@ -57,10 +57,10 @@ def opened(ready: Ready) -> Iterator[Ledger]:
         if terms.latencies:
             terms.latencies.recall(store.records)
         memory = open_study(folder, store.records, strategy, terms.ground(space), terms.weigh, plan.storage)
-        yield Ledger(terms, space, store, memory)
+        yield SearchController(terms, space, store, memory)
 
 
-def conclude(ledger: Ledger, console: Console) -> None:
+def conclude(ledger: SearchController, console: Console) -> None:
     """Say how a search ended.
 
     Raises:
@@ -93,7 +93,7 @@ def _event_files(folder: Path, store: Store, seed: int) -> EventFiles:
     return files
 
 
-def _run(ledger: Ledger, plan: Search, data: DataSet, console: Console) -> bool:
+def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: Console) -> bool:
     """Train. Returns whether the search has ended, and not merely its time."""
     hours, resources = plan.effort.hours, plan.resources
     files = _event_files(ledger.terms.folder, ledger.store, plan.settings.seed) if plan.tensorboard else None
@@ -109,23 +109,23 @@ def _run(ledger: Ledger, plan: Search, data: DataSet, console: Console) -> bool:
         view(ShownSearch(ledger, steps_per_epoch), console) as shown,
         closing(Pool(resources, data.without_test(), most, ledger.terms.setting)) as pool,
     ):
-        ended = drive(ledger, pool, Noted(shown, files, ledger) if files else shown, 3600 * hours)
+        ended = run_loop(ledger, pool, Noted(shown, files, ledger) if files else shown, 3600 * hours)
     if not ended:
         console.print(f"stopped after {hours:g} hours; the same command goes on")
     return ended
 
 
-def _show_steps(memory: Memory, console: Console) -> None:
+def _show_steps(memory: StudyAdapter, console: Console) -> None:
     """What a build-up has tried, and what it kept."""
     strategy = memory.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(memory.study), strategy.starts))
 
 
-def _settle(folder: Path, ready: Ready) -> None:
+def _settle(folder: Path, ready: PreparedSearch) -> None:
     """Write the run's settings and facts. A strategy's memory made under other settings is dropped."""
     plan, data, space = ready.plan, ready.data, ready.space
-    if (folder / "run.json").exists() and differences(before(folder), ready.wanted):
+    if (folder / "run.json").exists() and differences(previous_settings(folder), ready.wanted):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
     command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.checkpoints)

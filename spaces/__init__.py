@@ -4,20 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..archs.errors import one_of
-from ..archs.plan import ImageSize
+from ..archs.errors import check_choice
+from ..archs.layout import ImageSize
+from .all import AllSpace
 from .alternet import AlterNetSpace
+from .base import (
+    Chooser,
+    FixedChooser,
+    Gene,
+    Genes,
+    RandomChooser,
+    RecordingChooser,
+    Space,
+    members,
+    options_of,
+    plain_genes,
+)
 from .bench import BenchSpace, PlacementSpace
-from .check import check
-from .choosers import Chooser, Gene, Genes, Memo, RandomChooser, Replay
-from .file import FileSpace, is_file
+from .feasible import FeasibleNets, cheapest
 from .free import FreeSpace
 from .hybrid import HybridSpace
 from .modern import ModernSpace
 from .resnet import ResNetSpace
-from .space import Space, members, options_of, plain_genes
-from .union import AllSpace
-from .within import Within, cheapest
+from .user_file import FileSpace, is_file
+from .validate import check
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
@@ -33,14 +43,14 @@ SPACES: dict[str, Callable[[ImageSize], Space]] = {
 __all__ = [
     "SPACES",
     "Chooser",
+    "FeasibleNets",
     "FileSpace",
+    "FixedChooser",
     "Gene",
     "Genes",
-    "Memo",
     "RandomChooser",
-    "Replay",
+    "RecordingChooser",
     "Space",
-    "Within",
     "cheapest",
     "check",
     "find",
@@ -58,7 +68,7 @@ def get(name: str, image_size: ImageSize) -> Space:
     Raises:
         InputError: if the name is unknown or the space does not allow the image size.
     """
-    return SPACES[one_of("space", name, SPACES)](image_size)
+    return SPACES[check_choice("space", name, SPACES)](image_size)
 
 
 def find(space: str, image_size: ImageSize) -> Space:
@@ -69,4 +79,4 @@ def find(space: str, image_size: ImageSize) -> Space:
     """
     if is_file(space):
         return FileSpace(space, image_size)
-    return SPACES[one_of("space", space, [*SPACES, "./my_space.py"])](image_size)
+    return SPACES[check_choice("space", space, [*SPACES, "./my_space.py"])](image_size)

@@ -11,10 +11,10 @@ from math import prod
 from typing import cast
 
 from ..archs import Genotype, InputError, Stage
-from ..archs.plan import ImageSize, as_map
-from .choosers import Chooser
+from ..archs.layout import ImageSize, as_map
+from .base import Chooser
+from .presets import SpacePreset, preset_for
 from .resnet import draw_trunk, plain_resnets, stage_maps
-from .scale import Scale, scale_for
 
 
 class AlterNetSpace:
@@ -26,11 +26,11 @@ class AlterNetSpace:
 
     name = "alternet"
 
-    def __init__(self, image_size: ImageSize, scale: Scale | None = None) -> None:
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         height, width = as_map(image_size)
         if height != width:
             raise InputError(f"space 'alternet' needs square images (its windows are square), got {height}x{width}")
-        self.image_size, self.scale = image_size, scale or scale_for(image_size)
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
         stem, stages = draw_trunk(chooser, self.scale)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import cast
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
-from ..archs.plan import ImageSize, Map, as_map
+from ..archs.layout import ImageSize, Map, as_map
 from .alternet import fit_window
-from .choosers import Chooser
+from .base import Chooser
 from .hybrid import fit_patch
 
 SIDE = 8  # of the map behind the stem; more where the image has no such patches

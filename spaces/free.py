@@ -12,15 +12,15 @@ from dataclasses import replace
 from typing import cast
 
 from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
+from ..archs.layout import ImageSize, as_map
 from ..archs.parts import POOLS
-from ..archs.plan import ImageSize, as_map
 from ..archs.stage import EXPANSION
 from .alternet import fit_window
-from .choosers import Chooser
+from .base import Chooser
 from .hybrid import fit_patch
 from .modern import ATTENTIONS, CONVS
+from .presets import SpacePreset, preset_for
 from .resnet import plain_resnets
-from .scale import Scale, scale_for
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
 SMALLEST = 4  # side of the map behind a stem that is not the scale's own
@@ -47,11 +47,11 @@ class FreeSpace:
 
     name = "free"
 
-    def __init__(self, image_size: ImageSize, scale: Scale | None = None) -> None:
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         height, width = as_map(image_size)
         if height != width:
             raise InputError(f"space 'free' needs square images (its windows are square), got {height}x{width}")
-        self.side, self.scale = height, scale or scale_for(image_size)
+        self.side, self.scale = height, scale or preset_for(image_size)
         self._stems = tuple(_fitting_stems(self.scale, height))
         self._sides = {stem: self._sides_behind(stem) for stem in self._stems}
         self._vit_patches = tuple(_fitting_patches(self.scale, height))
@@ -174,7 +174,7 @@ def _stem(name: str, width: int) -> Stem:
     return Stem(kind, width, int(name[len(kind) :] or 0))
 
 
-def _fitting_stems(scale: Scale, side: int) -> Iterator[str]:
+def _fitting_stems(scale: SpacePreset, side: int) -> Iterator[str]:
     """The scale's own stem, and those of the others that leave images of `side` a map."""
     yield scale.stem
     for name in scale.other_stems:
@@ -183,7 +183,7 @@ def _fitting_stems(scale: Scale, side: int) -> Iterator[str]:
             yield name
 
 
-def _fitting_patches(scale: Scale, side: int) -> Iterator[int]:
+def _fitting_patches(scale: SpacePreset, side: int) -> Iterator[int]:
     """The patches of a ViT that divide images of `side` into more than one token and not too many."""
     for patch in scale.vit_patches:
         if side % patch == 0 and 1 < (side // patch) ** 2 <= scale.most_tokens:

@@ -10,11 +10,11 @@ from math import prod
 from typing import cast
 
 from ..archs import Encoder, Genotype, Head
+from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
-from ..archs.plan import ImageSize, Map
-from .choosers import Chooser
+from .base import Chooser
+from .presets import SpacePreset, preset_for
 from .resnet import draw_trunk, plain_resnets, stage_maps
-from .scale import Scale, scale_for
 
 
 class HybridSpace:
@@ -22,8 +22,8 @@ class HybridSpace:
 
     name = "hybrid"
 
-    def __init__(self, image_size: ImageSize, scale: Scale | None = None) -> None:
-        self.image_size, self.scale = image_size, scale or scale_for(image_size)
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.scale

@@ -10,10 +10,10 @@ from math import prod
 from typing import cast
 
 from ..archs import Genotype, Stage
-from ..archs.plan import ImageSize
+from ..archs.layout import ImageSize
 from .alternet import AlterNetSpace
-from .choosers import Chooser
-from .scale import Scale, scale_for
+from .base import Chooser
+from .presets import SpacePreset, preset_for
 
 CONVS = ("residual", "mbconv", "convnext")
 ATTENTIONS = ("msa", "transformer")
@@ -28,8 +28,8 @@ class ModernSpace:
 
     name = "modern"
 
-    def __init__(self, image_size: ImageSize, scale: Scale | None = None) -> None:
-        self.scale = scale or scale_for(image_size)
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.scale = scale or preset_for(image_size)
         self.alternet = AlterNetSpace(image_size, self.scale)
 
     def sample(self, chooser: Chooser) -> Genotype:

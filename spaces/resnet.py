@@ -6,9 +6,9 @@ from math import prod
 from typing import cast
 
 from ..archs import Genotype, Stage, Stem
-from ..archs.plan import ImageSize, Map
-from .choosers import Chooser
-from .scale import Scale, scale_for
+from ..archs.layout import ImageSize, Map
+from .base import Chooser
+from .presets import SpacePreset, preset_for
 
 
 class ResNetSpace:
@@ -16,8 +16,8 @@ class ResNetSpace:
 
     name = "resnet"
 
-    def __init__(self, image_size: ImageSize, scale: Scale | None = None) -> None:
-        self.image_size, self.scale = image_size, scale or scale_for(image_size)
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
         return Genotype(*draw_trunk(chooser, self.scale))
@@ -30,7 +30,7 @@ class ResNetSpace:
         return plain_resnets(self.scale)
 
 
-def draw_trunk(chooser: Chooser, scale: Scale) -> tuple[Stem, tuple[Stage, ...]]:
+def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
     """Draw the genes that all families share: a stem and its plain conv stages."""
     block = cast(str, chooser.choose("block", scale.blocks))
     width = cast(int, chooser.choose("width", scale.widths))
@@ -41,12 +41,12 @@ def draw_trunk(chooser: Chooser, scale: Scale) -> tuple[Stem, tuple[Stage, ...]]
     return scale.stem_of(width), tuple(stages)
 
 
-def stage_maps(scale: Scale, image_size: ImageSize) -> list[Map]:
+def stage_maps(scale: SpacePreset, image_size: ImageSize) -> list[Map]:
     """The map behind each stage: of all nets of a scale with its own stem, whose strides are alike."""
     return [stage[-1].map_out for stage in plain_resnets(scale)[0].plan(image_size).stages]
 
 
-def plain_resnets(scale: Scale) -> tuple[Genotype, ...]:
+def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     """The scale's baselines, cheapest first."""
     return tuple(
         Genotype(scale.stem_of(width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))

@@ -12,18 +12,17 @@ import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
 
 from alternas.archs import Cost, Genotype, static_cost
-from alternas.results.latency.setting import Setting as LatencySetting
-from alternas.results.store import Store
-from alternas.search.effort import Effort
-from alternas.search.settings import Settings
-from alternas.search.strategy.books import Terms
-from alternas.search.strategy.latencies import Latencies
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.storage import open_study
+from alternas.results.latency.setting import LatencySetting
+from alternas.results.runs.store import Store
+from alternas.search.config import Budget, Settings
 from alternas.search.training import recipes
 from alternas.search.training.job import Timing
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.latencies import Latencies
+from alternas.search.trials.state import SearchContext
+from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
-from alternas.spaces.scale import TINY, Scale
+from alternas.spaces.presets import TINY, SpacePreset
 from fakes import STEPS
 
 RECIPE = recipes.get("smoke")
@@ -53,7 +52,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture
-def small_scale() -> Scale:
+def small_scale() -> SpacePreset:
     """TINY cut down so that its spaces can be enumerated."""
     return dataclasses.replace(
         TINY,
@@ -75,26 +74,26 @@ def _price(net: Genotype) -> Cost:
 
 
 @pytest.fixture
-def open_ledger(tmp_path: Path) -> Iterator[Callable[..., Ledger]]:
+def open_ledger(tmp_path: Path) -> Iterator[Callable[..., SearchController]]:
     """Opens a ledger on tmp_path, again and again as a restarted driver would."""
     stores = []
 
-    def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> Ledger:
+    def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
         """A ledger; `more` are settings, the `effort`, and the URL of a `storage`."""
-        space, storage, effort = space or get("all", 8), more.pop("storage", ""), more.pop("effort", Effort())
+        space, storage, effort = space or get("all", 8), more.pop("storage", ""), more.pop("effort", Budget())
         ladder, objective = more.pop("ladder", "off"), more.pop("objective", "macs")
         settings = Settings(space.name, "digits", strategy, ladder, objective, RECIPE, **more)
         common = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         timing = Timing(LatencySetting(), (1, 8, 8), 10)
         latencies = Latencies(tmp_path, timing, _price) if settings.latency else None
-        terms = Terms(settings, trials, STEPS, _price, common, tmp_path, latencies, effort)
+        terms = SearchContext(settings, trials, STEPS, _price, common, tmp_path, latencies, effort)
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
         if latencies:
             latencies.recall(stores[-1].records)
         memory = open_study(tmp_path, stores[-1].records, strategy, terms.ground(space), terms.weigh, storage)
-        return Ledger(terms, space, stores[-1], memory)
+        return SearchController(terms, space, stores[-1], memory)
 
     yield open_it
     for store in stores:

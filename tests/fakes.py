@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.engine.executor import Lost
-from alternas.search.training.job import Job, Outcome, Point, Tick
+from alternas.search.engine.loop import Lost
+from alternas.search.training.job import Job, JobResult, Point, Progress
 
 STEPS = 16
 
@@ -55,8 +55,8 @@ class FakeExecutor:
 
 def _success(job: Job) -> list[Any]:
     curve = tuple(Point(step, 1.0, fake_accuracy(job.genotype, step)) for step in range(1, job.until + 1))
-    outcome = Outcome(job.trial, "ok", job.until, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
-    return [Tick(job.trial, curve[-1], 0.1), outcome]
+    outcome = JobResult(job.trial, "ok", job.until, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
+    return [Progress(job.trial, curve[-1], 0.1), outcome]
 
 
 def lose(job: Job) -> Lost:
@@ -67,7 +67,7 @@ class SilentView:
     """Looks away."""
 
     def started(self, job: Job) -> None: ...
-    def tick(self, tick: Tick) -> None: ...
+    def tick(self, tick: Progress) -> None: ...
     def ended(self, record: Any, trial: int) -> None: ...
     def refresh(self) -> None: ...
 
@@ -78,7 +78,7 @@ class FakeWorker:
     def __init__(self, threads: int, device: str) -> None: ...
     def take(self, data: Any) -> None: ...
 
-    def run(self, job: Job) -> Iterator[Tick | Outcome]:
+    def run(self, job: Job) -> Iterator[Progress | JobResult]:
         folder = Path(job.checkpoint).parent.parent
         before = [trial for trial, _ in legs_begun(folder)].count(job.trial)
         with open(folder / "legs", "a") as file:
@@ -86,7 +86,7 @@ class FakeWorker:
         fate = json.loads((folder / "fates.json").read_text()).get(str(job.trial))
         if fate == "die" or (fate == "die once" and not before):
             os.kill(os.getpid(), signal.SIGKILL)
-        events = [Outcome(job.trial, "error", error="because")] if fate == "error" else _success(job)
+        events = [JobResult(job.trial, "error", error="because")] if fate == "error" else _success(job)
         yield from (event for event in events)  # a generator: Ray sends into it, which a list cannot take
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import Image
 
 from alternas.archs import zoo
-from alternas.results.record import Record
+from alternas.results.runs.record import Record
 from alternas.search.training.recipes import get as get_recipe
 from test_cli import finished_run
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alternas.archs import Genotype, static_cost
-from alternas.spaces import Memo, RandomChooser, Space, get
+from alternas.spaces import RandomChooser, RecordingChooser, Space, get
 
 STEPS = (4, 8, 16, 32)
 RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 128, "augment": {"flip": False}}
@@ -47,7 +47,7 @@ def drawn_records(count: int, seed: int = 0, stops: bool = True) -> list[dict[st
 
 @cache
 def _drawn(space: Space, seed: int) -> tuple[Genotype, dict[str, Any]]:
-    chooser = Memo(RandomChooser(seed))
+    chooser = RecordingChooser(RandomChooser(seed))
     return space.sample(chooser), dict(chooser.genes)
 
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
-from alternas.search.training.bench import generator_of
-from alternas.search.training.memory import MemoryBench
+from alternas.search.training.loaders import MemoryLoader, generator_of
 from alternas.search.training.recipe import Augment
 
 
@@ -124,7 +123,7 @@ def tiny(images: int = 50) -> DataSet:
 
 
 def test_an_epoch_sees_every_image_once() -> None:
-    bench = MemoryBench(tiny(), torch.device("cpu"))
+    bench = MemoryLoader(tiny(), torch.device("cpu"))
     recipe = dataclasses.replace(recipes.smoke(), batch=10, augment=Augment())
     epochs = [torch.cat([x for x, _ in bench.batches(recipe, 0, 5 * e, 5 * e + 5)]) for e in (0, 1)]
     images, _ = next(bench.images("train", 50))
@@ -135,7 +134,7 @@ def test_an_epoch_sees_every_image_once() -> None:
 
 
 def test_a_batch_depends_on_its_step_alone() -> None:
-    bench = MemoryBench(tiny(), torch.device("cpu"))
+    bench = MemoryLoader(tiny(), torch.device("cpu"))
     how = Augment(scale=0.3, pad=1, flip=True, ops=2, magnitude=9, spread=1, cutout=2, erase=0.5)
     recipe = dataclasses.replace(recipes.smoke(), batch=16, augment=how)
     whole = list(bench.batches(recipe, 3, 0, 9))

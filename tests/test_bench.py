@@ -16,18 +16,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from alternas import cli
 from alternas.archs import InputError, static_cost
-from alternas.results.ranking import pareto_ranks
-from alternas.search.bench import simulate as simulation
-from alternas.search.bench.contenders import LARGEST, ORACLE, STOCK, contenders, run
-from alternas.search.bench.draw import bench_table
-from alternas.search.bench.judge import AT, REFERENCE, Match, play, rows
-from alternas.search.bench.simulate import STEPS, Contender, Simulator, Trace, simulate
-from alternas.search.bench.table import CHANCE, COLUMNS, FILE, READINGS, Entry, Table, Training, load_table
-from alternas.search.strategy.ladder import LADDERS
-from alternas.search.strategy.strategies import STRATEGIES
+from alternas.cli import app as cli
+from alternas.results.ranking.pareto import pareto_ranks
+from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.tabular import simulated as simulation
+from alternas.search.tabular.evaluate import AT, REFERENCE, BenchmarkConfig, rows, run_benchmark
+from alternas.search.tabular.plots import bench_table
+from alternas.search.tabular.searchers import LARGEST, ORACLE, STOCK, run, searchers
+from alternas.search.tabular.simulated import STEPS, SearcherConfig, Simulator, Trace, simulate
+from alternas.search.tabular.tables import CHANCE, COLUMNS, FILE, READINGS, Entry, Table, Training, load_table
 from alternas.search.training.job import Job
+from alternas.search.trials.schedulers import SCHEDULERS
 from alternas.spaces import get, members
 
 NETS = 60
@@ -196,7 +196,7 @@ def legs(jobs: Sequence[Job]) -> float:
 
 
 def test_without_a_ladder_spent_is_the_number_of_nets(whole: Table, watched: type[Watched]) -> None:
-    trace = simulate(whole, Contender("random"), 0, 1, NEVER)
+    trace = simulate(whole, SearcherConfig("random"), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert trace.spent == [float(i + 1) for i in range(len(jobs))]
     assert watched.last.spent == len(jobs) == len({job.genotype.key for job in jobs})
@@ -212,7 +212,7 @@ def test_without_a_ladder_spent_is_the_number_of_nets(whole: Table, watched: typ
 @pytest.mark.parametrize("ladder", ["pareto", "single"])
 @pytest.mark.parametrize("workers", [1, 4])
 def test_legs_count_by_their_share(whole: Table, watched: type[Watched], ladder: str, workers: int) -> None:
-    trace = simulate(whole, Contender("random", ladder), 0, workers, NEVER)
+    trace = simulate(whole, SearcherConfig("random", ladder), 0, workers, NEVER)
     jobs = watched.last.jobs
     started = {job.genotype.key for job in jobs}
     assert watched.last.spent == pytest.approx(legs(jobs))
@@ -238,7 +238,7 @@ def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatc
             return found
 
     monkeypatch.setattr(simulation, "Simulator", Heard)
-    simulate(whole, Contender("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
+    simulate(whole, SearcherConfig("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
     assert {outcome.step for _, outcome in heard} == {math.ceil(STEPS / 4), STEPS}
     for key, outcome in heard:
         curve = whole.entries[key].drawn(key, 0).curve
@@ -246,13 +246,13 @@ def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatc
 
 
 def test_repeats_are_paid_for(whole: Table, watched: type[Watched]) -> None:
-    simulate(whole, Contender("random", repeats=2), 0, 1, NEVER)
+    simulate(whole, SearcherConfig("random", repeats=2), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert watched.last.spent == len(jobs) == 2 * len({job.genotype.key for job in jobs})
 
 
 def test_more_workers_are_faster_but_spend_as_much(whole: Table) -> None:
-    one, two, eight = (simulate(whole, Contender("random"), 0, workers, NEVER) for workers in (1, 2, 8))
+    one, two, eight = (simulate(whole, SearcherConfig("random"), 0, workers, NEVER) for workers in (1, 2, 8))
     assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.6
     assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.2
     assert one.spent[-1] == pytest.approx(two.spent[-1]) == pytest.approx(eight.spent[-1])
@@ -262,13 +262,13 @@ def test_more_workers_are_faster_but_spend_as_much(whole: Table) -> None:
 
 @pytest.mark.parametrize("strategy", ["random", "evolution"])
 def test_a_seed_gives_one_trace(table: Table, strategy: str) -> None:
-    traces = [simulate(table, Contender(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
+    traces = [simulate(table, SearcherConfig(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
     assert traces[0] == traces[1] != traces[2]
 
 
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"enumerate"}))
 def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Watched], strategy: str) -> None:
-    trace = simulate(table, Contender(strategy), 0, 3, 0.9)
+    trace = simulate(table, SearcherConfig(strategy), 0, 3, 0.9)
     trained = [job.genotype.key for job in watched.last.jobs]
     assert set(trained) <= set(table.entries)
     assert len(trained) == len(set(trained))
@@ -277,7 +277,7 @@ def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Wa
 
 
 def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
-    found = run(table, Contender(ORACLE), 0, 1)
+    found = run(table, SearcherConfig(ORACLE), 0, 1)
     assert found.volume[-1] == 1.0
     assert found.volume == sorted(found.volume)
     front = table.front()
@@ -285,32 +285,32 @@ def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
     assert found.volume[0] == max(table.hypervolume([key]) for key in table.entries)
     need = int(found.spent_to(ALL) or 0)
     assert all(table.hypervolume(list(few)) < ALL for few in combinations(front, need - 1))
-    for contender in (Contender("random"), Contender("evolution"), Contender(LARGEST)):
+    for contender in (SearcherConfig("random"), SearcherConfig("evolution"), SearcherConfig(LARGEST)):
         assert (run(table, contender, 0, 1).spent_to(0.9) or math.inf) > (found.spent_to(0.9) or 0)
 
 
 def test_the_largest_come_first(table: Table) -> None:
-    found = run(table, Contender(LARGEST), 3, 1)
+    found = run(table, SearcherConfig(LARGEST), 3, 1)
     dear = sorted(table.entries, key=lambda key: table.entries[key].costs["macs"], reverse=True)
     assert found.spent == [float(i) for i in range(1, NETS + 1)]
     for count in (1, 10, 30, NETS):
         if count == NETS or table.entries[dear[count - 1]].costs["macs"] > table.entries[dear[count]].costs["macs"]:
             assert found.volume[count - 1] == table.hypervolume(dear[:count])
     assert found.volume[-1] == 1.0
-    assert found == run(table, Contender(LARGEST), 0, 8)
+    assert found == run(table, SearcherConfig(LARGEST), 0, 8)
 
 
 def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
-    found = contenders((), ())
+    found = searchers((), ())
     for name in (ORACLE, LARGEST, *STOCK):
         assert [c.ladder for c in found if c.strategy == name] == ["off"]
     for name in set(STRATEGIES) - {"enumerate"}:
-        on = list(LADDERS) if name == "random" else ["off", "pareto"]
+        on = list(SCHEDULERS) if name == "random" else ["off", "pareto"]
         assert [c.ladder for c in found if c.strategy == name] == on
-    assert contenders(("evolution",), ("single",)) == [Contender("evolution", "single")], "where it is asked for"
+    assert searchers(("evolution",), ("single",)) == [SearcherConfig("evolution", "single")], "where it is asked for"
     assert "enumerate" not in {c.strategy for c in found}
-    assert contenders((ORACLE, "random"), ("pareto",), Contender("", rungs=(0.5,), eta=3)) == [
-        Contender("random", "pareto", (0.5,), 3)
+    assert searchers((ORACLE, "random"), ("pareto",), SearcherConfig("", rungs=(0.5,), eta=3)) == [
+        SearcherConfig("random", "pareto", (0.5,), 3)
     ]
 
 
@@ -320,18 +320,18 @@ def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
 ])  # fmt: skip
 def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...], about: str) -> None:
     with pytest.raises(InputError, match=about):
-        contenders(strategies, ladders)
+        searchers(strategies, ladders)
 
 
 def test_rungs_of_contenders_are_checked() -> None:
     for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
         with pytest.raises(InputError):
-            contenders(("random",), ("pareto",), Contender("", rungs=rungs, eta=eta))
+            searchers(("random",), ("pareto",), SearcherConfig("", rungs=rungs, eta=eta))
 
 
 def test_rungs_are_checked_where_no_ladder_is_named() -> None:
     with pytest.raises(InputError):
-        contenders((), (), Contender("", rungs=(0.5, 0.25)))
+        searchers((), (), SearcherConfig("", rungs=(0.5, 0.25)))
 
 
 def climb(to_90: float | None, to_95: float | None, to_99: float | None, start: float = 0.1) -> Trace:
@@ -350,7 +350,7 @@ def test_a_trace_is_read_both_ways() -> None:
 def test_rows_are_quartiles_over_seeds(seeds: int) -> None:
     draw = random.Random(seeds)
     numbers = np.cumsum([[draw.uniform(2, 30) for _ in range(3)] for _ in range(seeds)], axis=1)
-    (row,) = rows({Contender("mine", "pareto"): [climb(*at) for at in numbers]})
+    (row,) = rows({SearcherConfig("mine", "pareto"): [climb(*at) for at in numbers]})
     assert (row["strategy"], row["ladder"], row["seeds"]) == ("mine", "pareto", seeds)
     for column, share in enumerate((90, 95, 99)):
         expected = np.percentile(numbers[:, column], [25, 50, 75])
@@ -364,10 +364,10 @@ def test_rows_are_quartiles_over_seeds(seeds: int) -> None:
 
 def test_what_too_few_seeds_reached_is_none() -> None:
     reached = [climb(1, 2, 10), climb(1, 2, 20), climb(1, 2, 30), climb(1, 2, None), climb(1, None, None)]
-    (row,) = rows({Contender("mine"): reached})
+    (row,) = rows({SearcherConfig("mine"): reached})
     assert (row["spent_to_99_low"], row["spent_to_99_median"], row["spent_to_99_high"]) == (20, 30, None)
     assert row["spent_to_95_high"] == 2
-    (row,) = rows({Contender("mine"): [climb(1, 2, 10), climb(1, 2, None), climb(1, None, None)]})
+    (row,) = rows({SearcherConfig("mine"): [climb(1, 2, 10), climb(1, 2, None), climb(1, None, None)]})
     assert (row["spent_to_95_median"], row["spent_to_99_low"], row["spent_to_99_median"]) == (2, None, None)
     json.dumps(row, allow_nan=False)
 
@@ -375,9 +375,9 @@ def test_what_too_few_seeds_reached_is_none() -> None:
 def test_random_is_once_random_and_the_best_come_first() -> None:
     traces = {
         REFERENCE: [climb(1, 2, at) for at in (80, 100, 120)],
-        Contender("half"): [climb(1, 2, at) for at in (49, 50, 51)],
-        Contender("never"): [climb(1, 3, None)] * 3,
-        Contender("slow"): [climb(1, 2, None)] * 3,
+        SearcherConfig("half"): [climb(1, 2, at) for at in (49, 50, 51)],
+        SearcherConfig("never"): [climb(1, 3, None)] * 3,
+        SearcherConfig("slow"): [climb(1, 2, None)] * 3,
     }
     found = rows(traces)
     assert [row["strategy"] for row in found] == ["half", "random", "slow", "never"]
@@ -415,8 +415,8 @@ def test_tables_that_are_not_there(table: Table, tmp_path: Path) -> None:
 
 def test_processes_play_what_one_would_run(table: Table, tmp_path: Path) -> None:
     path = parquet(table, tmp_path / "table.parquet")
-    chosen, heard = [Contender("random"), Contender(LARGEST)], list[str]()
-    found = play(Match("cue", 2, 3, 1, path), chosen, heard.append)
+    chosen, heard = [SearcherConfig("random"), SearcherConfig(LARGEST)], list[str]()
+    found = run_benchmark(BenchmarkConfig("cue", 2, 3, 1, path), chosen, heard.append)
     same = load_table("cue", path)
     assert found == {c: [run(same, c, seed, 3) for seed in (0, 1)] for c in chosen}
     assert len(heard) == 2
@@ -424,7 +424,7 @@ def test_processes_play_what_one_would_run(table: Table, tmp_path: Path) -> None
 
 def test_errors_come_before_processes(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there"):
-        play(Match(path=tmp_path / "none.parquet"), [Contender("random")], print)
+        run_benchmark(BenchmarkConfig(path=tmp_path / "none.parquet"), [SearcherConfig("random")], print)
 
 
 @pytest.mark.timeout(60)
@@ -435,7 +435,7 @@ def test_a_stopped_bench_ends_at_once() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        play(Match(seeds=100), [Contender(ORACLE), Contender("tpe")], stop)
+        run_benchmark(BenchmarkConfig(seeds=100), [SearcherConfig(ORACLE), SearcherConfig("tpe")], stop)
     assert not active_children()
 
 
@@ -464,8 +464,8 @@ def test_the_command(alternas: Any) -> None:
     fields = {"strategy", "ladder", "seeds", "spent_to_95_median", "spent_to_99_median", "hypervolume_median"}
     assert all(fields <= set(row) and row["seeds"] == 2 for row in found)
     table = load_table("cue")
-    assert found[0]["spent_to_95_median"] == run(table, Contender(ORACLE), 0, 1).spent_to(0.95)
-    random_one = [run(table, Contender("random"), seed, 4).spent_to(0.95) or math.nan for seed in (0, 1)]
+    assert found[0]["spent_to_95_median"] == run(table, SearcherConfig(ORACLE), 0, 1).spent_to(0.95)
+    random_one = [run(table, SearcherConfig("random"), seed, 4).spent_to(0.95) or math.nan for seed in (0, 1)]
     assert found[1]["spent_to_95_median"] == pytest.approx(sum(random_one) / 2)
     assert "<svg" in Path("new/plot.svg").read_text()
 

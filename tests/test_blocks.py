@@ -13,9 +13,9 @@ from timm.models.maxxvit import MaxxVitConvCfg, MbConvBlock
 from torch import Tensor, nn
 
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, Style, build
-from alternas.archs.attention import WindowAttention
-from alternas.archs.encoder import TransformerEncoder
-from alternas.archs.modern import ConvNeXt, MBConv
+from alternas.archs.blocks.attention import WindowAttention
+from alternas.archs.blocks.encoder import TransformerEncoder
+from alternas.archs.blocks.modern import ConvNeXt, MBConv
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import CIFAR, MSA, NETS, VIT, lively
 
@@ -133,7 +133,7 @@ def test_window_attention_is_its_definition(window: tuple[int, int], per_head: b
 
 
 def test_a_global_window_of_a_channels_last_map_is_not_copied() -> None:
-    from alternas.archs.attention import to_windows
+    from alternas.archs.blocks.attention import to_windows
 
     x = torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last)
     assert to_windows(x, (4, 4)).data_ptr() == x.data_ptr()

@@ -13,11 +13,11 @@ from optuna.trial import Trial, TrialState, create_trial
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
-from alternas.search.strategy.buildup import BuildUp, steps_table
-from alternas.search.strategy.ground import Ground
-from alternas.search.strategy.samplers import TrialChooser
-from alternas.search.strategy.walk import Step
-from alternas.spaces import SPACES, Genes, Memo, Space, get, options_of
+from alternas.search.samplers.buildup import BuildUp, steps_table
+from alternas.search.samplers.context import SamplerContext
+from alternas.search.samplers.greedy import Step
+from alternas.search.samplers.random import TrialChooser
+from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
 
 Msa = tuple[int, ...]
 PLAIN: Genes = {"family": "resnet", "block": "bottleneck", "width": 64, "depth1": 3, "depth2": 4, "depth3": 6,
@@ -58,7 +58,7 @@ class Lab:
     def ask(self) -> Genotype:
         """The sampler's net, running from now on."""
         trial = self.study.ask()
-        net = self.space.sample(Memo(TrialChooser(trial)))
+        net = self.space.sample(RecordingChooser(TrialChooser(trial)))
         trial.set_user_attr("key", net.key)
         self.running.append((trial, net))
         self.asked.append(net)
@@ -95,7 +95,7 @@ def anything(net: Genotype) -> bool:
 def paper(ahead: bool = False, fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    sampler = BuildUp(Ground(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN], ahead)
+    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN], ahead)
     found = Lab(space, slots=slots)
     found.study.sampler = sampler
     return found, sampler
@@ -156,7 +156,7 @@ def test_look_ahead_is_both_outcomes_one_level_deep() -> None:
 
 def test_walks_go_side_by_side_and_decisions_go_first() -> None:
     space = get("alternet", 32)
-    sampler = BuildUp(Ground(space, 0, lambda net: 1.0), [PLAIN, BASIC])
+    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0), [PLAIN, BASIC])
     lab = Lab(space)
     lab.study.sampler = sampler
     found = [(net.stages[0].block, msa_of(net)) for net in (lab.ask() for _ in range(4))]
@@ -232,7 +232,7 @@ def macs_at(side: int) -> Callable[[Genotype], tuple[float, float]]:
 @pytest.mark.parametrize("ahead", [False, True])
 def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int, ahead: bool) -> None:
     space = get(name, side)
-    sampler = BuildUp(Ground(space, 0, macs_at(side)), ahead=ahead)
+    sampler = BuildUp(SamplerContext(space, 0, macs_at(side)), ahead=ahead)
     lab = Lab(space, noise, slots=4).run(sampler)
     nets = {net.key: net for net in lab.asked}
     assert len(nets) == len(lab.asked), "no net twice"
@@ -263,18 +263,18 @@ def check_attention(net: Genotype, space: Space) -> None:
 @pytest.mark.parametrize("name", ["hybrid", "resnet"])
 def test_a_space_without_a_way_is_refused(name: str) -> None:
     with pytest.raises(InputError, match=f"^strategy buildup: space '{name}' has no start .*$") as caught:
-        BuildUp(Ground(get(name, 32), 0, macs_at(32)))
+        BuildUp(SamplerContext(get(name, 32), 0, macs_at(32)))
     assert "\n" not in str(caught.value)
 
 
 def test_starts_that_cannot_begin_are_refused() -> None:
-    ground = Ground(get("alternet", 32), 0, lambda net: 1.0)
+    ground = SamplerContext(get("alternet", 32), 0, lambda net: 1.0)
     with pytest.raises(InputError, match="plain ResNet"):
         BuildUp(ground, [PLAIN | {"msa4": 1}])
     shallow: Genes = {"width": 16, "depth1": 1, "depth2": 1, "depth3": 2, "depth4": 1}
     assert BuildUp(ground, [shallow]).starts[0].stages[2].depth == 2
     with pytest.raises(InputError, match="no start"):
-        BuildUp(Ground(get("alternet", 8), 0, lambda net: 1.0), [{"depth1": 1, "depth2": 1, "depth3": 1}])
+        BuildUp(SamplerContext(get("alternet", 8), 0, lambda net: 1.0), [{"depth1": 1, "depth2": 1, "depth3": 1}])
 
 
 @pytest.mark.parametrize("stop", range(1, 9))

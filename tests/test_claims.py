@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from alternas.results.probes.claims import HOLDS, NOT, UNDECIDED, UNKNOWN, Claim, judge
-from alternas.results.probes.statements import CLAIMS
+from alternas.results.analysis_tools.paper_claims import CLAIMS, HOLDS, NOT, UNDECIDED, UNKNOWN, Claim, judge
 
 
 def variance(op: str, *factors: float) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from alternas import cli
 from alternas.archs import InputError, zoo
+from alternas.cli import app as cli
 from alternas.search.training.recipes import RECIPES
 from alternas.spaces import SPACES
 
@@ -329,7 +329,7 @@ def test_runs_that_cannot_be_written(alternas: Any) -> None:
 
 def test_help_and_front_load_nothing_heavy() -> None:
     finished_run()
-    check = "import sys; from alternas.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    check = "import sys; from alternas.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
     check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn') if m in sys.modules])"
     for words in (["--help"], ["front", "mine"], ["show", "mine", "0"], ["spaces"], ["cost", "alternet50"]):
         done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)

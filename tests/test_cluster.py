@@ -24,19 +24,19 @@ from ray.cluster_utils import Cluster
 
 import fakes
 from alternas.archs import InputError
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import connection, pool
-from alternas.search.engine.drive import drive
-from alternas.search.engine.slots import Resources
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.training.job import Job, Outcome
+from alternas.search.engine.loop import run_loop
+from alternas.search.engine.resources import Resources
+from alternas.search.training.job import Job, JobResult
+from alternas.search.trials.controller import SearchController
 from fakes import SilentView, fake_accuracy
 from pages import BLOCK, ROOT
 from picture_files import noise, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
 class Witness:
@@ -50,11 +50,11 @@ class Witness:
             data.train.images
         ).flags.writeable  # in the node's object store, not a copy of its own
 
-    def run(self, job: Job) -> Iterator[Outcome]:
+    def run(self, job: Job) -> Iterator[JobResult]:
         time.sleep(0.2)  # so that all workers get some
         node = ray.get_runtime_context().get_node_id()
         how = {"shared": self.shared, "process": ray.get_runtime_context().get_actor_id()}
-        yield Outcome(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until), device=node, how=how)
+        yield JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until), device=node, how=how)
 
 
 @pytest.fixture
@@ -71,11 +71,11 @@ def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_ledger: O
     cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
     ledger = open_ledger(trials=20)
-    with closing(pool.Pool(Resources(cluster.address), load(Request("digits")), 9)) as workers:
+    with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         assert workers.size == 3
         while workers.starting:
             workers.poll(1.0)
-        assert drive(ledger, workers, SilentView())
+        assert run_loop(ledger, workers, SilentView())
     trained = [r for r in ledger.store.records if r.status == "ok"]
     by_node = Counter(node for node, _ in {(r.device, r.how["process"]) for r in trained})
     assert sorted(by_node.values()) == [1, 2], "every slot of both nodes"
@@ -95,10 +95,10 @@ def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_ledger: Open) -> N
                 cluster.remove_node(self.left, allow_graceful=False)
                 self.left = None
 
-    with closing(pool.Pool(Resources(cluster.address), load(Request("digits")), 9)) as workers:
+    with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         while workers.starting:
             workers.poll(1.0)
-        assert drive(ledger, workers, Killer())
+        assert run_loop(ledger, workers, Killer())
     found = Counter(r.status for r in ledger.store.records if r.kind == "search")
     assert found["ok"] == 20
     assert set(found) <= {"ok", "duplicate"}

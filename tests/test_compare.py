@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from alternas import cli
 from alternas.archs import InputError
+from alternas.cli import app as cli
 from alternas.results import load_run
-from alternas.results.compare import compare, differing
-from alternas.results.objectives import Asked
-from alternas.results.ranking import hypervolume
-from alternas.results.record import Record
+from alternas.results.ranking.compare import compare, differing
+from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.pareto import hypervolume
+from alternas.results.runs.record import Record
 from test_cli import run as run_cli
 
 RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 32}
@@ -58,7 +58,7 @@ def record(trial: int, accuracy: float | None, macs: int, **more: Any) -> Record
 def test_runs_are_measured_against_one_reference() -> None:
     write("one")
     write("two")
-    found = compare(["one", "two"], Asked())
+    found = compare(["one", "two"], RankingQuery())
     assert [row["run"] for row in found.runs] == ["one", "two"]
     for row in found.runs:
         points = [(a, m) for _, a, m in NETS[row["run"]]]
@@ -68,7 +68,7 @@ def test_runs_are_measured_against_one_reference() -> None:
     ]  # fmt: skip
     assert found.coverage == {"one": {"two": 0.5}, "two": {"one": 0.5}}
     write("three", [(0, 0.89, 90)])
-    assert compare(["one", "three"], Asked()).coverage == {"one": {"three": 0.0}, "three": {"one": 0.5}}
+    assert compare(["one", "three"], RankingQuery()).coverage == {"one": {"three": 0.0}, "three": {"one": 0.5}}
     assert [(row["run"], row["trial"]) for row in found.front] == [("two", 0), ("one", 1)]
     assert found.notes == []
     assert json.loads(json.dumps(found.to_dict()))["seed_noise"] is None
@@ -77,7 +77,7 @@ def test_runs_are_measured_against_one_reference() -> None:
 def test_ties_between_runs_are_named_by_run() -> None:
     write("one", [(0, 0.8, 100, {"accuracies": {"0": 0.799, "1": 0.801}}), (1, 0.9, 1000)])
     write("two")
-    found = compare(["one", "two"], Asked())
+    found = compare(["one", "two"], RankingQuery())
     assert [(row["run"], row["trial"], row["tied_with"]) for row in found.front] == [
         ("two", 0, []),
         ("one", 1, ["two:1"]),
@@ -89,13 +89,13 @@ def test_runs_on_other_images_are_refused() -> None:
     write("one")
     write("two", split="t")
     with pytest.raises(InputError, match=r"same images and validation split, got one digits \(s\), two digits \(t\)"):
-        compare(["one", "two"], Asked())
+        compare(["one", "two"], RankingQuery())
     write("three", NETS["two"], split="", data="cue")
     with pytest.raises(InputError, match=r"three cue \(unknown\)"):
-        compare(["one", "three"], Asked())
+        compare(["one", "three"], RankingQuery())
     for names in (["one"], ["one", "one"], ["one", "runs/one"], []):
         with pytest.raises(InputError, match="two different runs or more"):
-            compare(names, Asked())
+            compare(names, RankingQuery())
 
 
 def test_what_is_not_fair_is_said() -> None:
@@ -124,7 +124,7 @@ def test_other_budgets_are_said_and_marked(alternas: Any, caplog: pytest.LogCapt
     code, out, _ = alternas("front", "one")
     assert said in " ".join(out.split())
     assert [line.split()[0] for line in out.splitlines() if line.rstrip().endswith(" heir")] == ["1"]
-    (note,) = compare(["one", "two"], Asked()).notes
+    (note,) = compare(["one", "two"], RankingQuery()).notes
     assert note.endswith(": 1 net 16 steps, 1 net 4 steps on inherited weights (heir), 1 net 8 steps")
 
 
@@ -133,9 +133,9 @@ def test_latencies_of_different_settings_are_not_compared() -> None:
         folder = write(name)
         lines = [{"key": f"{m:012x}", "latency_ms": m / 50, "device": device, "batch": 1} for _, _, m in NETS[name]]
         (folder / "latency.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert compare(["one", "two"], Asked()).front
+    assert compare(["one", "two"], RankingQuery()).front
     with pytest.raises(InputError, match="of one setting, got cpu/1/-/-/-/-/-, cuda/1/-/-/-/-/-"):
-        compare(["one", "two"], Asked(("accuracy", "latency_ms")))
+        compare(["one", "two"], RankingQuery(("accuracy", "latency_ms")))
 
 
 def test_front_and_leaderboard_on_the_command_line(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -218,7 +218,7 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], hint: str)
 def test_nothing_heavy_is_loaded() -> None:
     write("one", [(0, 0.8, 100, {"accuracies": {"0": 0.79, "1": 0.81}}), (1, 0.9, 1000)])
     write("two")
-    check = "import sys; from alternas.cli import app; app(sys.argv[1:], standalone_mode=False); "
+    check = "import sys; from alternas.cli.app import app; app(sys.argv[1:], standalone_mode=False); "
     check += "print([m for m in ('torch', 'ray', 'optuna', 'timm', 'sklearn', 'pandas') if m in sys.modules])"
     for words in (["front", "one"], ["compare", "one", "two"]):
         done = subprocess.run([sys.executable, "-c", check, *words], capture_output=True, text=True, env=os.environ)

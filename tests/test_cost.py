@@ -12,8 +12,8 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost, zoo
-from alternas.archs.attention import WindowAttention
-from alternas.archs.encoder import TokenAttention
+from alternas.archs.blocks.attention import WindowAttention
+from alternas.archs.blocks.encoder import TokenAttention
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 

@@ -21,23 +21,23 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import InputError
-from alternas.search.engine.drive import drive
-from alternas.search.strategy.dashboard import study_of
-from alternas.search.strategy.ledger import Ledger
+from alternas.search.engine.loop import run_loop
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.dashboard import study_of
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking")
 
 
 @pytest.fixture(params=["journal", "sqlite"])
-def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) -> Ledger:
+def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) -> SearchController:
     """Of a search that has ended; its folder is a run's."""
     storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
     ledger = open_ledger(get("resnet", 8), trials=6, storage=storage)
-    drive(ledger, FakeExecutor(), SilentView())
+    run_loop(ledger, FakeExecutor(), SilentView())
     (tmp_path / "run.json").write_text("{}")
     return ledger
 
@@ -74,7 +74,7 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_front_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_front_is_on_the_page(ledger: SearchController, tmp_path: Path) -> None:
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver")
@@ -101,7 +101,7 @@ def test_the_front_is_on_the_page(ledger: Ledger, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_changes_nothing(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_page_changes_nothing(ledger: SearchController, tmp_path: Path) -> None:
     before = len(ledger.memory.study.get_trials())
     with served(tmp_path, *storage_of(tmp_path)) as (address, _):
         number = address.rsplit("/", 1)[1]
@@ -135,7 +135,7 @@ def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from alternas.search.strategy import dashboard
+    from alternas.search.trials import dashboard
 
     monkeypatch.setattr(dashboard, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r'pip install "alternas\[dashboard\]"'):

@@ -12,11 +12,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from alternas.archs import InputError
-from alternas.search.data import cache, composed
-from alternas.search.data.dataset import BrokenPicturesError, DataSet, Request
+from alternas.search.data import build as cache
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.parts import places_of
-from alternas.search.data.splits import moments
+from alternas.search.data.readers import synthetic as composed
+from alternas.search.data.splits import moments, places_of
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +33,7 @@ def arrays(data: DataSet) -> list[np.ndarray]:
 
 
 def test_digits_are_scikit_learns() -> None:
-    digits = load(Request("digits"))
+    digits = load(DataConfig("digits"))
     x, y = load_digits(return_X_y=True)
     parts = [p for p in (digits.train, digits.val, digits.test) if p]
     rows = np.concatenate([np.c_[x.reshape(len(x), -1), p.y_N] for x, p in zip(arrays(digits), parts, strict=True)])
@@ -93,16 +93,16 @@ def test_clutter_is_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["cue", "clutter"])
 def test_composed_pictures_are_the_same_everywhere(name: str, own_cache: Path) -> None:
-    data = load(Request(name))
+    data = load(DataConfig(name))
     assert [len(p) for p in (data.train, data.val, data.test) if p] == [40_000, 4_000, 4_000]
     assert (data.image_size, data.in_chans, data.mean, data.std) == ((16, 16), 1, (4.8,), (0.38 * 16,))
     assert np.bincount(data.test.y_N if data.test else []).min() > 300
-    assert load(Request(name)).split_hash == data.split_hash
+    assert load(DataConfig(name)).split_hash == data.split_hash
     path = own_cache / "made" / f"{name}.npz"
     changed = dict(np.load(path))
     changed["x_train"][0, 0, 0, 0] ^= 1
     np.savez(path, **changed)
-    assert load(Request(name)).split_hash == data.split_hash, "a damaged file is made anew"
+    assert load(DataConfig(name)).split_hash == data.split_hash, "a damaged file is made anew"
 
 
 def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -146,13 +146,13 @@ def npz(path: Path, **held: Any) -> str:
 
 def test_npz_files(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), dtype=np.uint8)
-    found = load(Request(npz(tmp_path / "a.npz", x=x, y=np.repeat([3, 9], 30))))
+    found = load(DataConfig(npz(tmp_path / "a.npz", x=x, y=np.repeat([3, 9], 30))))
     assert (found.image_size, found.in_chans, found.classes, found.peak) == ((9, 7), 3, ("3", "9"), 255.0)
     assert arrays(found)[0].dtype == np.uint8
-    gray = load(Request(npz(tmp_path / "b.npz", x=x[..., 0].astype(np.float64), y=np.repeat([0, 1], 30))))
+    gray = load(DataConfig(npz(tmp_path / "b.npz", x=x[..., 0].astype(np.float64), y=np.repeat([0, 1], 30))))
     assert (gray.in_chans, gray.peak) == (1, 0.0)
     assert arrays(gray)[0].dtype == np.float32
-    named = load(Request(npz(tmp_path / "c.npz", x=x, y=np.repeat([0, 2], 30), classes=np.array(["a", "b", "c"]))))
+    named = load(DataConfig(npz(tmp_path / "c.npz", x=x, y=np.repeat([0, 2], 30), classes=np.array(["a", "b", "c"]))))
     assert named.classes == ("a", "c")
 
 
@@ -161,11 +161,11 @@ def test_npz_files_with_splits(tmp_path: Path, images: str, labels: str) -> None
     x, y = np.arange(60 * 4, dtype=np.uint8).reshape(60, 2, 2), np.repeat([4, 7], 30)
     held = {images.format(part): x + i for i, part in enumerate(("train", "val", "test"))}
     held |= {labels.format(part): y[:, None] for part in ("train", "val", "test")}
-    data = load(Request(npz(tmp_path / "a.npz", **held)))
+    data = load(DataConfig(npz(tmp_path / "a.npz", **held)))
     assert [part.tolist() for part in arrays(data)] == [(x[:, None] + i).tolist() for i in range(3)]
     assert data.train.y_N.tolist() == [0] * 30 + [1] * 30
     del held[images.format("val")]
-    data = load(Request(npz(tmp_path / "b.npz", **held)))
+    data = load(DataConfig(npz(tmp_path / "b.npz", **held)))
     assert [len(part) for part in arrays(data)] == [54, 6, 60]
     assert np.bincount(data.val.y_N).tolist() == [3, 3]
     assert "10% of each class" in data.notes["split"]
@@ -198,7 +198,7 @@ X, Y = np.zeros((20, 4, 4), np.uint8), np.repeat([0, 1], 10)
 )
 def test_npz_files_that_are_refused(tmp_path: Path, held: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
-        load(Request(npz(tmp_path / "a.npz", **held)))
+        load(DataConfig(npz(tmp_path / "a.npz", **held)))
     assert len(str(caught.value).splitlines()) == 1
 
 
@@ -206,7 +206,7 @@ def test_images_of_npz_files_that_are_not_finite(tmp_path: Path, caplog: pytest.
     x, y = np.random.default_rng(0).random((30, 4, 4)), np.arange(30) % 3
     x[4, 1, 1], x[6, 0, 0] = np.nan, 1e300
     x[2::3] = np.inf
-    request = Request(npz(tmp_path / "a.npz", x=x, y=y, classes=np.array(["a", "b", "c"])))
+    request = DataConfig(npz(tmp_path / "a.npz", x=x, y=y, classes=np.array(["a", "b", "c"])))
     with pytest.raises(
         BrokenPicturesError, match=r"12 of 30 pictures cannot be read; the first: image 2 of x"
     ) as caught:
@@ -234,7 +234,7 @@ def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(InputError, match=r"a\.npz"):
-        load(Request(str(path)))
+        load(DataConfig(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
 )
 def test_requests_that_are_refused(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        load(Request(**request_))
+        load(DataConfig(**request_))
 
 
 def test_validation_is_cut_from_train_and_test_is_left_alone() -> None:

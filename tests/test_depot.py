@@ -12,9 +12,16 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.search.engine.slots import Resources
-from alternas.search.training.depot import Depot, DepotError, check_depot, depot_of
-from alternas.search.training.depot_uri import check_uri, shown_uri, without_secrets
+from alternas.search.engine.resources import Resources
+from alternas.search.training.artifact_store import (
+    ArtifactStore,
+    StoreError,
+    artifact_store,
+    check_store,
+    check_uri,
+    shown_uri,
+    without_secrets,
+)
 from s3_server import S3, SECRET, serving
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
 
@@ -44,9 +51,9 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> Depot:
+def depot(tmp_path: Path) -> ArtifactStore:
     """In a folder; the run's is tmp_path / "run"."""
-    made = Depot(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
+    made = ArtifactStore(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
     made.check()
     return made
 
@@ -62,7 +69,7 @@ def listing(folder: Path) -> list[str]:
 
 
 def test_files_go_there_and_come_back(uri: str, tmp_path: Path) -> None:
-    here, there = (Depot(uri, "run-1", tmp_path / name) for name in ("one", "another"))
+    here, there = (ArtifactStore(uri, "run-1", tmp_path / name) for name in ("one", "another"))
     here.check()
     large = os.urandom(11 * 2**20)  # S3 sends it in three parts
     for content in (b"first", large, b"", b"last"):
@@ -74,13 +81,13 @@ def test_files_go_there_and_come_back(uri: str, tmp_path: Path) -> None:
     there.drop(tmp_path / "another/checkpoints/k")
     found = {name: there.fetch(tmp_path / "another" / name) for name in listing(tmp_path / "one")}
     assert [name for name, came in found.items() if came] == ["checkpoints/other.pt", "weights/k.safetensors"]
-    assert not Depot(uri, "run-2", tmp_path / "another").fetch(tmp_path / "another/checkpoints/other.pt")
+    assert not ArtifactStore(uri, "run-2", tmp_path / "another").fetch(tmp_path / "another/checkpoints/other.pt")
     here.clear()
     assert not there.fetch(tmp_path / "another/checkpoints/other.pt")
 
 
 def test_what_is_offered_is_sent_once_and_again_where_it_is_torn(uri: str, tmp_path: Path) -> None:
-    here = Depot(uri, "run-1", tmp_path)
+    here = ArtifactStore(uri, "run-1", tmp_path)
     here.check()
     path = written(tmp_path / "weights/k.safetensors", b"whole")
     here.offer(path)
@@ -94,7 +101,7 @@ def test_what_is_offered_is_sent_once_and_again_where_it_is_torn(uri: str, tmp_p
     assert path.read_bytes() == b"whole"
 
 
-def test_half_a_file_is_never_seen(depot: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_file_is_never_seen(depot: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "run/weights/k.safetensors", b"before")
     depot.send(path)
 
@@ -104,9 +111,9 @@ def test_half_a_file_is_never_seen(depot: Depot, tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(shutil, "copyfileobj", half)
     path.write_bytes(b"after!")
-    with pytest.raises(DepotError, match=r"cannot be written \(the line is cut\)"):
+    with pytest.raises(StoreError, match=r"cannot be written \(the line is cut\)"):
         depot.send(path)
-    with pytest.raises(DepotError, match="cannot be read"):
+    with pytest.raises(StoreError, match="cannot be read"):
         depot.fetch(path)
     assert path.read_bytes() == b"after!"
     assert listing(tmp_path) == ["depot/run-1/weights/k.safetensors", "run/weights/k.safetensors"]
@@ -119,7 +126,7 @@ def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Pa
     with pytest.raises(
         InputError, match=r"^checkpoints: s3://key:\*\*\*@bucket/runs\?.* cannot be (written|read|cleared) "
     ) as raised:
-        check_depot(Depot(s3.uri(), "run-1", tmp_path))
+        check_store(ArtifactStore(s3.uri(), "run-1", tmp_path))
     assert refused == "GET" or "ACCESS_DENIED" in str(raised.value), "pyarrow says of a GET only that it failed"
 
 
@@ -136,10 +143,10 @@ def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Pa
     ],
 )
 def test_a_depot_that_is_none_is_one_line(s3: S3, tmp_path: Path, uri: str, why: str) -> None:
-    depot = Depot(uri.replace("HOST", f"127.0.0.1:{s3.server_address[1]}"), "run-1", tmp_path)
+    depot = ArtifactStore(uri.replace("HOST", f"127.0.0.1:{s3.server_address[1]}"), "run-1", tmp_path)
     check_uri(depot.uri)
     with pytest.raises(InputError, match=why) as raised:
-        check_depot(depot)
+        check_store(depot)
     assert "\n" not in str(raised.value)
     assert SECRET not in str(raised.value)
     assert "se%2F" not in str(raised.value)
@@ -174,32 +181,32 @@ def test_passwords_are_not_shown() -> None:
     with pytest.raises(InputError, match="write %2F") as raised:
         check_uri("s3://AKIA:123/abc@bucket")
     assert "abc" not in str(raised.value)
-    assert "abc" not in repr(Depot("s3://AKIA:abc@bucket", "run-1", Path()))
+    assert "abc" not in repr(ArtifactStore("s3://AKIA:abc@bucket", "run-1", Path()))
 
 
 def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "mine"
-    assert depot_of(run, "") is None
-    first = depot_of(run, "s3://k:abc@bucket/x")
+    assert artifact_store(run, "") is None
+    first = artifact_store(run, "s3://k:abc@bucket/x")
     assert first
-    other = depot_of(run, "s3://k:abc@bucket/x")
+    other = artifact_store(run, "s3://k:abc@bucket/x")
     assert other
     assert first.name != other.name, "two runs of one name do not meet"
     assert first.name.startswith("runs-mine-")
     written(run / "run.json", json.dumps({"checkpoints": first.note}).encode())
     assert "abc" not in (run / "run.json").read_text()
-    again = depot_of(run, "s3://k:abc@bucket/x/")
+    again = artifact_store(run, "s3://k:abc@bucket/x/")
     assert again
     assert again.name == first.name
-    moved = depot_of(run, "s3://k:abc@bucket/y")
+    moved = artifact_store(run, "s3://k:abc@bucket/y")
     assert moved
     assert moved.name != first.name
     with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --checkpoints URI"):
-        depot_of(run, "")
+        artifact_store(run, "")
     written(run / "run.json", json.dumps({"checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
-    assert depot_of(run, "file:///x") == Depot("file:///x", "mine-1", run)
+    assert artifact_store(run, "file:///x") == ArtifactStore("file:///x", "mine-1", run)
     with pytest.raises(InputError, match="are in file:///x"):
-        depot_of(run, "")
+        artifact_store(run, "")
 
 
 NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, {"uri": "x", "name": "x"}]
@@ -209,7 +216,7 @@ NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, 
 def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
     written(tmp_path / "run.json", json.dumps({"checkpoints": note}).encode())
     with pytest.raises(InputError, match="checkpoints"):
-        depot_of(tmp_path, "")
+        artifact_store(tmp_path, "")
 
 
 @pytest.mark.parametrize("words", [("search", "resnet"), ("study", "data-size", "--data", "digits", "--quick")])

@@ -14,47 +14,49 @@ import pytest
 
 from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
-from alternas.results.record import Record
-from alternas.results.store import read_records, weights_file
-from alternas.search.data.dataset import DataSet, Request
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import read_records, weights_file
+from alternas.search.config import Settings
+from alternas.search.context import SearchConfig
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.engine import checkup
-from alternas.search.engine.checkup import TOKEN
-from alternas.search.engine.drive import drive
-from alternas.search.engine.slots import Resources
+from alternas.search.engine import checks as checkup
+from alternas.search.engine.checks import TOKEN
+from alternas.search.engine.loop import run_loop
+from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
-from alternas.search.plan import Search
-from alternas.search.settings import Settings
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.training import recipes, train, transfer
-from alternas.search.training.depot import Depot, DepotError
-from alternas.search.training.job import Job, Outcome, Tick
-from alternas.search.training.start import Start
+from alternas.search.training import artifact_sync as transfer
+from alternas.search.training import recipes
+from alternas.search.training import trainer as train
+from alternas.search.training.artifact_store import ArtifactStore, StoreError
+from alternas.search.training.init import InitWeights
+from alternas.search.training.job import Job, JobResult, Progress
+from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 from s3_server import S3, SECRET, serving
 from test_depot import depot, listing, s3, written  # noqa: F401 - fixtures
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits")).without_test()
+    return load(DataConfig("digits")).without_test()
 
 
 @pytest.fixture
-def job(depot: Depot) -> Job:
+def job(depot: ArtifactStore) -> Job:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     files = depot.home / "checkpoints/k.pt", depot.home / "weights/k.safetensors"
     return Job(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), keep=("0.5",), depot=depot)
 
 
-def run(job: Job, digits: DataSet) -> Outcome:
+def run(job: Job, digits: DataSet) -> JobResult:
     worker = Worker(1, "cpu")
     worker.take(digits)
     last = list(worker.run(job))[-1]
-    assert isinstance(last, Outcome)
+    assert isinstance(last, JobResult)
     return last
 
 
@@ -70,7 +72,7 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
-    job: Job, depot: Depot, digits: DataSet, tmp_path: Path
+    job: Job, depot: ArtifactStore, digits: DataSet, tmp_path: Path
 ) -> None:
     files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
     whole = run(replace(job, depot=None, until=4, **files), digits)
@@ -81,16 +83,16 @@ def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
     worker = Worker(1, "cpu")
     worker.take(digits)
     events: list[Any] = list(worker.run(replace(job, until=4)))
-    assert [event.point.step for event in events if isinstance(event, Tick)] == [3, 4]
+    assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
     transfer.collect(replace(job, until=4), events[-1])
     assert listing(depot.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
     assert (depot.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
 
-def test_a_start_comes_from_the_driver(job: Job, depot: Depot, digits: DataSet, tmp_path: Path) -> None:
+def test_a_start_comes_from_the_driver(job: Job, depot: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
     parent = depot.home / "starts/p.safetensors"
-    heir = replace(job, start=Start(str(parent), "a parent"), checkpoint=str(depot.home / "checkpoints/heir.pt"))
+    heir = replace(job, start=InitWeights(str(parent), "a parent"), checkpoint=str(depot.home / "checkpoints/heir.pt"))
     lost = run(heir, digits)
     assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
     run(replace(job, depot=None, until=4), digits)
@@ -108,12 +110,12 @@ def test_a_broken_checkpoint_in_the_depot_begins_anew(job: Job, digits: DataSet,
     assert "checkpoint" not in run(job, digits).how
 
 
-def test_weights_that_are_not_there_are_missed(job: Job, depot: Depot) -> None:
+def test_weights_that_are_not_there_are_missed(job: Job, depot: ArtifactStore) -> None:
     """As where the nodes write to a folder of their own, by the same name."""
-    with pytest.raises(DepotError, match="does not have what trial 3 left there"):
-        transfer.collect(job, Outcome(3, "ok", 4))
-    transfer.collect(job, Outcome(3, "ok", 2))
-    transfer.collect(job, Outcome(3, "nan", 4))
+    with pytest.raises(StoreError, match="does not have what trial 3 left there"):
+        transfer.collect(job, JobResult(3, "ok", 4))
+    transfer.collect(job, JobResult(3, "ok", 2))
+    transfer.collect(job, JobResult(3, "nan", 4))
 
 
 def test_scratch_that_the_dead_have_left_is_swept() -> None:
@@ -131,10 +133,10 @@ def test_scratch_that_the_dead_have_left_is_swept() -> None:
 
 
 @pytest.fixture
-def open_with(open_ledger: Open) -> Callable[..., Ledger]:
+def open_with(open_ledger: Open) -> Callable[..., SearchController]:
     """A ledger whose workers have a depot."""
 
-    def opened(depot: Depot, **how: Any) -> Ledger:
+    def opened(depot: ArtifactStore, **how: Any) -> SearchController:
         ledger = open_ledger(get("resnet", 8), **how)
         terms = replace(ledger.terms, depot=replace(depot, home=ledger.terms.folder))
         ledger.terms = ledger.books.terms = terms
@@ -159,8 +161,8 @@ class KilledError(Exception):
 
 @pytest.mark.slow
 def test_a_search_broken_off_goes_on_from_the_depot(
-    open_with: Callable[..., Ledger], open_ledger: Open, depot: Depot, digits: DataSet, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    open_with: Callable[..., SearchController], open_ledger: Open, depot: ArtifactStore, digits: DataSet,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
     monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
@@ -170,7 +172,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
 
     def fate(job: Job) -> Any:
         for event in worker.run(job):
-            if isinstance(event, Tick):
+            if isinstance(event, Progress):
                 steps.append((job.trial, job.seed, event.point.step))
                 if kill and len(steps) % 11 == 10:
                     raise KilledError
@@ -179,7 +181,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     deaths, done = 0, False
     while not done:
         try:
-            done = drive(open_with(depot, **how), FakeExecutor(1, fate), SilentView())
+            done = run_loop(open_with(depot, **how), FakeExecutor(1, fate), SilentView())
         except KilledError:
             deaths += 1
             assert not (tmp_path / "checkpoints").exists()
@@ -195,20 +197,20 @@ def test_a_search_broken_off_goes_on_from_the_depot(
         (tmp_path / name).unlink()
     shutil.rmtree(tmp_path / "weights")
     kill = False
-    drive(open_ledger(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
+    run_loop(open_ledger(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
     assert facts(broken) == facts(read_records(tmp_path))
     assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
 
 
 def test_a_node_that_cannot_reach_the_depot_loses_its_net(
-    open_with: Callable[..., Ledger], depot: Depot, caplog: pytest.LogCaptureFixture
+    open_with: Callable[..., SearchController], depot: ArtifactStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     ledger, seen = open_with(depot, trials=3), list[int]()
 
     def fate(job: Job) -> Any:
         seen.append(job.trial)
         if job.trial == 4 or (job.trial == 5 and seen.count(5) == 1):
-            return Outcome(job.trial, "lost", error="checkpoints: x cannot be read (away)")
+            return JobResult(job.trial, "lost", error="checkpoints: x cannot be read (away)")
         assert job.depot
         for file in (job.weights, job.checkpoint):
             own = written(Path(file), b"x")
@@ -216,7 +218,7 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
             own.unlink()
         return None
 
-    drive(ledger, FakeExecutor(1, fate), SilentView())
+    run_loop(ledger, FakeExecutor(1, fate), SilentView())
     by_trial = {r.trial: r for r in ledger.store.records}
     assert (by_trial[4].status, by_trial[4].error) == ("lost", "checkpoints: x cannot be read (away); 3 times")
     assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
@@ -226,17 +228,17 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
 
 
 def test_a_depot_that_is_gone_ends_the_search_and_no_net(
-    open_with: Callable[..., Ledger], depot: Depot, tmp_path: Path
+    open_with: Callable[..., SearchController], depot: ArtifactStore, tmp_path: Path
 ) -> None:
     def fate(job: Job) -> Any:
         if (tmp_path / "depot").is_dir():
             shutil.rmtree(tmp_path / "depot")
             (tmp_path / "depot").touch()
-        return Outcome(job.trial, "lost", error="away")
+        return JobResult(job.trial, "lost", error="away")
 
     ledger = open_with(depot, trials=3)
     with pytest.raises(OperationError, match=r"checkpoints: file:///.* cannot be written"):
-        drive(ledger, FakeExecutor(1, fate), SilentView())
+        run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert read_records(tmp_path) == []
 
 
@@ -247,10 +249,10 @@ def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
     worker = Worker(1, "cpu")
     worker.take(digits)
     events = worker.run(replace(job, until=4))
-    assert isinstance(next(events), Tick)
+    assert isinstance(next(events), Progress)
     shutil.rmtree(tmp_path / "depot")
     last = list(events)[-1]
-    assert isinstance(last, Outcome)
+    assert isinstance(last, JobResult)
     assert (last.status, "cannot be written" in last.error) == ("lost", True)
     assert not scratch_folders()
 
@@ -258,7 +260,7 @@ def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
 @pytest.mark.slow
 def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSet, tmp_path: Path) -> None:
     """pyarrow's own client tries again for some seconds; then the worker tells, and the next attempt goes on."""
-    depot = Depot(s3.uri(), "run-1", tmp_path / "run")
+    depot = ArtifactStore(s3.uri(), "run-1", tmp_path / "run")
     depot.check()
     job = replace(job, depot=depot)
     assert run(job, digits).step == 2
@@ -274,11 +276,11 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSe
     with serving(S3(port)) as back:
         back.objects = objects
         assert run(replace(job, until=4), digits).status == "ok"
-        transfer.collect(job, Outcome(3, "ok", 4))
+        transfer.collect(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 
 
-def test_the_doctor_asks_every_node(depot: Depot, tmp_path: Path) -> None:
+def test_the_doctor_asks_every_node(depot: ArtifactStore, tmp_path: Path) -> None:
     with transfer.scratch() as own:
         theirs = replace(depot, home=own)
         with pytest.raises(OperationError, match="is not there"):
@@ -290,7 +292,7 @@ def test_the_doctor_asks_every_node(depot: Depot, tmp_path: Path) -> None:
     assert checkup._depot(depot, "a token").endswith("folder run-1: the driver's, and writable")
     assert listing(tmp_path / "depot") == [f"run-1/starts/{TOKEN}"]
     (tmp_path / "depot/run-1/checkpoints").rmdir()
-    with pytest.raises(DepotError, match="cannot be written"):
+    with pytest.raises(StoreError, match="cannot be written"):
         checkup._depot(depot, "a token")
 
 
@@ -320,9 +322,9 @@ def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_tune_is_given_no_password() -> None:
-    from alternas.search.engine.tune import inside
+    from alternas.search.engine.tune import from_config
 
     settings = Settings("resnet", "digits", "random", "off", "macs", recipes.get("smoke"))
-    plan = Search(settings, Request("digits"), 2, "run", Resources(checkpoints="s3://key:abc@bucket"))
+    plan = SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(checkpoints="s3://key:abc@bucket"))
     with pytest.raises(InputError, match="Tune would keep the URI with its password"):
-        inside(plan)
+        from_config(plan)

@@ -11,12 +11,12 @@ from typing import Any
 import psutil
 import pytest
 
-from alternas.results.record import FREE, Record
-from alternas.results.store import read_records, weights_file
+from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.store import read_records, weights_file
 from alternas.search import run as search_run
 from alternas.search.engine.worker import Worker
-from alternas.search.studies import carry_out
-from alternas.search.training.job import Job, Outcome
+from alternas.search.experiments import run as carry_out
+from alternas.search.training.job import Job, JobResult
 from fakes import FakeExecutor
 from s3_server import S3, serving
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
@@ -36,11 +36,11 @@ class OneWorker(FakeExecutor):
         self.worker = Worker(1, "cpu")
         self.worker.take(data)
 
-    def _train(self, job: Job) -> Outcome:
+    def _train(self, job: Job) -> JobResult:
         if len(self.ran) == OneWorker.after:
             raise KeyboardInterrupt
         outcome = list(self.worker.run(job))[-1]
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, JobResult)
         return outcome
 
     def close(self) -> None: ...

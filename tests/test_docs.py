@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from alternas.cli import app
+from alternas.cli.app import app
 from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.

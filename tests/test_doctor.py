@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.results.record import versions
-from alternas.search.data.dataset import Pictures, Request
+from alternas.results.runs.record import versions
+from alternas.search.data.dataset import DataConfig, Pictures
 from alternas.search.data.load import load
-from alternas.search.engine import checkup
-from alternas.search.engine.checkup import TOKEN, Check, Place, checked, drawn, look
+from alternas.search.engine import checks as checkup
+from alternas.search.engine.checks import TOKEN, Check, Place, checked, drawn, look
 from picture_files import noise, write
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    digits = load(Request("digits")).without_test()
+    digits = load(DataConfig("digits")).without_test()
     (tmp_path / TOKEN).write_text("a token")
     return Place(versions(), str(tmp_path), "a token", digits, digits)
 
@@ -90,7 +90,7 @@ def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_pictures_that_are_not_on_the_node(place: Place, tmp_path: Path) -> None:
     for i in range(40):
         write(tmp_path / "pictures" / "ab"[i % 2] / f"{i}.png", noise(i))
-    data = load(Request(str(tmp_path / "pictures"), (16, 16), "stream"))
+    data = load(DataConfig(str(tmp_path / "pictures"), (16, 16), "stream"))
     assert isinstance(data.train.images, Pictures)
     assert wrong(dataclasses.replace(place, data=data)) == {}
     (tmp_path / "pictures").rename(tmp_path / "elsewhere")

@@ -17,49 +17,49 @@ from ray import cloudpickle
 from typer.testing import CliRunner
 
 import fakes
-from alternas import cli
 from alternas.archs import InputError
-from alternas.results.store import run_folder, write_json
-from alternas.search.data.dataset import Request
+from alternas.cli import app as cli
+from alternas.results.runs.store import run_folder, write_json
+from alternas.search.config import Budget
+from alternas.search.context import default_scheduler
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.effort import Effort
 from alternas.search.engine import pool
-from alternas.search.engine.drive import drive
-from alternas.search.engine.slots import Resources
-from alternas.search.plan import usual_ladder
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.training.job import Job, Outcome, Point, Tick
+from alternas.search.engine.loop import run_loop
+from alternas.search.engine.resources import Resources
+from alternas.search.training.job import Job, JobResult, Point, Progress
+from alternas.search.trials.controller import SearchController
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
 @pytest.mark.parametrize("ladder", ["off", "pareto"])
 def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, ladder: str) -> None:
     most = 12 * STEPS
-    ledger = open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=most))
+    ledger = open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=most))
     executor = FakeExecutor(3)
-    assert drive(ledger, executor, SilentView())
+    assert run_loop(ledger, executor, SilentView())
     taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in ledger.store.records)
     assert taken == ledger.books.steps
     assert most <= taken < most + 3 * STEPS, "those that run are trained to their next stop"
     found = Counter(r.status for r in ledger.store.records if r.kind == "search")
     assert not ledger.live
     assert set(found) <= {"ok", "pruned", "duplicate"}
-    assert open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=most)).complete
-    more = open_ledger(trials=100, ladder=ladder, effort=Effort(train_steps=2 * most))
+    assert open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=most)).complete
+    more = open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=2 * most))
     assert not more.complete
-    drive(more, FakeExecutor(3), SilentView())
+    run_loop(more, FakeExecutor(3), SilentView())
     assert 2 * most <= more.books.steps < 2 * most + 3 * STEPS
 
 
 def test_seeds_and_live_nets_count(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=9, effort=Effort(train_steps=8 * STEPS - 1))
+    ledger = open_ledger(trials=9, effort=Budget(train_steps=8 * STEPS - 1))
     for _ in range(8):  # four plain ResNets, two seeds each
         assert not ledger.books.used_up
         job = ledger.next_job()
         assert job is not None
-        ledger.report(Outcome(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until)))
+        ledger.report(JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until)))
     assert ledger.books.used_up
     assert ledger.next_job() is None
     assert ledger.complete
@@ -74,22 +74,22 @@ def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> No
         return poll(timeout)
 
     executor.poll = slow  # type: ignore[method-assign]
-    assert not drive(ledger, executor, SilentView(), seconds=0.2)
+    assert not run_loop(ledger, executor, SilentView(), seconds=0.2)
     before = len(ledger.store.records)
     assert before < 54
-    assert drive(open_ledger(trials=50, ladder="pareto"), FakeExecutor(1), SilentView())
+    assert run_loop(open_ledger(trials=50, ladder="pareto"), FakeExecutor(1), SilentView())
 
 
 def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=8, ladder="pareto", effort=Effort(trial_minutes=2.0))
+    ledger = open_ledger(trials=8, ladder="pareto", effort=Budget(trial_minutes=2.0))
     limits: dict[int, list[float]] = {}
 
     def fate(job: Job) -> Any:
         limits.setdefault(job.trial, []).append(job.limit)
         accuracy = fake_accuracy(job.genotype, job.until)
-        return Outcome(job.trial, "ok", job.until, accuracy, seconds=30.0 * len(limits[job.trial]))
+        return JobResult(job.trial, "ok", job.until, accuracy, seconds=30.0 * len(limits[job.trial]))
 
-    drive(ledger, FakeExecutor(1, fate), SilentView())
+    run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
     unlimited = open_ledger(trials=9, ladder="pareto").next_job()
@@ -104,11 +104,11 @@ class Hanging:
 
     def take(self, data: Any) -> None: ...
 
-    def run(self, job: Job) -> Iterator[Tick | Outcome]:
-        yield Tick(job.trial, Point(3, 1.0, 0.5), 0.1)
+    def run(self, job: Job) -> Iterator[Progress | JobResult]:
+        yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)
         if job.trial % 2:
             threading.Event().wait()
-        yield Outcome(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until))
+        yield JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until))
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ def test_a_net_that_hangs_is_ended_and_its_worker_replaced(open_ledger: Open, mo
     monkeypatch.setattr(pool, "Worker", Hanging)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
         cloudpickle.register_pickle_by_value(module)
-    ledger = open_ledger(trials=4, effort=Effort(trial_minutes=0.02))
-    with closing(pool.Pool(Resources(workers=1), load(Request("digits")), 1)) as workers:
-        assert drive(ledger, workers, SilentView())
+    ledger = open_ledger(trials=4, effort=Budget(trial_minutes=0.02))
+    with closing(pool.Pool(Resources(workers=1), load(DataConfig("digits")), 1)) as workers:
+        assert run_loop(ledger, workers, SilentView())
     for record in ledger.store.records:
         if record.status != "duplicate":
             assert record.status == ("timeout" if record.trial % 2 else "ok")
@@ -139,13 +139,15 @@ def test_limits_are_above_nothing(option: str, value: str) -> None:
 def test_a_ladder_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that exists always the same, so that more trials go on with it."""
     monkeypatch.chdir(tmp_path)
-    found = {trials: usual_ladder("new", "evolution", trials) for trials in (1, 31, 32, 1000)}
+    found = {trials: default_scheduler("new", "evolution", trials) for trials in (1, 31, 32, 1000)}
     assert found == {1: "off", 31: "off", 32: "pareto", 1000: "pareto"}
-    assert {usual_ladder("new", name, 99) for name in ("buildup", "enumerate")} == {"off"}, "all of a plan is trained"
+    assert {default_scheduler("new", name, 99) for name in ("buildup", "enumerate")} == {"off"}, (
+        "all of a plan is trained"
+    )
     for kept, trials, there in (("off", 99, "off"), ("single", 3, "single"), (None, 99, "pareto"), (7, 3, "off")):
         folder = run_folder("old")
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / "run.json", {"settings": {"ladder": kept}})
-        assert usual_ladder("old", "evolution", trials) == there
+        assert default_scheduler("old", "evolution", trials) == there
     with pytest.raises(InputError, match="name"):
-        usual_ladder("../elsewhere", "evolution", 99)
+        default_scheduler("../elsewhere", "evolution", 99)

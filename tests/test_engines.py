@@ -22,16 +22,16 @@ from rich.console import Console
 
 import fakes
 from alternas.archs import InputError
-from alternas.results.front import front
-from alternas.results.record import FREE, Record
-from alternas.results.store import locked, read_records, run_folder
+from alternas.results.ranking.leaderboard import front
+from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.store import locked, read_records, run_folder
 from alternas.search import run
-from alternas.search.data.dataset import Request
+from alternas.search.config import Settings
+from alternas.search.context import SearchConfig
+from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import pool
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.pool import Resources
-from alternas.search.plan import Search
-from alternas.search.settings import Settings
 from alternas.search.training import recipes
 from fakes import FakeWorker
 
@@ -74,7 +74,7 @@ print(len(tuner.fit()))
 class Ran:
     """A search that has run, and the legs that its workers began."""
 
-    plan: Search
+    plan: SearchConfig
     engine: str
     records: list[Record]
     legs: list[tuple[int, int]]  # trial and the step to stop at, in the order begun
@@ -101,7 +101,7 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
 
         def by(engine: str, name: str, trials: int) -> Ran:
             settings = Settings("all", "digits", "random", "pareto", "macs", recipes.get("smoke").with_epochs(2))
-            plan = Search(settings, Request("digits"), trials, name, Resources(address, workers=2))
+            plan = SearchConfig(settings, DataConfig("digits"), trials, name, Resources(address, workers=2))
             folder = run_folder(name)
             folder.mkdir(parents=True, exist_ok=True)
             fakes.write_fates(folder, {BAD: "error", UNLUCKY: "die once", DOOMED: "die"})
@@ -111,11 +111,11 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
         yield by
 
 
-def by_pool(plan: Search) -> None:
+def by_pool(plan: SearchConfig) -> None:
     run.search(plan, Console(quiet=True))
 
 
-def by_tune(plan: Search) -> None:
+def by_tune(plan: SearchConfig) -> None:
     ray.init(plan.resources.address, log_to_driver=False, logging_level=logging.CRITICAL)
     try:
         search = inside_tune.inside(plan)

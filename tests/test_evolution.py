@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from alternas.results.ranking import pareto_ranks
-from alternas.search.engine.drive import drive
-from alternas.search.strategy import evolution
-from alternas.search.strategy.evolution import FIRST, Evolution
-from alternas.search.strategy.ground import Ground
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.readings import END
-from alternas.spaces import SPACES, RandomChooser, Replay, get, options_of
-from alternas.spaces.choosers import Memo
-from alternas.spaces.moves import moves
+from alternas.results.ranking.pareto import pareto_ranks
+from alternas.search.engine.loop import run_loop
+from alternas.search.samplers import evolution
+from alternas.search.samplers.context import SamplerContext
+from alternas.search.samplers.evolution import FIRST, Evolution
+from alternas.search.samplers.learning_curves import END
+from alternas.search.trials.controller import SearchController
+from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
+from alternas.spaces.base import RecordingChooser
+from alternas.spaces.mutation import neighbors
 from fakes import FakeExecutor, SilentView
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
 def drawn(name: str, seed: int) -> tuple[Any, dict[str, Any]]:
     space = get(name, 32)
-    memo = Memo(RandomChooser(seed))
+    memo = RecordingChooser(RandomChooser(seed))
     space.sample(memo)
     return space, memo.genes
 
@@ -36,20 +36,20 @@ def test_moves_give_valid_nets_one_step_away_and_back(name: str) -> None:
     for seed in range(5):
         space, genes = drawn(name, seed)
         options = options_of(space)
-        found = moves(genes, options)
+        found = neighbors(genes, options)
         assert len({tuple(sorted(child.items())) for child in found}) == len(found)
         for child in found:
-            space.sample(Replay(child)).check(32)
+            space.sample(FixedChooser(child)).check(32)
             changed = [gene for gene in options if child[gene] != genes[gene]]
             assert 1 <= len(changed) <= 2
             assert all(gene.startswith("msa") for gene in changed) or len(changed) == 1
-            assert genes in moves(child, options), "the way back is a move too"
+            assert genes in neighbors(child, options), "the way back is a move too"
 
 
 def test_moves_are_those_of_the_build_up() -> None:
     space = get("alternet", 32)
     genes = {name: choices[0] for name, choices in options_of(space).items()} | {"msa3": 1, "msa4": 1}
-    found = moves(genes, options_of(space))
+    found = neighbors(genes, options_of(space))
     for changes in ({"msa3": 2}, {"msa3": 0}, {"msa3": 0, "msa4": 2}, {"msa3": 2, "msa4": 0}, {"msa2": 1},
                     {"msa2": 1, "msa3": 0}, {"depth3": 3}, {"block": "bottleneck"}, {"width": 24}):  # fmt: skip
         assert genes | changes in found
@@ -59,13 +59,13 @@ def test_moves_are_those_of_the_build_up() -> None:
 
 def test_families_and_names_may_change_to_any_other() -> None:
     space, genes = drawn("all", 0)
-    families = {child["family"] for child in moves(genes, options_of(space))}
+    families = {child["family"] for child in neighbors(genes, options_of(space))}
     assert families == {"resnet", "alternet", "hybrid"}
 
 
-def run(ledger: Ledger, slots: int = 1) -> FakeExecutor:
+def run(ledger: SearchController, slots: int = 1) -> FakeExecutor:
     executor = FakeExecutor(slots)
-    drive(ledger, executor, SilentView())
+    run_loop(ledger, executor, SilentView())
     return executor
 
 
@@ -79,7 +79,7 @@ def test_children_are_new_and_of_the_front(open_ledger: Open, monkeypatch: pytes
     for i, child in enumerate(records):
         parents = [r for r in records[:i] if r.status == "ok"]
         ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
-        steps = [rank for r, rank in zip(parents, ranks, strict=True) if child.genes in moves(r.genes, options)]
+        steps = [rank for r, rank in zip(parents, ranks, strict=True) if child.genes in neighbors(r.genes, options)]
         near += len(parents) >= FIRST and min(steps, default=9) <= 3
         front += len(parents) >= FIRST and min(steps, default=9) == 1
     assert near > 0.2 * (len(records) - FIRST), "uniform draws are never so near"
@@ -109,7 +109,7 @@ def test_on_a_ladder_children_come_long_before_a_net_is_trained_whole(
 
 def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     space = get("alternet", 32)
-    strategy = Evolution(Ground(space, 0, lambda net: (1.0, 1.0)))
+    strategy = Evolution(SamplerContext(space, 0, lambda net: (1.0, 1.0)))
     genes = {name: choices[0] for name, choices in options_of(space).items()}
     msa = [name for name in genes if name.startswith("msa")]
 
@@ -121,7 +121,7 @@ def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: py
     for near, expected in ((0, 0), (1000, 1)):
         monkeypatch.setattr(evolution, "NEAR", near)
         assert sum(bool(strategy._best([genes], random.Random(0))[name]) for name in msa) == expected
-    more = [child for child in moves(genes, options_of(space)) if any(child[name] for name in msa)]
+    more = [child for child in neighbors(genes, options_of(space)) if any(child[name] for name in msa)]
     strategy._known = {strategy._ground.facts(child).traits for child in more}
     assert strategy._best([genes], random.Random(0)) == genes, "what was proposed is no way up"
 

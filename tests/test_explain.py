@@ -22,17 +22,16 @@ from rich.console import Console
 
 from alternas.archs import InputError, build, static_cost
 from alternas.archs.weights import save
-from alternas.results.probes.index import INDEX, read_index
-from alternas.results.probes.subject import Finding
-from alternas.results.probes.write import write_findings
+from alternas.results.analysis_tools.inputs import AnalysisResult
+from alternas.results.analysis_tools.output import INDEX, read_index, write_results
 from alternas.results.report.page import write_report
-from alternas.search.data.dataset import Request
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.studies import explain as module
-from alternas.search.studies import subjects
-from alternas.search.studies.explain import Explain, explain
-from alternas.search.studies.findings import nets
-from alternas.search.studies.subjects import ground_of, objective_of
+from alternas.search.experiments import explain as module
+from alternas.search.experiments import trained_nets as subjects
+from alternas.search.experiments.explain import Explain, explain
+from alternas.search.experiments.paper_claims import nets
+from alternas.search.experiments.trained_nets import analysis_context, objective_of
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
 from alternas.spaces import RandomChooser, get
@@ -51,7 +50,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     rows = [record(i, net, {}, draw, "baseline" if i < 2 else "search", stops=False) for i, net in enumerate(nets)]
     settings = {"objective": "macs", "recipe": recipes.get("smoke").to_dict()}
     rows = [row | {"recipe": settings["recipe"]} for row in rows]
-    folder = made_run(tmp_path / "runs" / "mine", rows, data=load(Request("digits")).facts(), settings=settings)
+    folder = made_run(tmp_path / "runs" / "mine", rows, data=load(DataConfig("digits")).facts(), settings=settings)
     for i, (net, row) in enumerate(zip(nets, rows, strict=True)):
         torch.manual_seed(i)
         save(build(net, 10, 8, 1), folder / "weights" / f"{row['key']}.safetensors")
@@ -95,7 +94,7 @@ def test_pictures_and_readings_are_of_the_same_nets_wherever_it_stops(run: Path,
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("alternas.results.probes.write._csv", stop)
+    monkeypatch.setattr("alternas.results.analysis_tools.output._csv", stop)
     with pytest.raises(KeyboardInterrupt):
         explain(Explain("mine:1", analyses=("fourier",), samples=16), QUIET)
     left = read_index(run / "explain")["analyses"]
@@ -129,7 +128,7 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     seen: list[Any] = []
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(subject) or "nothing")
     explain(Explain("mine:2", "zoo", ("variance",), samples=10_000), QUIET)
-    data = load(Request("digits"))
+    data = load(DataConfig("digits"))
     first, other = seen
     assert len(first.images) == len(data.val)
     assert float(first.images.x_NCHW.max()) == 1
@@ -176,7 +175,7 @@ def test_the_loss_is_the_recipes() -> None:
 
 def test_the_images_are_listed(run: Path) -> None:
     explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
-    data, ground = load(Request("digits")), ground_of(load(Request("digits")), 12, torch.device("cpu"))
+    data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 12, torch.device("cpu"))
     subject = ground.subject(module._named(*module.chosen_net(run, 2)))
 
     def raw(row: dict[str, str], images: Any) -> torch.Tensor:
@@ -228,8 +227,8 @@ def test_zoo_takes_trained_plain_resnets_alone_and_ratios_of_macs(run: Path, mon
 
 
 def test_labels_stay_with_their_images(run: Path) -> None:
-    data = load(Request("digits"))
-    images = ground_of(data, 40, torch.device("cpu")).images
+    data = load(DataConfig("digits"))
+    images = analysis_context(data, 40, torch.device("cpu")).images
     every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
     at = torch.cdist(images.x_NCHW.flatten(1) * data.peak, every).argmin(1)
     assert at.unique().numel() == len(images) == 40
@@ -288,7 +287,7 @@ def test_a_net_of_another_run_has_another_name(run: Path) -> None:
 def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
     drawn: dict[str, list[Axes]] = {}
 
-    def finding(name: str, most: float) -> Finding:
+    def finding(name: str, most: float) -> AnalysisResult:
         def draw(figure: Figure) -> None:
             drawn[name] = axes = list(figure.subplots(1, 3))
             axes[0].plot([0, most], [-most, 1])
@@ -297,9 +296,9 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
             axes[1].set_ylabel(f"of {name}")
             figure.colorbar(axes[2].imshow([[0, most]]), ax=axes[2], label="colour")
 
-        return Finding("variance", name, [{"most": most}], "", draw)
+        return AnalysisResult("variance", name, [{"most": most}], "", draw)
 
-    write_findings(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
+    write_results(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
     (first, own, coloured), (second, other, too) = drawn["a"], drawn["b"]
     assert first.get_ylim() == second.get_ylim() == pytest.approx((-8.45, 1.45))
     assert first.get_xlim() == second.get_xlim() == pytest.approx((-0.4, 8.4))

@@ -20,29 +20,30 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, build
 from alternas.archs.weights import save
-from alternas.results.probes.alike import alike
-from alternas.results.probes.cka import cka_map
-from alternas.results.probes.hessian import analyse as hessian
-from alternas.results.probes.sites import residual_sites
-from alternas.results.probes.subject import Finding
-from alternas.results.probes.trend import LOOKS, Seen, trend
-from alternas.results.record import Record
-from alternas.results.store import read_records
-from alternas.search.data.dataset import DataSet, Request
+from alternas.results.analysis.cka import cka_map
+from alternas.results.analysis.hessian import analyse as hessian
+from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.inputs import AnalysisResult
+from alternas.results.analysis_tools.metrics import alike
+from alternas.results.analysis_tools.trend import LOOKS, Seen, trend
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import read_records
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.view import View, seen
-from alternas.search.engine.slots import Resources
-from alternas.search.studies import states as module
-from alternas.search.studies import subjects
-from alternas.search.studies.explain import Explain, explain
-from alternas.search.studies.explain_study import reference, study_nets
-from alternas.search.studies.nets import net_of
-from alternas.search.studies.states import states, trainings
-from alternas.search.studies.subjects import Chosen, ground_of
-from alternas.search.studies.training import Training
-from alternas.search.training import recipes, train
+from alternas.search.engine.resources import Resources
+from alternas.search.experiments import explain_training as module
+from alternas.search.experiments import trained_nets as subjects
+from alternas.search.experiments.explain import Explain, explain
+from alternas.search.experiments.explain_comparison import reference, study_nets
+from alternas.search.experiments.explain_training import states, trainings
+from alternas.search.experiments.nets import net_of
+from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
+from alternas.search.experiments.training import Training
+from alternas.search.training import recipes
+from alternas.search.training import trainer as train
 from alternas.search.training.job import Job
-from alternas.search.training.memory import MemoryBench
+from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment
 from runs import made_run, record
 from test_cli import alternas  # noqa: F401
@@ -55,7 +56,7 @@ RECIPE = dataclasses.replace(recipes.get("smoke"), augment=Augment())
 
 @cache
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 def made_study(folder: Path, name: str, plan: Sequence[Training], weights: bool = True) -> Path:
@@ -159,12 +160,12 @@ def test_cka_is_that_of_the_same_places(run: Path) -> None:
 
 
 def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> None:
-    ground = ground_of(digits(), 24, CPU)
+    ground = analysis_context(digits(), 24, CPU)
     small, large = (ground.subject(net) for net in study_nets(run, digits())[0:4:2])
-    sites = [residual_sites(one.net) for one in (small, large)]
+    sites = [residual_points(one.net) for one in (small, large)]
     assert len(sites[0]) == len(sites[1]), "these ResNets have the same places"
     small, large = (ground.subject(net) for net in study_nets(run, digits())[4:8:2])
-    sites = [residual_sites(one.net) for one in (small, large)]
+    sites = [residual_points(one.net) for one in (small, large)]
     assert len(sites[0]) < len(sites[1])
     x = small.images.seen(small.images.x_NCHW)
     whole = cka_map(small.net, large.net, [x], *sites)
@@ -176,7 +177,7 @@ def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> Non
 def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     nets = {net.name: net for net in study_nets(run, digits())}
     few, whole = nets["vit s, 10 %, seed 1"], nets["vit s, 100 %, seed 1"]
-    ground = ground_of(digits(), 8, CPU)
+    ground = analysis_context(digits(), 8, CPU)
     assert len(ground.subject(whole).training) == 16
     x = torch.cat([x for x, _ in ground.subject(few).training])
     shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()
@@ -290,13 +291,13 @@ def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None
     """Also where dropout, mixing and averaged weights are about."""
     recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema=0.9, warmup=0.3)
     recipe = dataclasses.replace(recipe, schedule="constant", cooldown=0.2, augment=Augment(flip=True, mixup=0.8))
-    net = Chosen("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
+    net = TrainedNet("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
     warm, few = trainings(net, len(digits().train))
     steps = recipe.steps(len(digits().train))
     assert (warm.steps, few.steps) == (round(0.3 * steps), steps)
     assert (few.view.share, few.view.draw, few.seed) == (0.06, 3, 3)
     whole = dataclasses.replace(warm, recipe=recipe, steps=steps)
-    bench, files = MemoryBench(digits(), CPU), []
+    bench, files = MemoryLoader(digits(), CPU), []
     for training in (warm, whole):
         path = tmp_path / f"{training.id}.safetensors"
         end = warm.steps + (training is whole)
@@ -329,15 +330,15 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "carry_out", carried)
     torch.manual_seed(7)
     save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
-    ground = ground_of(digits(), 8, CPU)
-    ((name, found),) = states(run, [Chosen("it", run, net)], ground, Resources(), QUIET)
+    ground = analysis_context(digits(), 8, CPU)
+    ((name, found),) = states(run, [TrainedNet("it", run, net)], ground, Resources(), QUIET)
     assert (name, rooms) == ("it", [run / "training"])
-    assert isinstance(found, Finding)
+    assert isinstance(found, AnalysisResult)
     by = {(row["data"], row["at"]): [] for row in found.rows}
     assert list(by) == [("all", "warmup"), ("all", "end"), ("6 %", "warmup"), ("6 %", "end")]
     for row in found.rows:
         by[row["data"], row["at"]].append(row["eigenvalue"])
-    own = hessian(ground.subject(Chosen("it", run, net))).rows
+    own = hessian(ground.subject(TrainedNet("it", run, net))).rows
     assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
     assert len({values[0] for values in by.values()}) == 4, "four nets"
     assert "(6 %, end of warm-up)" in found.reading

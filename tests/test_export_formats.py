@@ -21,10 +21,13 @@ from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stage, Stem, build, zoo
 from alternas.archs.weights import save
-from alternas.results.chosen import named_net
-from alternas.results.export import check, elsewhere, formats, onnx_format
+from alternas.results.export import formats
+from alternas.results.export import isolated as elsewhere
+from alternas.results.export import onnx as onnx_format
+from alternas.results.export import verify as check
 from alternas.results.export.folder import said
 from alternas.results.export.formats import FORMATS, chosen, export_network, subject_of, write
+from alternas.results.runs.select import parse_run_spec
 from nets import NETS, lively
 from test_cli import alternas, finished_run  # noqa: F401
 
@@ -357,9 +360,9 @@ def test_bad_words(alternas: Any, run: Path, words: tuple[str, ...], hint: str) 
 
 
 def test_run_and_trial(run: Path) -> None:
-    assert named_net("mine") == (run, None)
-    assert named_net("mine:12") == (run, 12)
-    assert named_net(f"{run}:0") == (run, 0)
+    assert parse_run_spec("mine") == (run, None)
+    assert parse_run_spec("mine:12") == (run, 12)
+    assert parse_run_spec(f"{run}:0") == (run, 0)
 
 
 @pytest.mark.slow

@@ -24,25 +24,26 @@ from optuna.storages.journal import JournalFileSymlinkLock
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, OperationError, build, files, static_cost, zoo
-from alternas.archs.files import full, write_whole
-from alternas.results.front import leaderboard
-from alternas.results.record import FREE, Record
+from alternas.archs.files import atomic_write, disk_full_message
+from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.report.facts import elapsed
-from alternas.results.store import Store, read_records, weights_file
-from alternas.search.data.dataset import DataSet, Request
+from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.store import Store, read_records, weights_file
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.engine.drive import drive
+from alternas.search.engine.loop import run_loop
 from alternas.search.engine.worker import Worker
-from alternas.search.strategy import candidate
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.memory import journal
-from alternas.search.training import recipes, train
-from alternas.search.training.job import Job, Outcome
-from alternas.search.training.train import read_checkpoint
+from alternas.search.training import recipes
+from alternas.search.training import trainer as train
+from alternas.search.training.job import Job, JobResult
+from alternas.search.training.trainer import read_checkpoint
+from alternas.search.trials import trial as candidate
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.study import journal
 from alternas.spaces import get
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 CPU = torch.device("cpu")
 
 
@@ -57,7 +58,7 @@ def no_room_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "file"
-    write_whole(path, lambda file: file.write(b"before"))
+    atomic_write(path, lambda file: file.write(b"before"))
 
     def half(file: Any) -> None:
         file.write(b"aft")
@@ -66,10 +67,10 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_whole(path, half)
+        atomic_write(path, half)
     monkeypatch.setattr(Path, "replace", lambda self, target: (_ for _ in ()).throw(OSError("killed here")))
     with pytest.raises(OSError, match="killed here"):
-        write_whole(path, lambda file: file.write(b"after"))
+        atomic_write(path, lambda file: file.write(b"after"))
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("file", b"before")]
 
 
@@ -77,22 +78,22 @@ def test_what_a_killed_process_left_is_not_written_through(tmp_path: Path) -> No
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_bytes(b"precious")
     (tmp_path / "file.part").symlink_to(elsewhere)
-    write_whole(tmp_path / "file", lambda file: file.write(b"new"))
+    atomic_write(tmp_path / "file", lambda file: file.write(b"new"))
     assert (elsewhere.read_bytes(), (tmp_path / "file").read_bytes()) == (b"precious", b"new")
     assert not (tmp_path / "file").is_symlink()
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "deep" / "file"
-    write_whole(path, lambda file: file.write(b"before"))
+    atomic_write(path, lambda file: file.write(b"before"))
     no_room_for("file", monkeypatch)
     with pytest.raises(OSError, match="No space left") as raised:
-        write_whole(path, lambda file: file.write(b"after"))
+        atomic_write(path, lambda file: file.write(b"after"))
     assert path.read_bytes() == b"before"
     assert [p.name for p in path.parent.iterdir()] == ["file"]
-    assert full(raised.value) == "cannot write (No space left on device); the same command resumes"
-    assert not full(OSError(errno.ENOENT, "no such file"))
-    assert not full(ValueError("no space left"))
+    assert disk_full_message(raised.value) == "cannot write (No space left on device); the same command resumes"
+    assert not disk_full_message(OSError(errno.ENOENT, "no such file"))
+    assert not disk_full_message(ValueError("no space left"))
 
 
 def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_ledger: Open, tmp_path: Path) -> None:
@@ -106,18 +107,18 @@ def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_ledger:
     view = SilentView()
     view.ended = fill  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space left"):
-        drive(ledger, FakeExecutor(2), view)
+        run_loop(ledger, FakeExecutor(2), view)
     rest.close()
     assert len(read_records(tmp_path)) == 3
     again = open_ledger(trials=6)
-    drive(again, FakeExecutor(2), SilentView())
+    run_loop(again, FakeExecutor(2), SilentView())
     trials = [r.trial for r in read_records(tmp_path)]
     assert len(trials) == len(set(trials)) == len(again.store.records)
     assert sum(r.kind == "search" and r.status == "ok" for r in again.store.records) == 6
 
 
 def test_half_a_record_is_cut_when_the_run_is_opened_again(open_ledger: Open, tmp_path: Path) -> None:
-    drive(open_ledger(trials=2), FakeExecutor(2), SilentView())
+    run_loop(open_ledger(trials=2), FakeExecutor(2), SilentView())
     path, record = tmp_path / "records.jsonl", read_records(tmp_path)[0]
     whole = path.read_bytes()
     store = Store(tmp_path)
@@ -145,7 +146,7 @@ def test_half_a_record_is_cut_when_the_run_is_opened_again(open_ledger: Open, tm
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits")).without_test()
+    return load(DataConfig("digits")).without_test()
 
 
 @pytest.fixture
@@ -154,11 +155,11 @@ def job(tmp_path: Path) -> Job:
     return Job(3, net, recipes.get("smoke"), 0, 2, 4, str(tmp_path / "c.pt"), str(tmp_path / "w.safetensors"))
 
 
-def run(job: Job, digits: DataSet) -> Outcome:
+def run(job: Job, digits: DataSet) -> JobResult:
     worker = Worker(1, "cpu")
     worker.take(digits)
     last = list(worker.run(job))[-1]
-    assert isinstance(last, Outcome)
+    assert isinstance(last, JobResult)
     return last
 
 
@@ -176,13 +177,13 @@ def test_a_worker_with_a_full_disk_does_not_blame_the_net(
 
 def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_ledger: Open) -> None:
     def fate(job: Job) -> Any:
-        return Outcome(job.trial, "full", error="a worker cannot write") if job.trial == 5 else None
+        return JobResult(job.trial, "full", error="a worker cannot write") if job.trial == 5 else None
 
     with pytest.raises(OperationError, match="a worker cannot write"):
-        drive(open_ledger(trials=6), FakeExecutor(1, fate), SilentView())
+        run_loop(open_ledger(trials=6), FakeExecutor(1, fate), SilentView())
     again = open_ledger(trials=6)
     assert 5 not in [r.trial for r in again.store.records]
-    drive(again, FakeExecutor(1), SilentView())
+    run_loop(again, FakeExecutor(1), SilentView())
     assert {r.trial: r.status for r in again.store.records}[5] == "ok"
 
 
@@ -216,7 +217,7 @@ def test_a_broken_checkpoint_is_put_aside(job: Job, digits: DataSet, tmp_path: P
 
 def test_a_run_in_another_place_resumes(open_ledger: Open, tmp_path: Path) -> None:
     executor = FakeExecutor(1)
-    drive(open_ledger(trials=3), executor, SilentView())
+    run_loop(open_ledger(trials=3), executor, SilentView())
     names = {Path(job.weights).name for job in executor.ran}
     assert all(Path(job.weights).is_absolute() for job in executor.ran)
     assert not [r for r in read_records(tmp_path) if str(tmp_path) in str(r.to_dict())], "no record knows its place"
@@ -225,7 +226,7 @@ def test_a_run_in_another_place_resumes(open_ledger: Open, tmp_path: Path) -> No
 
 TIGHT = """
 import resource, signal, sys
-from alternas.cli import main
+from alternas.cli.app import main
 from alternas.search import run
 
 def tight(*words, drive=run.drive):
@@ -260,13 +261,13 @@ def test_a_lock_of_the_journal_that_was_left_behind_is_deleted(
     open_ledger: Open, tmp_path: Path, name: str, kind: str
 ) -> None:
     left, other = tmp_path / f"study.journal.lock{name}", tmp_path / "lock"
-    drive(open_ledger(trials=2), FakeExecutor(2), SilentView())
+    run_loop(open_ledger(trials=2), FakeExecutor(2), SilentView())
     other.touch()
     for _ in range(2):
         left.symlink_to(f"runs/mine/{left.stem}") if kind == "link" else left.touch()
         ledger = open_ledger(trials=3)
         assert not os.path.lexists(left)
-    drive(ledger, FakeExecutor(2), SilentView())
+    run_loop(ledger, FakeExecutor(2), SilentView())
     assert [r.status for r in ledger.store.records] == ["ok"] * (3 + len(ledger.baselines))
     assert other.exists(), "the run's own lock stays"
 
@@ -288,7 +289,7 @@ def test_the_lock_of_a_journal_leads_to_it_from_anywhere(tmp_path: Path, monkeyp
 
 KILLED = """
 import os, signal, sys
-from alternas.cli import main
+from alternas.cli.app import main
 from optuna.storages.journal import JournalFileSymlinkLock
 
 def release(lock):
@@ -321,7 +322,7 @@ def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Pat
     """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)
     ledger = open_ledger(space, trials=5)
-    drive(ledger, FakeExecutor(2), SilentView())
+    run_loop(ledger, FakeExecutor(2), SilentView())
     files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
     whole = [path.read_bytes() for path in files]
     last = whole[0].rfind(b"\n", 0, -1) + 1
@@ -331,7 +332,7 @@ def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Pat
         for i, path in enumerate(files):
             path.write_bytes(whole[i][: cuts[i]] if i in which else whole[i])
         ledger = open_ledger(space, trials=5)
-        drive(ledger, FakeExecutor(2), SilentView())
+        run_loop(ledger, FakeExecutor(2), SilentView())
         kept = whole[0][:last] if 0 in which else whole[0]
         assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
         in_order(read_records(tmp_path), len(ledger.baselines))
@@ -373,7 +374,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
 
     monkeypatch.setattr(train, "build", frail)
     ledger = open_ledger(get("resnet", 8), trials=5)
-    assert drive(ledger, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
+    assert run_loop(ledger, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
     records = [r for r in read_records(tmp_path) if r.status not in FREE]
     assert {keys.index(r.key): r.status for r in records} == fates | dict.fromkeys((0, 1, 2, 3, 7, 8), "ok")
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
@@ -384,7 +385,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
 @pytest.mark.parametrize("gene", ["no option", 10**6, True, ""])
 def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_ledger: Open, tmp_path: Path, gene: Any) -> None:
     """Where the study is rebuilt from records: the strategy learns nothing of that one, and the search goes on."""
-    drive(open_ledger(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
+    run_loop(open_ledger(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
     rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     row = next(row for row in rows if row["kind"] == "search")
     row["genes"] = dict.fromkeys(row["genes"], gene)
@@ -392,13 +393,13 @@ def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_ledger: Open, tmp_
     (tmp_path / "study.journal").unlink()
     ledger = open_ledger(get("resnet", 8), trials=4)
     assert ledger.memory.study.get_trials()[row["trial"]].state == TrialState.FAIL
-    assert drive(ledger, FakeExecutor(2), SilentView())
+    assert run_loop(ledger, FakeExecutor(2), SilentView())
     assert ledger.started == 4
 
 
 @pytest.mark.parametrize("journal", [True, False])
 def test_a_trial_number_beyond_reach_is_refused_at_once(open_ledger: Open, tmp_path: Path, journal: bool) -> None:
-    drive(open_ledger(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
+    run_loop(open_ledger(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
     *lines, last = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
     far = json.dumps(json.loads(last) | {"trial": 10**6}) + "\n"
     (tmp_path / "records.jsonl").write_text("".join([*lines, far]))
@@ -417,8 +418,8 @@ def test_a_clock_that_is_set_back_harms_nothing(
     monkeypatch.setattr(candidate, "now", lambda: datetime.fromtimestamp(time.time(), UTC).isoformat())
     assert run(replace(job, until=4), digits).seconds > 0
     executor = FakeExecutor(2)
-    drive(open_ledger(trials=3), executor, SilentView())
-    drive(open_ledger(trials=6), executor, SilentView())
+    run_loop(open_ledger(trials=3), executor, SilentView())
+    run_loop(open_ledger(trials=6), executor, SilentView())
     records = read_records(tmp_path)
     assert all(r.seconds >= 0 for r in records)
     trained = [r.trial for r in records if r.status == "ok"]

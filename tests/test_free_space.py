@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
-from alternas.spaces import Genes, Memo, RandomChooser, Replay, get, options_of
+from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, get, options_of
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.moves import moves
-from alternas.spaces.scale import TINY, Scale
+from alternas.spaces.mutation import neighbors
+from alternas.spaces.presets import TINY, SpacePreset
 
 CUT = replace(
     TINY,
@@ -66,12 +66,12 @@ DORMANT = {
 def test_dormant_genes_change_nothing(family: str, size: int) -> None:
     space, chooser = get("free", size), RandomChooser(size)
     for _ in range(20):
-        one, two = Memo(chooser), Memo(chooser)
+        one, two = RecordingChooser(chooser), RecordingChooser(chooser)
         space.sample(one)
         space.sample(two)
         dormant = {name: gene for name, gene in two.genes.items() if re.match(DORMANT[family], name)}
         genes = one.genes | {"family": family}
-        assert space.sample(Replay(genes | dormant)) == space.sample(Replay(genes))
+        assert space.sample(FixedChooser(genes | dormant)) == space.sample(FixedChooser(genes))
 
 
 def every_net(space: FreeSpace) -> Iterator[Genotype]:
@@ -81,7 +81,7 @@ def every_net(space: FreeSpace) -> Iterator[Genotype]:
         dormant = re.compile(DORMANT[str(family)])
         choices = [some[:1] if dormant.match(name) else some for name, some in options.items()]
         for genes in itertools.product(*choices):
-            yield space.sample(Replay(dict(zip(options, genes, strict=True)) | {"family": family}))
+            yield space.sample(FixedChooser(dict(zip(options, genes, strict=True)) | {"family": family}))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def every_net(space: FreeSpace) -> Iterator[Genotype]:
         *(pytest.param(scale, id=name, marks=pytest.mark.slow) for name, scale in WIDE_CUTS.items()),
     ],
 )
-def test_size_counts_the_nets(scale: Scale) -> None:
+def test_size_counts_the_nets(scale: SpacePreset) -> None:
     space = FreeSpace(8, scale)
     assert space.size() == len({net.key for net in every_net(space)})
 
@@ -145,14 +145,14 @@ def renamed(genes: Genes) -> Genes:
 def test_every_net_of_the_other_spaces_is_a_member(name: str, family: str, size: int) -> None:
     free, other, chooser = get("free", size), get(name, size), RandomChooser(size)
     for _ in range(30):
-        memo = Memo(chooser)
+        memo = RecordingChooser(chooser)
         net = other.sample(memo)
-        assert free.sample(Replay(renamed(memo.genes) | {"family": family})).key == net.key
+        assert free.sample(FixedChooser(renamed(memo.genes) | {"family": family})).key == net.key
 
 
 def test_a_papers_vit_is_a_member() -> None:
     genes = {"family": "vit", "embed_dim": 768, "encoder_depth": 12, "mlp_ratio": 4.0, "pool": "token", "vit_patch": 16}
-    assert get("free", 224).sample(Replay(genes)).key == zoo.get("vit_base_patch16").key
+    assert get("free", 224).sample(FixedChooser(genes)).key == zoo.get("vit_base_patch16").key
 
 
 GENES: Genes = {
@@ -231,13 +231,13 @@ def neighbours() -> dict[str, Genes]:
     space = get("free", 32)
     options = options_of(space)
     genes = {name: GENES.get(name, choices[0]) for name, choices in options.items()}
-    assert space.sample(Replay(genes)).key == NET.key
-    return {space.sample(Replay(child)).key: child for child in moves(genes, options)}
+    assert space.sample(FixedChooser(genes)).key == NET.key
+    return {space.sample(FixedChooser(child)).key: child for child in neighbors(genes, options)}
 
 
 @pytest.mark.parametrize("change", ONE_MOVE_AWAY)
 def test_one_move_makes_this(change: str, neighbours: dict[str, Genes]) -> None:
     wanted = ONE_MOVE_AWAY[change]
     assert wanted.key in neighbours
-    back = moves(neighbours[wanted.key], options_of(get("free", 32)))
-    assert NET.key in {get("free", 32).sample(Replay(genes)).key for genes in back}, "and one move takes it back"
+    back = neighbors(neighbours[wanted.key], options_of(get("free", 32)))
+    assert NET.key in {get("free", 32).sample(FixedChooser(genes)).key for genes in back}, "and one move takes it back"

@@ -14,13 +14,13 @@ from rich.console import Console
 from scipy import stats
 
 from alternas.archs import InputError, static_cost, zoo
-from alternas.results.board import board_of, gain_lines
-from alternas.results.draw import nets_table
-from alternas.results.front import Beside, front, leaderboard, pick, ranked
-from alternas.results.latency.kept import latencies_of, read_latencies
-from alternas.results.objectives import Asked, parse_objectives, train_flops, train_seconds
-from alternas.results.record import Record
-from alternas.results.seeds import Noise, noise_of
+from alternas.results.latency.store import latencies_of, read_latencies
+from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, pick, rank_rows
+from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
+from alternas.results.ranking.run_leaderboard import gain_lines, leaderboard_of
+from alternas.results.ranking.seed_noise import Noise, noise_of
+from alternas.results.render.tables import nets_table
+from alternas.results.runs.record import Record
 
 
 def record(
@@ -115,7 +115,7 @@ def test_three_objectives() -> None:
     assert found == {0: 1, 1: 1, 2: 1, 3: 1, 6: 1}
     assert [row["trial"] for row in front(records, "memory")] == [3, 0, 2, 1]
     assert [row["trial"] for row in front(records, "macs,memory")] == [6, 3], "without accuracy"
-    without = ranked([*records, record(9, 0.99, 1)], Asked(parse_objectives("memory")))
+    without = rank_rows([*records, record(9, 0.99, 1)], RankingQuery(parse_objectives("memory")))
     assert without.missing == {"memory": 1}
     assert 9 not in {row["trial"] for row in without.rows}
 
@@ -123,19 +123,19 @@ def test_three_objectives() -> None:
 def test_gains_are_at_equal_cost_of_the_first_objective() -> None:
     latency = {"k0": 1.0, "k1": 100.0, "k2": 10.0}
     measured = latencies_of([_measured(key, ms) for key, ms in latency.items()])
-    rows = ranked(RECORDS, Asked(("accuracy", "latency_ms")), Beside(measured)).rows
+    rows = rank_rows(RECORDS, RankingQuery(("accuracy", "latency_ms")), ExtraResults(measured)).rows
     assert {row["trial"]: row["gain"] for row in rows} == {0: 0.0, 1: 0.0, 2: pytest.approx(2.0)}
     assert rows[0]["latency_spread_ms"] == 0.1
 
 
 def test_families_are_ranked_alone() -> None:
     records = [*RECORDS, record(7, 0.5, 10_000_000, family="hybrid")]
-    board = ranked(records, Asked(("accuracy", "macs"), families=("hybrid",)))
+    board = rank_rows(records, RankingQuery(("accuracy", "macs"), families=("hybrid",)))
     assert [(row["trial"], row["rank"]) for row in board.rows] == [(7, 1)]
     assert board.rows[0]["gain"] == pytest.approx(-35.0), "baselines shape the curve"
     assert board.over == 5
     with pytest.raises(InputError, match="did you mean 'hybrid'"):
-        Asked(families=("hybird",))
+        RankingQuery(families=("hybird",))
 
 
 def test_training_compute_counts_ancestors() -> None:
@@ -178,7 +178,7 @@ def test_noise_is_pooled_over_all_that_was_repeated() -> None:
     assert noise
     assert (noise.sd, noise.degrees, noise.trainings, noise.nets) == (pytest.approx(math.sqrt(0.045 / 4)), 4, 7, 3)
     assert noise_of([record(2, 0.9, 10)], again[:1]) is None
-    rows = ranked(records, Asked(("accuracy", "macs")), Beside(retrained=again)).rows
+    rows = rank_rows(records, RankingQuery(("accuracy", "macs")), ExtraResults(retrained=again)).rows
     found = {row["trial"]: (row["sd"], row["seeds"], row["retrained_accuracy"], row["retrained_seeds"]) for row in rows}
     assert found[1] == (pytest.approx(0.1), 3, None, None)
     assert found[2] == (None, 1, pytest.approx(0.75), 2)
@@ -228,7 +228,7 @@ def test_ties_name_the_closest_first_and_need_noise() -> None:
     found = {row["trial"]: row["tied_with"] for row in leaderboard(records)}
     assert found == {0: [1, 2], 1: [0, 2], 2: [1, 0], 3: []}
     assert all(row["tied_with"] is None for row in leaderboard(RECORDS))
-    costs_alone = ranked(records, Asked(("macs", "params")))
+    costs_alone = rank_rows(records, RankingQuery(("macs", "params")))
     assert all(row["tied_with"] is None for row in costs_alone.rows)
 
 
@@ -246,9 +246,9 @@ def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
 
 
 def _measured(key: str, ms: float) -> Any:
-    from alternas.results.latency.kept import Kept
+    from alternas.results.latency.store import Measurement
 
-    return Kept(key, ms, 0.1, "cpu")
+    return Measurement(key, ms, 0.1, "cpu")
 
 
 def write(folder: Path, *rows: dict[str, Any]) -> Path:
@@ -302,15 +302,17 @@ def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(run))
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
-    board = board_of(tmp_path).board
+    board = leaderboard_of(tmp_path).board
     assert (board.asked.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
     assert [row["trial"] for row in board.rows] == [1, 0]
-    tighter = board_of(tmp_path, Asked(("accuracy", "macs"), {"macs": 120})).board
+    tighter = leaderboard_of(tmp_path, RankingQuery(("accuracy", "macs"), {"macs": 120})).board
     assert [row["trial"] for row in tighter.rows] == [0]
-    looser = board_of(tmp_path, Asked(limits={"macs": 1000})).board
+    looser = leaderboard_of(tmp_path, RankingQuery(limits={"macs": 1000})).board
     assert len(looser.rows) == 2
     with pytest.raises(InputError, match="nothing was measured"):
-        board_of(tmp_path, Asked(limits={"latency_ms": 5.0}))
+        leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0}))
     write(tmp_path, _line("k0", 3.0), _line("k1", 6.0))
-    assert [row["latency_ms"] for row in board_of(tmp_path).board.rows] == [6.0, 3.0]
-    assert [row["trial"] for row in board_of(tmp_path, Asked(limits={"latency_ms": 5.0})).board.rows] == [0]
+    assert [row["latency_ms"] for row in leaderboard_of(tmp_path).board.rows] == [6.0, 3.0]
+    assert [row["trial"] for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).board.rows] == [
+        0
+    ]

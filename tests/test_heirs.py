@@ -16,24 +16,24 @@ from optuna.trial import FrozenTrial, TrialState
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.cost import BACKWARD_FACTOR
-from alternas.results.front import front, leaderboard
-from alternas.results.record import Record
-from alternas.results.seeds import noise_of
-from alternas.search.engine.drive import drive
-from alternas.search.settings import Settings
-from alternas.search.strategy.ground import traits
-from alternas.search.strategy.heirs import ALIKE
-from alternas.search.strategy.ledger import BASELINE_SEEDS, Ledger
-from alternas.search.strategy.rehearsal import rehearse
-from alternas.search.strategy.source import STUCK
-from alternas.search.strategy.strategies import check_strategy
+from alternas.results.ranking.leaderboard import front, leaderboard
+from alternas.results.ranking.seed_noise import noise_of
+from alternas.results.runs.record import Record
+from alternas.search.config import Settings
+from alternas.search.engine.loop import run_loop
+from alternas.search.samplers.context import features
+from alternas.search.samplers.registry import check_strategy
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Outcome, Point
+from alternas.search.training.job import Job, JobResult, Point
+from alternas.search.trials.controller import BASELINE_SEEDS, SearchController
+from alternas.search.trials.parents import ALIKE
+from alternas.search.trials.proposer import REPEATS_BEFORE_UNIFORM_DRAW
+from alternas.search.trials.study import validate_sampler
 from alternas.spaces import get
-from alternas.spaces.space import members
+from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 Fate = Callable[[Job], Any]
 
 
@@ -43,7 +43,7 @@ def opened(open_ledger: Open) -> Open:
     return partial(open_ledger, get("bench", 8))
 
 
-def trained(job: Job) -> Outcome:
+def trained(job: Job) -> JobResult:
     """A leg that went well. Weights are written at the end, and what they came from is said, as the trainer does."""
     if job.until == job.steps:
         Path(job.weights).parent.mkdir(exist_ok=True)
@@ -51,7 +51,7 @@ def trained(job: Job) -> Outcome:
     accuracy = fake_accuracy(job.genotype, job.until * STEPS // job.steps) - 0.001 * (job.seed % 10)
     lineage = {"weights": job.start.weights, "label": job.start.label, "steps": job.start.steps} if job.start else {}
     curve = (Point(job.until, 1.0, accuracy),)
-    return Outcome(job.trial, "ok", job.until, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
+    return JobResult(job.trial, "ok", job.until, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
 
 
 class Hearer(SilentView):
@@ -62,21 +62,21 @@ class Hearer(SilentView):
 
 
 def finish(
-    ledger: Ledger, fate: Fate = trained, slots: int = 1, hear: Callable[[Job], Any] = lambda job: None
+    ledger: SearchController, fate: Fate = trained, slots: int = 1, hear: Callable[[Job], Any] = lambda job: None
 ) -> FakeExecutor:
     """Drive to the end; an outcome for each job."""
     executor = FakeExecutor(slots, fate)
-    drive(ledger, executor, Hearer(hear))
+    run_loop(ledger, executor, Hearer(hear))
     return executor
 
 
-def searched(ledger: Ledger) -> list[Record]:
+def searched(ledger: SearchController) -> list[Record]:
     return [r for r in ledger.store.records if r.kind == "search" and r.status not in ("duplicate", "infeasible")]
 
 
 def alike(a: Genotype, b: Genotype) -> float:
     """Share of the numbers and names of two nets that are equal."""
-    return len(traits(a) & traits(b)) / max(len(traits(a)), len(traits(b)))
+    return len(features(a) & features(b)) / max(len(features(a)), len(features(b)))
 
 
 def net_of(record: Record) -> Genotype:
@@ -157,7 +157,7 @@ def test_fronts_say_what_is_inherited(opened: Open) -> None:
 
 
 def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
-    def thrown_away(job: Job) -> Outcome:
+    def thrown_away(job: Job) -> JobResult:
         outcome = trained(job)
         if job.trial % 2:
             Path(job.weights).unlink()
@@ -173,9 +173,9 @@ def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
 
 @pytest.mark.parametrize("status", ["nan", "oom", "error"])
 def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
-    def fate(job: Job) -> Outcome:
+    def fate(job: Job) -> JobResult:
         done = trained(job)
-        return done if job.trial % 2 else Outcome(job.trial, status, job.until, error="because")
+        return done if job.trial % 2 else JobResult(job.trial, status, job.until, error="because")
 
     ledger = opened(30, inherit=True)
     finish(ledger, fate)
@@ -337,9 +337,9 @@ def test_killed_between_seeds(opened: Open, ladder: str, inherit: bool) -> None:
 
 
 def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
-    def fate(job: Job) -> Outcome:
+    def fate(job: Job) -> JobResult:
         diverged = job.trial % 3 == 0 and job.seed == 1
-        return Outcome(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
+        return JobResult(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
 
     ledger = opened(9, repeats=3)
     executor = finish(ledger, fate)
@@ -356,7 +356,7 @@ def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
 def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
 
-    def saved(job: Job) -> Outcome:
+    def saved(job: Job) -> JobResult:
         Path(job.checkpoint).touch()
         return trained(job)
 
@@ -398,9 +398,9 @@ def excess(trial: FrozenTrial) -> dict[str, float]:
 
 
 def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
-    def fate(job: Job) -> Outcome:
+    def fate(job: Job) -> JobResult:
         large = job.trial % 3 == 0
-        return Outcome(job.trial, "oom", 2, error="out of memory") if large else trained(job)
+        return JobResult(job.trial, "oom", 2, error="out of memory") if large else trained(job)
 
     limits = {"macs": 1_000_000, "params": 45_000}
     ledger = opened(20, limits=limits)
@@ -509,7 +509,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
     message = rf"^strategy '{name}:Broken': {name}.py:2: MemoryError: so so$"
     ground = opened(5).terms.ground(get("bench", 16))
     with pytest.raises(InputError, match=message):
-        rehearse(f"{name}:Broken", ground)
+        validate_sampler(f"{name}:Broken", ground)
     with pytest.raises(InputError, match=message):
         finish(opened(5, f"{name}:Broken"))
 
@@ -517,9 +517,9 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
 def test_the_rehearsal_is_for_samplers_of_ones_own(opened: Open, module: str) -> None:
     ground = opened(5).terms.ground(get("bench", 16))
     with pytest.raises(InputError, match="CmaEsSampler cannot be used"):
-        rehearse("optuna.samplers:CmaEsSampler", ground)
+        validate_sampler("optuna.samplers:CmaEsSampler", ground)
     for name in ("nsga2", "buildup", f"{module}:Seeded", "optuna.samplers:NSGAIIISampler"):
-        rehearse(name, ground)
+        validate_sampler(name, ground)
 
 
 def test_a_sampler_that_needs_more_is_bad_input(opened: Open) -> None:
@@ -537,7 +537,7 @@ def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: 
     for record in ledger.store.records:
         known = known + 1 if record.status == "duplicate" else 0
         runs.append(known)
-    assert max(runs) == STUCK, "so many known proposals come first, then a net that is new"
+    assert max(runs) == REPEATS_BEFORE_UNIFORM_DRAW, "so many known proposals come first, then a net that is new"
     families = {r.family for r in nets}
     assert len(families) > 1, "drawn from all of the space"
 
@@ -550,7 +550,7 @@ def test_the_last_nets_of_a_space_are_found(open_ledger: Open, module: str) -> N
     finish(ledger)
     assert ledger.exhausted
     assert nets <= {r.key for r in ledger.store.records}
-    assert len(ledger.store.records) <= (STUCK + 1) * (len(nets) + 1) + len(space.baselines())
+    assert len(ledger.store.records) <= (REPEATS_BEFORE_UNIFORM_DRAW + 1) * (len(nets) + 1) + len(space.baselines())
 
 
 def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from alternas import spaces
 from alternas.archs import Encoder, Genotype, Head, Network, Stage, Stem, Style, build, resized
-from alternas.archs.attention import WindowAttention
-from alternas.search.training import fit
+from alternas.archs.blocks.attention import WindowAttention
 from alternas.search.training import inherit as module
+from alternas.search.training import net2net as fit
 from alternas.search.training.inherit import Inherited, aligned, inherit, summary
 from nets import CIFAR, MSA, NETS, VIT, lively, vit
 

@@ -17,19 +17,20 @@ from rich.console import Console
 
 import fakes
 from alternas.archs import InputError, OperationError
-from alternas.results.latency.setting import Setting
-from alternas.results.record import FREE, Record
-from alternas.results.store import read_records
-from alternas.search import commands, plan, run
-from alternas.search.data.dataset import DataSet, Request
+from alternas.cli import search as commands
+from alternas.results.latency.setting import LatencySetting
+from alternas.results.runs.record import FREE, Record
+from alternas.results.runs.store import read_records
+from alternas.search import context as plan
+from alternas.search import run
+from alternas.search.config import Budget, Settings
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.effort import Effort
 from alternas.search.engine import tune as inside_tune
-from alternas.search.engine.leg import LegTrainable, packed, unpacked
-from alternas.search.engine.tune import LedgerSearcher, TuneSearch
-from alternas.search.settings import Settings
+from alternas.search.engine.tune import ControllerSearcher, TuneSearch
+from alternas.search.engine.tune_task import TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Outcome, Point
+from alternas.search.training.job import Job, JobResult, Point
 from fakes import FakeExecutor, FakeWorker
 
 Fate = Callable[[Job], Any]
@@ -37,7 +38,7 @@ Fate = Callable[[Job], Any]
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +52,7 @@ def wanted(trials: int = 8, **more: Any) -> TuneSearch:
     return inside_tune.search("all", trials=trials, name="run", strategy="random", epochs=2, **more)
 
 
-def play(searcher: LedgerSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[Job]:
+def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[Job]:
     """What Tune does: a trial for each suggestion while slots are free, and word of each that ends."""
     executor, ids = FakeExecutor(slots, fate), dict[int, str]()
     while True:
@@ -66,7 +67,7 @@ def play(searcher: LedgerSearcher, slots: int = 3, fate: Fate = lambda job: None
             ids[config["trial"]] = name
             executor.submit(config["leg"].job)
         for event in executor.poll(0):
-            told = {"done": True, "outcome": packed(event)} if isinstance(event, Outcome) else None
+            told = {"done": True, "outcome": packed(event)} if isinstance(event, JobResult) else None
             if not isinstance(event, fakes.Tick):
                 searcher.on_trial_complete(trial_id=ids.pop(event.trial), result=told, error=told is None)
 
@@ -112,7 +113,7 @@ def test_what_failed_and_what_was_lost_counts() -> None:
     def fate(job: Job) -> Any:
         seen[job.trial] += 1
         if job.trial == 5:
-            return Outcome(job.trial, "oom", 3, error="because")
+            return JobResult(job.trial, "oom", 3, error="because")
         unlucky = job.trial == 6 or (job.trial == 7 and seen[7] == 1)
         return fakes.lose(job) if unlucky else None
 
@@ -130,7 +131,7 @@ def test_as_many_legs_at_a_time_as_tune_is_told() -> None:
     assert [config is None for config in given] == [False, False, True]
     first = given[0]["leg"].job
     assert Path(first.checkpoint).is_absolute(), "Tune changes a worker's folder"
-    searcher.on_trial_complete(trial_id="0", result={"outcome": packed(Outcome(first.trial, "error"))})
+    searcher.on_trial_complete(trial_id="0", result={"outcome": packed(JobResult(first.trial, "error"))})
     assert searcher.suggest("3") is not None
 
 
@@ -147,7 +148,7 @@ def test_pickled_it_is_its_plan_and_takes_the_run_up() -> None:
     again = pickle.loads(kept)
     again.save("file")
     again.restore("file")
-    again.on_trial_complete(trial_id="a", result={"outcome": packed(Outcome(99, "ok"))})  # of the driver before
+    again.on_trial_complete(trial_id="a", result={"outcome": packed(JobResult(99, "ok"))})  # of the driver before
     play(again)
     assert len(trained()) == 10
     assert read_records(search.folder)[: len(before)] == before
@@ -173,20 +174,20 @@ def test_a_scheduler_that_stops_legs_is_refused(result: dict[str, Any] | None) -
 
 def test_a_search_in_which_all_fails_says_why() -> None:
     with pytest.raises(OperationError, match="none of 5 nets could be trained; the first, trial 0: because"):
-        play(wanted(3).searcher, fate=lambda job: Outcome(job.trial, "error", error="because"))
+        play(wanted(3).searcher, fate=lambda job: JobResult(job.trial, "error", error="because"))
 
 
 def test_outcomes_travel_whole() -> None:
     curve = (Point(1, 2.5, 0.1), Point(2, math.inf, 0.25))
     how, lineage = {"loader": "memory", "passes": 2}, {"weights": "trial 3", "copied": ["stem"]}
     rest = {"nll": 1.5}, curve, 3.25, "cpu", how, lineage, {"synflow": 0.5}, "why"
-    outcome = Outcome(7, "ok", 2, 0.1 + 0.2, *rest)
+    outcome = JobResult(7, "ok", 2, 0.1 + 0.2, *rest)
     assert unpacked(packed(outcome)) == outcome
-    lost = unpacked(packed(Outcome(7, "nan", curve=(Point(1, math.nan, math.nan),))))
+    lost = unpacked(packed(JobResult(7, "nan", curve=(Point(1, math.nan, math.nan),))))
     assert math.isnan(lost.curve[0].loss)
 
 
-def made(trainable: type[LegTrainable], config: Any) -> LegTrainable:
+def made(trainable: type[TuneTrainable], config: Any) -> TuneTrainable:
     """An actor, as Tune makes it."""
     leg = trainable.__new__(trainable)
     leg._trial_info = None
@@ -237,13 +238,15 @@ def test_the_arguments_are_the_options_of_the_command() -> None:
 
 
 def test_what_tune_cannot_keep_is_refused() -> None:
-    settings = Settings("all", "digits", "random", "off", "latency_ms", recipes.get("smoke"), latency=str(Setting()))
+    settings = Settings(
+        "all", "digits", "random", "off", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
+    )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.inside(plan.Search(settings, Request("digits"), 2, "run", inside_tune.Resources()))
+        inside_tune.inside(plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources()))
     settings = dataclasses.replace(settings, objective="macs", latency="")
-    for effort in (Effort(trial_minutes=1.0), Effort(hours=1.0)):
+    for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.inside(plan.Search(settings, Request("digits"), 2, "run", inside_tune.Resources(), effort))
+            inside_tune.inside(plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort))
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
@@ -251,7 +254,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     search = wanted(2)
     play(search.searcher)
     settings = search.ready.plan.settings
-    same = plan.Search(settings, Request("digits"), 2, "run", inside_tune.Resources())
+    same = plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources())
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

@@ -14,17 +14,16 @@ import torch
 from scipy import stats
 from torch import nn
 
-from alternas import cli
 from alternas.archs import InputError, build, static_cost, zoo
 from alternas.archs.errors import OperationError
+from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
-from alternas.results.latency.kept import FILE, latencies_of, read_latencies
-from alternas.results.latency.measure import Latency, measure, median_interval
-from alternas.results.latency.nets import Subject, measured, subjects_of
-from alternas.results.latency.onnx_session import session_of
-from alternas.results.latency.setting import Setting, settings_of
+from alternas.results.latency.measure import Latency, measure, median_interval, session_of
+from alternas.results.latency.nets import TimedNet, measured, subjects_of
+from alternas.results.latency.setting import LatencySetting, settings_of
+from alternas.results.latency.store import FILE, latencies_of, read_latencies
 from alternas.results.latency.table import agreement, rows_of, said
-from alternas.results.store import locked
+from alternas.results.runs.store import locked
 
 IMAGE = (3, 8, 8)
 
@@ -70,7 +69,7 @@ class Sleeper(nn.Module):
 @pytest.mark.parametrize(("batch", "dtype", "threads"), [(1, "float32", 1), (5, "bfloat16", 2)])
 def test_the_setting_is_what_is_run(batch: int, dtype: str, threads: int) -> None:
     net, before = Sleeper(), torch.get_num_threads()
-    found = measure(net, IMAGE, Setting("cpu", batch, dtype, "eager", threads))
+    found = measure(net, IMAGE, LatencySetting("cpu", batch, dtype, "eager", threads))
     assert set(net.seen) == {((batch, *IMAGE), getattr(torch, dtype), threads, True, False)}
     assert torch.get_num_threads() == before
     assert found.repeats >= measuring.FEWEST
@@ -94,7 +93,7 @@ def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         measuring, "Timer", lambda *given, **named: original(*given, **named, timer=lambda: 0.003 * calls[0])
     )
-    found = measure(Counted(), IMAGE, Setting())
+    found = measure(Counted(), IMAGE, LatencySetting())
     assert (found.latency_ms, found.low_ms, found.high_ms) == pytest.approx((3, 3, 3))
     assert found.latency_spread_ms == pytest.approx(0, abs=1e-9)
     assert found.tight
@@ -104,12 +103,12 @@ def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     for load, said_ in ((7.0, 1.75), (1.9, 0.0)):
         monkeypatch.setattr("os.getloadavg", lambda load=load: (load, 0.0, 0.0))
-        assert measure(Sleeper(), IMAGE, Setting()).busy == said_
+        assert measure(Sleeper(), IMAGE, LatencySetting()).busy == said_
 
 
 def test_a_net_that_does_not_run_is_one_line() -> None:
     with pytest.raises(OperationError, match=r"latency, eager in float32 on cpu: .*shapes"):
-        measure(nn.Linear(3, 4), IMAGE, Setting())
+        measure(nn.Linear(3, 4), IMAGE, LatencySetting())
 
 
 @pytest.mark.parametrize(("given", "about"), [
@@ -139,16 +138,16 @@ def test_onnxruntime_runs_the_same_net() -> None:
     (logits,) = session_of(net, x_BCHW, 1)()  # type: ignore[misc]
     with torch.no_grad():
         assert np.abs(logits - net(x_BCHW).numpy()).max() < 1e-5
-    found = measure(net, IMAGE, Setting("cpu", 3, "float32", "onnx", 1))
+    found = measure(net, IMAGE, LatencySetting("cpu", 3, "float32", "onnx", 1))
     assert found.setting.runtime == "onnx"
     with pytest.raises(InputError, match="timm"):
         session_of(nn.Identity(), x_BCHW, 1)
 
 
-def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[Subject, Latency]:
+def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[TimedNet, Latency]:
     facts: dict[str, object] = {"trial": trial, "accuracy": accuracy, "macs": macs, "params": 1}
-    subject = Subject(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts)
-    return subject, Latency(Setting(), ms, ms, ms, 0.0, 20, True)
+    subject = TimedNet(f"trial {trial}", str(trial), nn.Identity, IMAGE, facts)
+    return subject, Latency(LatencySetting(), ms, ms, ms, 0.0, 20, True)
 
 
 def test_rows_are_ranked_by_either_cost() -> None:
@@ -204,7 +203,7 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
 
 def test_a_run_at_work_is_not_measured(run: Path) -> None:
     with locked(run), pytest.raises(InputError, match="worked on by another process"):
-        next(measured(subjects_of("mine"), [Setting()], print))
+        next(measured(subjects_of("mine"), [LatencySetting()], print))
     assert not (run / FILE).exists()
 
 
@@ -254,6 +253,6 @@ def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkey
     with pytest.raises(
         InputError, match=r"huge.json: its weights and maps take [\d,.]+ GiB at batch 1, this machine has"
     ):
-        next(measured(subjects_of("huge.json", "32"), [Setting()], lambda name: None))
+        next(measured(subjects_of("huge.json", "32"), [LatencySetting()], lambda name: None))
     with pytest.raises(InputError, match="at batch 1048576"):
-        next(measured(subjects_of("resnet50", "224"), [Setting(batch=2**20)], lambda name: None))
+        next(measured(subjects_of("resnet50", "224"), [LatencySetting(batch=2**20)], lambda name: None))

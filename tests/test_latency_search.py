@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from alternas import cli
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.archs.errors import OperationError
-from alternas.results.board import board_of
-from alternas.results.latency.kept import FILE, read_latencies
-from alternas.results.latency.setting import Setting
-from alternas.results.store import read_records
-from alternas.search.engine.drive import drive
-from alternas.search.settings import Settings, latency_of
-from alternas.search.strategy import latencies as module
-from alternas.search.strategy.latencies import Latencies
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.training.job import Job, Outcome, Timing
+from alternas.cli import app as cli
+from alternas.results.latency.setting import LatencySetting
+from alternas.results.latency.store import FILE, read_latencies
+from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.runs.store import read_records
+from alternas.search.config import Settings, latency_of
+from alternas.search.engine.loop import run_loop
+from alternas.search.training.job import Job, JobResult, Timing
+from alternas.search.trials import latencies as module
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.latencies import Latencies
 from alternas.spaces import get
-from alternas.spaces.choosers import RandomChooser
+from alternas.spaces.base import RandomChooser
 from fakes import FakeExecutor, SilentView
 
-TIMING = Timing(Setting(), (1, 8, 8), 10)
+TIMING = Timing(LatencySetting(), (1, 8, 8), 10)
 
 
 def price(net: Genotype) -> Any:
@@ -47,15 +47,15 @@ def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
     return {"latency_ms": ms, "latency_spread_ms": 0.1} | setting
 
 
-def timed(job: Job) -> Outcome | None:
+def timed(job: Job) -> JobResult | None:
     """The fate of a job: its latency if it is to be measured, else the usual."""
-    return Outcome(job.trial, "ok", latency=row(milliseconds(job.genotype))) if job.timing else None
+    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if job.timing else None
 
 
 @pytest.fixture
-def ledger(open_ledger: Callable[..., Ledger]) -> Callable[..., Ledger]:
-    def open_it(strategy: str = "random", **more: Any) -> Ledger:
-        return open_ledger(strategy=strategy, objective="latency_ms", latency=str(Setting()), **more)
+def ledger(open_ledger: Callable[..., SearchController]) -> Callable[..., SearchController]:
+    def open_it(strategy: str = "random", **more: Any) -> SearchController:
+        return open_ledger(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
 
     return open_it
 
@@ -63,10 +63,10 @@ def ledger(open_ledger: Callable[..., Ledger]) -> Callable[..., Ledger]:
 @pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
 @pytest.mark.parametrize("ladder", ["off", "pareto"])
 def test_every_net_is_measured_once_before_it_is_trained(
-    ledger: Callable[..., Ledger], strategy: str, ladder: str, tmp_path: Path
+    ledger: Callable[..., SearchController], strategy: str, ladder: str, tmp_path: Path
 ) -> None:
     work, executor = ledger(strategy, ladder=ladder, trials=14), FakeExecutor(3, timed)
-    drive(work, executor, SilentView())
+    run_loop(work, executor, SilentView())
     measured: set[str] = set()
     for job in executor.ran:
         key = job.genotype.key
@@ -81,29 +81,29 @@ def test_every_net_is_measured_once_before_it_is_trained(
             assert told[record.trial] == [record.accuracy, by_key[record.key]]
 
 
-def test_a_resumed_search_measures_nothing_again(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
-    drive(ledger(trials=4), FakeExecutor(2, timed), SilentView())
+def test_a_resumed_search_measures_nothing_again(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
+    run_loop(ledger(trials=4), FakeExecutor(2, timed), SilentView())
     (tmp_path / "study.journal").unlink()
     executor = FakeExecutor(2, timed)
-    drive(ledger(trials=8), executor, SilentView())
+    run_loop(ledger(trials=8), executor, SilentView())
     again = [job.genotype.key for job in executor.ran if job.timing]
     assert len(again) == len(set(again)) == 4
     assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
 
 
-def test_a_net_that_cannot_be_measured_is_not_trained(ledger: Callable[..., Ledger]) -> None:
+def test_a_net_that_cannot_be_measured_is_not_trained(ledger: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
         if job.timing and job.trial == 5:
-            return Outcome(job.trial, "error", error="no such operator")
+            return JobResult(job.trial, "error", error="no such operator")
         return timed(job)
 
     work, executor = ledger(trials=4), FakeExecutor(1, fate)
-    drive(work, executor, SilentView())
+    run_loop(work, executor, SilentView())
     assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
     assert not any(job.trial == 5 and not job.timing for job in executor.ran)
 
 
-def test_a_lost_meter_is_asked_again(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
+def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
     from fakes import lose
 
     lost: list[int] = []
@@ -115,20 +115,22 @@ def test_a_lost_meter_is_asked_again(ledger: Callable[..., Ledger], tmp_path: Pa
         return timed(job)
 
     work = ledger(trials=3)
-    drive(work, FakeExecutor(1, fate), SilentView())
+    run_loop(work, FakeExecutor(1, fate), SilentView())
     assert all(r.status in ("ok", "duplicate") for r in work.store.records)
 
 
-def test_another_machine_ends_the_search(ledger: Callable[..., Ledger]) -> None:
+def test_another_machine_ends_the_search(ledger: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
-        return Outcome(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other")) if job.timing else None
+        return (
+            JobResult(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other")) if job.timing else None
+        )
 
     with pytest.raises(OperationError, match=r"Chip before, and now in .*Other"):
-        drive(ledger(trials=4), FakeExecutor(1, fate), SilentView())
+        run_loop(ledger(trials=4), FakeExecutor(1, fate), SilentView())
 
 
-def test_trained_nets_without_a_latency_are_named(ledger: Callable[..., Ledger], tmp_path: Path) -> None:
-    drive(ledger(trials=3), FakeExecutor(2, timed), SilentView())
+def test_trained_nets_without_a_latency_are_named(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
+    run_loop(ledger(trials=3), FakeExecutor(2, timed), SilentView())
     lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
     (tmp_path / FILE).write_text("".join(lines[1:]))
     latencies = Latencies(tmp_path, TIMING, price)
@@ -175,8 +177,8 @@ def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
     assert spearmanr(ours, true)[0] > max(0.97, spearmanr(macs, true)[0])
 
 
-def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Callable[..., Ledger]) -> None:
-    work = open_ledger(objective="latency_ms", latency=str(Setting()))
+def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Callable[..., SearchController]) -> None:
+    work = open_ledger(objective="latency_ms", latency=str(LatencySetting()))
     ground = work.terms.ground(work.space)
     genes = {name: options[0] for name, options in _options(work).items()}
     guess = ground.facts(genes).cost
@@ -185,7 +187,7 @@ def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Cal
     assert guess != ground.facts(genes).cost == 7.5
 
 
-def _options(work: Ledger) -> dict[str, Any]:
+def _options(work: SearchController) -> dict[str, Any]:
     from alternas.spaces import options_of
 
     return dict(options_of(work.space))
@@ -196,7 +198,7 @@ def _options(work: Ledger) -> dict[str, Any]:
     ("cpu/1/float32/onnx/4", "cpu/1/float32/onnx/4"),
 ])  # fmt: skip
 def test_a_setting_is_said_in_full(text: str, spelled: str) -> None:
-    assert latency_of("latency_ms", text) == spelled == str(Setting.parse(spelled))
+    assert latency_of("latency_ms", text) == spelled == str(LatencySetting.parse(spelled))
 
 
 @pytest.mark.parametrize("text", ["gpu", "cpu/x", "cpu/0", "cpu/1/float23", "cpu/1/float32/eager/1/2", "cuda///onnx"])
@@ -204,7 +206,7 @@ def test_wrong_settings_are_one_line(text: str) -> None:
     found = CliRunner().invoke(cli.app, ["search", "--objective", "latency_ms", "--latency", text])
     assert found.exit_code != 0
     with pytest.raises(InputError):
-        Setting.parse(text)
+        LatencySetting.parse(text)
 
 
 def test_latency_goes_with_its_objective() -> None:
@@ -224,7 +226,7 @@ def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run(*words, "--name", "quick", "--json") == 0
     kept = read_latencies(Path("runs/quick"))
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
-    rows = board_of(Path("runs/quick")).board.rows
+    rows = leaderboard_of(Path("runs/quick")).board.rows
     assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
     saved = json.loads(Path("runs/quick/run.json").read_text())["settings"]
     assert saved["latency"] == "cpu/1/float32/eager/1"

@@ -13,15 +13,23 @@ import alternas
 
 ROOT = Path(alternas.__file__).parent
 ROOMS = ("archs", "spaces", "search", "results")
-FILES = [*sorted(p for room in ROOMS for p in (ROOT / room).rglob("*.py")), ROOT / "cli.py"]
+FILES = sorted(p for room in (*ROOMS, "cli") for p in (ROOT / room).rglob("*.py"))
 ALLOWED = {
     "archs": {"archs"},
     "spaces": {"spaces", "archs"},
     "results": {"results", "archs"},
     "search": {"search", "spaces", "archs", "results"},
-    "cli": set(ROOMS),
+    "cli": {*ROOMS, "cli"},
 }
-FLOORS = ("data", "training", "strategy", "engine", "studies", "bench")  # of search: none imports a later one
+FLOORS = (
+    "data",
+    "training",
+    "samplers",
+    "trials",
+    "engine",
+    "experiments",
+    "tabular",
+)  # of search: none imports a later one
 
 
 def imports(path: Path) -> list[tuple[str, ...]]:
@@ -46,11 +54,11 @@ def test_imports_follow_the_arrows(path: Path) -> None:
             assert FLOORS.index(target[1]) <= FLOORS.index(parts[1]), f"{path} imports {'.'.join(target)}"
 
 
-def test_ray_lives_in_the_engines_and_optuna_in_the_strategy() -> None:
+def test_ray_lives_in_the_engine_and_optuna_in_samplers_and_trials() -> None:
     homes = {
-        "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "tune", "leg", "doctor")},
-        "optuna": {f"search/strategy/{path.name}" for path in FILES if path.parent.name == "strategy"}
-        | {"search/bench/simulate.py", "results/report/importance.py"},
+        "ray": {f"search/engine/{name}.py" for name in ("connection", "pool", "tune", "tune_task", "doctor")},
+        "optuna": {str(path.relative_to(ROOT)) for path in FILES if path.parent.name in ("samplers", "trials")}
+        | {"search/tabular/simulated.py", "results/report/sections.py"},
     }
     for path in FILES:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -79,16 +87,16 @@ def test_no_import_circles() -> None:
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import alternas.archs, alternas.spaces, alternas.results.show", ("torch", "ray", "optuna", "pandas")),
+        ("import alternas.archs, alternas.spaces, alternas.results.render.net", ("torch", "ray", "optuna", "pandas")),
         ("import alternas.search.run", ("torch", "timm", "sklearn")),
         ("import alternas.search.data.load", ("torch", "torchvision", "timm", "ray", "optuna", "sklearn", "pandas")),
         ("import alternas.search.training.recipes", ("torch", "timm", "ray")),
-        ("import alternas.search.training.train", ("ray", "optuna", "timm")),
+        ("import alternas.search.training.trainer", ("ray", "optuna", "timm")),
         (
             "import alternas.results.report.page",
             ("torch", "ray", "optuna", "pandas", "numpy", "plotly", "matplotlib"),
         ),
-        ("import alternas.cli", ("torch", "ray", "optuna", "pandas", "numpy")),
+        ("import alternas.cli.app", ("torch", "ray", "optuna", "pandas", "numpy")),
     ],
 )
 def test_heavy_packages_wait(code: str, absent: tuple[str, ...]) -> None:

@@ -18,39 +18,48 @@ import pytest
 from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, static_cost
-from alternas.results.front import leaderboard
-from alternas.results.record import Record
-from alternas.search.engine.drive import drive
-from alternas.search.strategy import ledger as ledger_module
-from alternas.search.strategy.ladder import LADDERS, Ladder, Off, Pareto, Rungs, Single, Standing, ladder
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.span import spanning
-from alternas.search.strategy.strategies import STRATEGIES
-from alternas.search.training.job import Job, Outcome, Point
+from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.runs.record import Record
+from alternas.search.engine.loop import run_loop
+from alternas.search.samplers.baselines import candidate_baselines
+from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.training.job import Job, JobResult, Point
+from alternas.search.trials import controller as ledger_module
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.schedulers import (
+    SCHEDULERS,
+    Asha,
+    NoScheduler,
+    ParetoAsha,
+    RungResult,
+    RungTable,
+    Scheduler,
+    scheduler,
+)
 from alternas.spaces import RandomChooser, get, members
+from alternas.spaces.presets import SpacePreset
 from alternas.spaces.resnet import ResNetSpace
-from alternas.spaces.scale import Scale
 from fakes import FakeExecutor, SilentView, lose
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
-def finish(ledger: Ledger, **how: Any) -> FakeExecutor:
+def finish(ledger: SearchController, **how: Any) -> FakeExecutor:
     executor = FakeExecutor(**how)
-    drive(ledger, executor, SilentView())
+    run_loop(ledger, executor, SilentView())
     return executor
 
 
-def statuses(ledger: Ledger, kind: str = "search") -> Counter[str]:
+def statuses(ledger: SearchController, kind: str = "search") -> Counter[str]:
     return Counter(r.status for r in ledger.store.records if r.kind == kind)
 
 
-def states(ledger: Ledger) -> Counter[TrialState]:
+def states(ledger: SearchController) -> Counter[TrialState]:
     return Counter(t.state for t in ledger.memory.study.get_trials(deepcopy=False))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", LADDERS)
+@pytest.mark.parametrize("rungs", SCHEDULERS)
 def test_every_strategy_and_ladder_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
     ledger = open_ledger(trials=30, strategy=strategy, ladder=rungs)
     executor = finish(ledger, slots=3)
@@ -112,7 +121,7 @@ def test_limits_are_a_static_gate(open_ledger: Open) -> None:
             assert trial.constraints["macs"] > 0
 
 
-def test_a_small_space_is_used_up(open_ledger: Open, small_scale: Scale) -> None:
+def test_a_small_space_is_used_up(open_ledger: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
     ledger = open_ledger(space, trials=100)
     finish(ledger)
@@ -126,10 +135,10 @@ def test_a_small_space_is_used_up(open_ledger: Open, small_scale: Scale) -> None
 
 @pytest.mark.parametrize("status", ["error", "nan", "oom"])
 def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: str) -> None:
-    def fate(job: Job) -> Outcome | None:
+    def fate(job: Job) -> JobResult | None:
         curve = (Point(3, math.nan, math.inf),)
         return (
-            Outcome(job.trial, status, 3, None, {"nll": math.nan}, curve, error="because")
+            JobResult(job.trial, status, 3, None, {"nll": math.nan}, curve, error="because")
             if job.trial % 3 == 0
             else None
         )
@@ -153,7 +162,7 @@ def test_baselines_began_when_their_first_seed_did(open_ledger: Open, monkeypatc
     for _ in range(2 * count):
         job = ledger.next_job()
         assert job
-        ledger.report(Outcome(job.trial, "ok", job.until, 0.5, seconds=60.0))
+        ledger.report(JobResult(job.trial, "ok", job.until, 0.5, seconds=60.0))
     records = ledger.store.records
     assert [r.seconds for r in records] == [120.0] * count
     assert [r.began for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
@@ -263,9 +272,9 @@ def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_ledger: Open, tmp_pat
     assert [t.params for t in after] == [t.params for t in before]
 
 
-def sent_on(by: Ladder, standings: list[Standing], last: bool) -> int | None:
+def sent_on(by: Scheduler, standings: list[RungResult], last: bool) -> int | None:
     """The trial that a ladder sends on from its first rung."""
-    rungs = Rungs(by, 100)
+    rungs = RungTable(by, 100)
     for standing in standings:
         rungs.reach(0, standing)
     found = rungs.next(last)
@@ -274,40 +283,40 @@ def sent_on(by: Ladder, standings: list[Standing], last: bool) -> int | None:
 
 def test_pareto_promotes_the_better_ones() -> None:
     waiting = [
-        Standing(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
+        RungResult(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
     ]
-    assert sent_on(Pareto(), waiting, last=False) == 1
+    assert sent_on(ParetoAsha(), waiting, last=False) == 1
     gone = [dataclasses.replace(s, waits=s.trial != 1) for s in waiting]
-    assert sent_on(Pareto(eta=2.0), gone, last=False) is None
-    assert sent_on(Pareto(eta=1.5), gone, last=False) is not None, "two of three go on"
-    assert sent_on(Pareto(), gone, last=True) is not None
-    assert sent_on(Pareto(), [], last=True) is None
-    assert Pareto().rungs(100) == (13, 25, 50, 100)
-    assert Pareto().rungs(1) == (1,)
+    assert sent_on(ParetoAsha(eta=2.0), gone, last=False) is None
+    assert sent_on(ParetoAsha(eta=1.5), gone, last=False) is not None, "two of three go on"
+    assert sent_on(ParetoAsha(), gone, last=True) is not None
+    assert sent_on(ParetoAsha(), [], last=True) is None
+    assert ParetoAsha().rungs(100) == (13, 25, 50, 100)
+    assert ParetoAsha().rungs(1) == (1,)
 
 
 def test_the_single_ladder_looks_at_accuracy_alone() -> None:
-    waiting = [Standing(0, 0.5, 10, True), Standing(1, 0.9, 1000, True), Standing(2, 0.9, 10, True)]
-    waiting.append(Standing(3, 0.95, 10**6, True))
-    assert Single().order(waiting) == [3, 1, 2, 0]
-    assert sent_on(Single(), waiting, last=False) == 3
-    assert sent_on(Pareto(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
+    waiting = [RungResult(0, 0.5, 10, True), RungResult(1, 0.9, 1000, True), RungResult(2, 0.9, 10, True)]
+    waiting.append(RungResult(3, 0.95, 10**6, True))
+    assert Asha().order(waiting) == [3, 1, 2, 0]
+    assert sent_on(Asha(), waiting, last=False) == 3
+    assert sent_on(ParetoAsha(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
     gone = [dataclasses.replace(s, waits=s.trial != 3) for s in waiting]
-    assert sent_on(Single(), gone, last=False) == 1
+    assert sent_on(Asha(), gone, last=False) == 1
 
 
 def test_rungs_and_eta_are_the_users() -> None:
-    assert ladder("pareto", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
-    assert Off().rungs(100) == (100,)
-    waiting = [Standing(i, i / 10, 10.0, True) for i in range(7)]
+    assert scheduler("pareto", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
+    assert NoScheduler().rungs(100) == (100,)
+    waiting = [RungResult(i, i / 10, 10.0, True) for i in range(7)]
     for eta, most in ((2.0, 3), (3.0, 2), (7.0, 1), (8.0, 0)):
-        assert len(Pareto(eta=eta).promoted(waiting, last=False)) == most
+        assert len(ParetoAsha(eta=eta).promoted(waiting, last=False)) == most
     for bad in ((), (0.5, 0.25), (0.0,), (1.0,), (0.5, 0.5)):
         with pytest.raises(InputError, match="rungs: must be rising shares"):
-            ladder("pareto", bad)
+            scheduler("pareto", bad)
     for eta in (1.0, 0.5, math.nan, math.inf):
         with pytest.raises(InputError, match="eta"):
-            ladder("single", eta=eta)
+            scheduler("single", eta=eta)
 
 
 def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:
@@ -327,10 +336,10 @@ def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open)
 def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
     """Whoever stopped the search while it waited, its record is that of a net that was not interrupted."""
 
-    def told(job: Job) -> Outcome:
+    def told(job: Job) -> JobResult:
         curve = (Point(job.until, math.nan, 0.5),)
         how, lineage = {"precision": "float32"}, {"weights": "w"}
-        return Outcome(
+        return JobResult(
             job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
@@ -456,6 +465,6 @@ def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_ledger: 
     assert len(trials) == len(set(trials))
 
 
-def test_a_space_with_baselines_of_its_own_has_them_all(open_ledger: Open, small_scale: Scale) -> None:
+def test_a_space_with_baselines_of_its_own_has_them_all(open_ledger: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
-    assert spanning(open_ledger(space).terms.ground(space)) == space.baselines()
+    assert candidate_baselines(open_ledger(space).terms.ground(space)) == space.baselines()

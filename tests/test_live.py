@@ -26,17 +26,16 @@ from test_terminal import EVIL, STYLE, obeyed
 from test_trainings import training
 
 from alternas.archs import Genotype, static_cost
-from alternas.results.console import Console
-from alternas.results.latency.setting import Setting
-from alternas.results.store import Store
-from alternas.results.terminal import LogHandler
+from alternas.results.latency.setting import LatencySetting
+from alternas.results.render.terminal import Console, LogHandler
+from alternas.results.runs.store import Store
 from alternas.search.data.view import View
-from alternas.search.engine.drive import drive
-from alternas.search.engine.live import LiveView, PlainView, ShownSearch, view
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.studies.carry_out import ShownPlan
-from alternas.search.studies.trainings import Terms, Trainings
-from alternas.search.training.job import Job, Outcome
+from alternas.search.engine.loop import run_loop
+from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
+from alternas.search.experiments.plan import ExperimentController, PlanContext
+from alternas.search.experiments.run import ShownPlan
+from alternas.search.training.job import Job, JobResult
+from alternas.search.trials.controller import SearchController
 from fakes import FakeExecutor
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
@@ -55,25 +54,25 @@ def said(console: Console, width: int) -> str:
     return " ".join(text.split())
 
 
-def watched(ledger: Ledger, width: int, fate: Callable[[Job], Any] = lambda job: None) -> str:
+def watched(ledger: SearchController, width: int, fate: Callable[[Job], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
     with view(ShownSearch(ledger, 8), console) as shown:
         assert isinstance(shown, LiveView)
-        drive(ledger, FakeExecutor(2, fate), shown)
+        run_loop(ledger, FakeExecutor(2, fate), shown)
     return said(console, width)
 
 
 @WIDTHS
-def test_all_nets_fail(open_ledger: Callable[..., Ledger], width: int) -> None:
+def test_all_nets_fail(open_ledger: Callable[..., SearchController], width: int) -> None:
     ledger = open_ledger(trials=3)
-    text = watched(ledger, width, lambda job: Outcome(job.trial, "error", error=EVIL))
+    text = watched(ledger, width, lambda job: JobResult(job.trial, "error", error=EVIL))
     assert "front so far no net has been trained to the end" in text
     assert f"{3 + len(ledger.baselines)} failed" in text
 
 
 @WIDTHS
-def test_no_net_is_within_the_limits(open_ledger: Callable[..., Ledger], width: int) -> None:
+def test_no_net_is_within_the_limits(open_ledger: Callable[..., SearchController], width: int) -> None:
     """The baselines, trained with two seeds, tell the noise; no net that there is is within the limits."""
     ledger = open_ledger(trials=2)
     watched(ledger, width)
@@ -84,7 +83,7 @@ def test_no_net_is_within_the_limits(open_ledger: Callable[..., Ledger], width: 
 
 @WIDTHS
 @pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_a_search_and_its_front(open_ledger: Callable[..., Ledger], ladder: str, width: int) -> None:
+def test_a_search_and_its_front(open_ledger: Callable[..., SearchController], ladder: str, width: int) -> None:
     for trials in (16, 20):  # the second time it is resumed
         ledger = open_ledger(trials=trials, ladder=ladder)
         text = watched(ledger, width)
@@ -95,8 +94,8 @@ def test_a_search_and_its_front(open_ledger: Callable[..., Ledger], ladder: str,
 
 
 @WIDTHS
-def test_latency_is_measured_first(open_ledger: Callable[..., Ledger], width: int) -> None:
-    ledger = open_ledger(trials=4, objective="latency_ms", latency=str(Setting()))
+def test_latency_is_measured_first(open_ledger: Callable[..., SearchController], width: int) -> None:
+    ledger = open_ledger(trials=4, objective="latency_ms", latency=str(LatencySetting()))
     text = watched(ledger, width, timed)
     assert "latency" in text
     assert "no net" not in text.rpartition("front so far")[2]
@@ -109,21 +108,23 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
         return static_cost(net, 10, 8, 1)
 
     def fate(job: Job) -> Any:
-        return None if status == "ok" else Outcome(job.trial, status, error=EVIL)
+        return None if status == "ok" else JobResult(job.trial, status, error=EVIL)
 
     console, plan = terminal(width), [training(seed=seed, factors={"net": EVIL}) for seed in range(3)]
     with closing(Store(tmp_path)) as store:
-        work = Trainings(plan, Terms("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store)
+        work = ExperimentController(
+            plan, PlanContext("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store
+        )
         with view(ShownPlan(work), console) as shown:
-            drive(work, FakeExecutor(1, fate), shown)
+            run_loop(work, FakeExecutor(1, fate), shown)
     assert "3/3 nets" in said(console, width)
 
 
-def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., Ledger]) -> None:
+def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., SearchController]) -> None:
     console, ledger = Console(file=io.StringIO(), width=20), open_ledger(trials=3)
     with view(ShownSearch(ledger, 8), console) as shown:
         assert isinstance(shown, PlainView)
-        drive(ledger, FakeExecutor(2, lambda job: Outcome(job.trial, "error", error=EVIL)), shown)
+        run_loop(ledger, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
     lines = re.findall(r"^\[(\d)/(\d)\] trial \d: error ", text, re.M)
@@ -131,7 +132,7 @@ def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., Ledger]) -> No
 
 
 def test_log_lines_stay_above_a_view_and_in_their_file(
-    open_ledger: Callable[..., Ledger], monkeypatch: pytest.MonkeyPatch
+    open_ledger: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warning = logging.LogRecord("alternas", logging.WARNING, "", 0, "a warning", (), None)
     for shared in (True, False):
@@ -149,7 +150,7 @@ def in_terminal(words: list[str], columns: int, cwd: Path) -> tuple[int, str]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     environ = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    code = "from alternas.cli import main; main()"
+    code = "from alternas.cli.app import main; main()"
     command = [sys.executable, "-c", code, *words]
     environ["TERM"] = "xterm-256color"
     with subprocess.Popen(command, cwd=cwd, env=environ, stdin=theirs, stdout=theirs, stderr=theirs) as process:

@@ -15,17 +15,17 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from alternas.archs import InputError
-from alternas.search.data import assemble
-from alternas.search.data.dataset import BrokenPicturesError, DataSet, Pictures, Request
-from alternas.search.data.folder import read_folder
+from alternas.search.data import build as assemble
+from alternas.search.data.build import images_at
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, Pictures
+from alternas.search.data.images import to_array
 from alternas.search.data.load import load
-from alternas.search.data.pictures import to_array
-from alternas.search.data.sample import images_at
+from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Outcome
-from alternas.search.training.memory import open_bench
+from alternas.search.training.job import Job, JobResult
+from alternas.search.training.loaders import open_loader
 from alternas.search.training.recipe import Augment
-from alternas.search.training.train import train
+from alternas.search.training.trainer import train
 from alternas.spaces import get
 
 CPU = torch.device("cpu")
@@ -67,7 +67,7 @@ def images(data: DataSet) -> np.ndarray:
 def test_the_look_of_a_set(
     tmp_path: Path, size: tuple[int, int], mode: str, asked: tuple[int, int] | None, look: tuple[int, ...]
 ) -> None:
-    data = load(Request(str(draw(tmp_path / "set", size=size, mode=mode)), asked))
+    data = load(DataConfig(str(draw(tmp_path / "set", size=size, mode=mode)), asked))
     assert images(data).shape[1:] == look
     assert (data.in_chans, *data.image_size) == look
     assert (data.classes, data.peak, data.loader) == (("dark", "light"), 255.0, "memory")
@@ -80,10 +80,10 @@ def test_the_look_of_a_set(
 def test_splits_of_a_folder_are_used(tmp_path: Path) -> None:
     for part, count in (("train", 20), ("test", 5)):
         draw(tmp_path / part, count)
-    data = load(Request(str(tmp_path)))
+    data = load(DataConfig(str(tmp_path)))
     assert [len(p) for p in (data.train, data.val, data.test) if p] == [36, 4, 10]
     draw(tmp_path / "val", 3)
-    data = load(Request(str(tmp_path)))
+    data = load(DataConfig(str(tmp_path)))
     assert [len(p) for p in (data.train, data.val, data.test) if p] == [40, 6, 10]
 
 
@@ -95,7 +95,7 @@ def spoil(folder: Path) -> None:
 
 @pytest.mark.parametrize("loader", ["memory", "stream"])
 def test_broken_pictures(tmp_path: Path, loader: str, caplog: pytest.LogCaptureFixture) -> None:
-    request = Request(str(draw(tmp_path / "set")), loader=loader)
+    request = DataConfig(str(draw(tmp_path / "set")), loader=loader)
     spoil(tmp_path / "set")
     for _ in range(2):  # the second time from the cache
         with pytest.raises(InputError, match=r"2 of 24 pictures cannot be read; the first: .*0003\.png.*--skip-broken"):
@@ -105,7 +105,7 @@ def test_broken_pictures(tmp_path: Path, loader: str, caplog: pytest.LogCaptureF
     assert "left out" in caplog.text
     assert sum(len(p) for p in (data.train, data.val, data.test) if p) == 22
     assert data.notes["skipped"] == {"all": 2}
-    bench = open_bench(data, CPU, 0)
+    bench = open_loader(data, CPU, 0)
     assert sum(len(y) for _, y in bench.images("train", 4)) == len(data.train)
 
 
@@ -122,7 +122,7 @@ def test_a_class_without_a_whole_picture_is_skipped(
     for path in (tmp_path / "train" / "a light").iterdir():
         path.write_bytes(b"not a picture")
     (tmp_path / "train" / "empty").mkdir()
-    request = Request(str(tmp_path), loader=loader)
+    request = DataConfig(str(tmp_path), loader=loader)
     with pytest.raises(InputError, match=r"1 of 5 classes hold no pictures .* 'empty'; --skip-broken leaves them out"):
         load(request)
     with caplog.at_level(logging.WARNING):
@@ -135,7 +135,7 @@ def test_a_class_without_a_whole_picture_is_skipped(
     assert data.notes["skipped_classes"] == ["a light", "empty"]
     assert np.bincount(data.train.y_N).tolist() == [3, 12, 12]
     assert np.bincount(data.val.y_N).tolist() == [3, 12, 12]
-    bench = open_bench(data, CPU, 0)
+    bench = open_loader(data, CPU, 0)
     for split in ("train", "val"):
         for x, y in bench.images(split, 64):
             assert ((x.mean((1, 2, 3)) > 0) == (y == 2)).all()
@@ -143,7 +143,7 @@ def test_a_class_without_a_whole_picture_is_skipped(
 
 def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
     """As Hugging Face's sets and the classes.txt of shards name them."""
-    request = Request(str(draw(tmp_path / "set")))
+    request = DataConfig(str(draw(tmp_path / "set")))
     found = read_folder(request)
     found = dataclasses.replace(found, classes=(*found.classes, "none"), identity="")
     with pytest.raises(InputError, match="'none' has 0; --skip-broken leaves out classes that have none"):
@@ -153,7 +153,7 @@ def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
 
 
 def test_a_set_without_a_whole_picture(tmp_path: Path) -> None:
-    request = Request(str(draw(tmp_path / "set", 3)))
+    request = DataConfig(str(draw(tmp_path / "set", 3)))
     for path in (tmp_path / "set").rglob("*.png"):
         path.write_bytes(b"not a picture")
     with pytest.raises(BrokenPicturesError, match="6 of 6 pictures cannot be read; the first") as caught:
@@ -169,7 +169,7 @@ def test_a_set_without_a_whole_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize("loader", ["memory", "stream"])
 def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def note(name: str, **options: Any) -> str:
-        return load(Request(str(tmp_path / name), loader=loader, **options)).notes["pictures"]
+        return load(DataConfig(str(tmp_path / name), loader=loader, **options)).notes["pictures"]
 
     draw(tmp_path / "grey", 12, mode="L")
     assert note("grey") == "grey, of 16x16"
@@ -189,7 +189,7 @@ def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch
 
 
 def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    request = Request(str(draw(tmp_path / "set")))
+    request = DataConfig(str(draw(tmp_path / "set")))
     assert load(request).loader == "memory"
     monkeypatch.setattr(assemble, "MEMORY_LIMIT", 24 * 3 * 16 * 16 - 1)
     streamed = load(request)
@@ -201,7 +201,7 @@ def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_reading_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    request, opened = Request(str(draw(tmp_path / "set"))), []
+    request, opened = DataConfig(str(draw(tmp_path / "set"))), []
 
     def read_all(pictures: Pictures, report: Any) -> Any:
         opened.append(len(pictures))
@@ -223,8 +223,8 @@ def test_reading_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch:
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Any, Any]:
     """The benches of one folder, read into memory and streamed."""
     folder = str(draw(tmp_path / "set", 20))
-    found = [load(Request(folder, loader=loader)) for loader in ("memory", "stream")]
-    return open_bench(found[0], CPU, 0), open_bench(found[1], CPU, request.param)
+    found = [load(DataConfig(folder, loader=loader)) for loader in ("memory", "stream")]
+    return open_loader(found[0], CPU, 0), open_loader(found[1], CPU, request.param)
 
 
 def test_streamed_images_are_those_in_memory(both: tuple[Any, Any]) -> None:
@@ -266,17 +266,17 @@ def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Aug
 
 @pytest.mark.slow
 def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None:
-    data = load(Request(str(draw(tmp_path / "set", 40)), loader="stream"))
+    data = load(DataConfig(str(draw(tmp_path / "set", 40)), loader="stream"))
     recipe = dataclasses.replace(
         recipes.smoke(), batch=8, augment=Augment(scale=0.5, flip=True, ops=1, magnitude=5, mixup=0.5)
     )
-    net, bench = get("resnet", 16).baselines()[2], open_bench(data, CPU, 1)
+    net, bench = get("resnet", 16).baselines()[2], open_loader(data, CPU, 1)
 
-    def run(name: str, until: int) -> Outcome:
+    def run(name: str, until: int) -> JobResult:
         folder = tmp_path / name
         given = Job(0, net, recipe, 0, until, 12, str(folder / "c.pt"), str(folder / "w.safetensors"))
         *_, outcome = train(given, bench)
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, JobResult)
         return outcome
 
     whole = run("whole", 12)

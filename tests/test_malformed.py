@@ -12,7 +12,7 @@ import pytest
 from typer.main import get_command
 
 import malformed
-from alternas import cli
+from alternas.cli import app as cli
 from malformed import ANY, Case, kind_of
 from test_cli import elsewhere, run  # noqa: F401 - a fixture
 

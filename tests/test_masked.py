@@ -15,8 +15,8 @@ from torch import Tensor
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, Stage, Stem, build
 from alternas.search.data.dataset import DataSet, Split
-from alternas.search.training.bench import Dress
-from alternas.search.training.masked import MASKED, RANDOM, REPLACED, ColourScale, MaskedPatches, masked_loss
+from alternas.search.training.loaders import Preprocess
+from alternas.search.training.task import MASKED, RANDOM, REPLACED, ColourScale, MaskedPatches, masked_loss
 from nets import CIFAR, NETS, VIT, lively, vit
 
 ENCODERS = {name: net for name, net in NETS.items() if net.encoder is not None}
@@ -157,8 +157,8 @@ def test_corrupted_patches_are_masked_of_another_patch_or_kept() -> None:
 
 
 def test_a_random_patch_is_never_the_patch_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alternas.search.training.masked.REPLACED", 0.0)
-    monkeypatch.setattr("alternas.search.training.masked.RANDOM", 1.0)
+    monkeypatch.setattr("alternas.search.training.task.REPLACED", 0.0)
+    monkeypatch.setattr("alternas.search.training.task.RANDOM", 1.0)
     masked = marked(vit(encoder=replace(VIT, patch=8)))
     for _ in range(50):
         same, _, other = changes(spied(masked, torch.randn(1, 2, 16, 16)), masked.mask)
@@ -187,7 +187,7 @@ def check_colours(raw_NCHW: np.ndarray, peak: float, net: Genotype, grid: tuple[
     high = [peak] * data.in_chans if peak else [m + 2 * s for m, s in zip(data.mean, data.std, strict=True)]
     wanted = brute(raw_NCHW, grid, low, high)
     masked = MaskedPatches(build(net, 2, data.image_size, data.in_chans), ColourScale.of(data))
-    x = Dress(data, torch.device("cpu")).plain(torch.tensor(raw_NCHW).float())
+    x = Preprocess(data, torch.device("cpu")).plain(torch.tensor(raw_NCHW).float())
     features = masked.network.forward_features(x)
     assert masked.network.encoder.grid_of(features) == grid
     assert torch.equal(masked.colours_of(x, grid), torch.tensor(wanted))
@@ -280,7 +280,7 @@ def ready(seed: int = 0) -> tuple[MaskedPatches, Tensor]:
     torch.manual_seed(seed)
     net = Genotype(Stem("none"), (), Encoder(48, 2, 3, patch=4), Head("token"))
     masked = MaskedPatches(build(net, 10, 16, 3), ColourScale.of(data))
-    return masked, Dress(data, torch.device("cpu")).plain(torch.tensor(data.train.images).float())
+    return masked, Preprocess(data, torch.device("cpu")).plain(torch.tensor(data.train.images).float())
 
 
 def test_the_loss_falls() -> None:

@@ -10,16 +10,16 @@ import pytest
 from scipy import stats
 
 from alternas.archs import InputError
-from alternas.results.noise import (
+from alternas.results.ranking.stats import (
     CHANGE,
     SHARE,
-    Spread,
+    MeanCI,
     deviation,
     half_width,
+    mean_ci,
+    mean_ci_text,
     paired,
     pooled_sd,
-    spread,
-    text,
     verdict,
 )
 
@@ -28,7 +28,7 @@ VALUES = [0.912, 0.905, 0.921, 0.899, 0.917]
 
 def test_interval_is_scipys() -> None:
     for n in range(2, 6):
-        found = spread(VALUES[:n])
+        found = mean_ci(VALUES[:n])
         low, high = stats.t.interval(0.95, n - 1, np.mean(VALUES[:n]), stats.sem(VALUES[:n]))
         assert (found.low, found.high) == pytest.approx((low, high), abs=1e-12)
         assert (found.mean, found.sd, found.n) == pytest.approx((np.mean(VALUES[:n]), np.std(VALUES[:n], ddof=1), n))
@@ -37,7 +37,7 @@ def test_interval_is_scipys() -> None:
 def test_interval_is_the_printed_tables() -> None:
     """Student's t at 97.5 %: 12.706, 4.303, 2.776 for 1, 2 and 4 degrees of freedom."""
     for n, t in ((2, 12.706), (3, 4.303), (5, 2.776)):
-        found = spread(range(n))
+        found = mean_ci(range(n))
         assert found.high is not None
         assert found.sd is not None
         assert (found.high - found.mean) * math.sqrt(n) / found.sd == pytest.approx(t, abs=5e-4)
@@ -47,18 +47,18 @@ def test_intervals_cover_the_mean_95_times_in_100() -> None:
     chance = random.Random(0)
     hits = 0
     for _ in range(2000):
-        found = spread([chance.gauss(0.9, 0.01) for _ in range(5)])
+        found = mean_ci([chance.gauss(0.9, 0.01) for _ in range(5)])
         hits += found.low <= 0.9 <= found.high
     assert hits / 2000 == pytest.approx(0.95, abs=0.03)
 
 
 def test_an_interval_of_shares_is_cut_to_what_a_share_can_be() -> None:
     values, change = [0.43, 0.20], {0: 0.9, 1: -0.8}
-    plain, cut = spread(values), spread(values, SHARE)
+    plain, cut = mean_ci(values), mean_ci(values, SHARE)
     assert (plain.low or 0) < 0 < 1 < (plain.high or 0), "two seeds know next to nothing"
-    assert cut == Spread(plain.mean, plain.sd, 2, 0.0, 1.0)
-    assert spread(VALUES, SHARE) == spread(VALUES), "nothing to cut"
-    assert spread([1.5, 1.5], SHARE) == Spread(1.5, 0.0, 2, 1.5, 1.5), "a file may hold anything"
+    assert cut == MeanCI(plain.mean, plain.sd, 2, 0.0, 1.0)
+    assert mean_ci(VALUES, SHARE) == mean_ci(VALUES), "nothing to cut"
+    assert mean_ci([1.5, 1.5], SHARE) == MeanCI(1.5, 0.0, 2, 1.5, 1.5), "a file may hold anything"
     found = paired({0: 0.0, 1: 0.0}, change, CHANGE)
     assert (found.low, found.high) == (-1.0, 1.0)
 
@@ -67,24 +67,24 @@ def test_what_is_cut_away_never_held_the_mean() -> None:
     """Three nets of accuracy 0.98 on 50 images: the cut interval covers as often as the whole one."""
     random = np.random.default_rng(0)
     for row in random.binomial(50, 0.98, (1000, 3)) / 50:
-        whole, cut = spread(row.tolist()), spread(row.tolist(), SHARE)
+        whole, cut = mean_ci(row.tolist()), mean_ci(row.tolist(), SHARE)
         assert whole.low is not None and whole.high is not None and cut.low is not None and cut.high is not None  # noqa: PT018
         assert (whole.low <= 0.98 <= whole.high) == (cut.low <= 0.98 <= cut.high)
         assert 0 <= cut.low <= cut.mean <= cut.high <= 1
 
 
 def test_one_value_has_no_interval() -> None:
-    assert spread([0.9]) == Spread(0.9, None, 1, None, None)
+    assert mean_ci([0.9]) == MeanCI(0.9, None, 1, None, None)
 
 
 def test_equal_values_have_no_width() -> None:
-    assert spread([0.1] * 3) == Spread(0.1, 0.0, 3, 0.1, 0.1)
+    assert mean_ci([0.1] * 3) == MeanCI(0.1, 0.0, 3, 0.1, 0.1)
 
 
 @pytest.mark.parametrize("values", [[], [0.9, math.nan], [0.9, math.inf], [None], [0.9, None]])
 def test_what_is_no_number_is_refused(values: list) -> None:
     with pytest.raises(ValueError, match="finite"):
-        spread(values)
+        mean_ci(values)
 
 
 def test_paired_differences_are_scipys() -> None:
@@ -109,7 +109,7 @@ def test_verdicts() -> None:
     assert verdict(paired(before, before)) == "undecided"
     assert verdict(paired(before, {0: 0.95})) == "undecided"
     assert verdict(paired(before, {0: 0.99, 1: 0.90, 2: 0.92})) == "undecided"
-    assert verdict(Spread(0.1, 0.1, 3, 0.0, 0.2)) == "undecided"
+    assert verdict(MeanCI(0.1, 0.1, 3, 0.0, 0.2)) == "undecided"
 
 
 def test_pooled_noise_by_hand() -> None:
@@ -167,8 +167,8 @@ def test_deviation_is_numpys() -> None:
     ],
 )
 def test_text(values: list[float], said: str) -> None:
-    assert text(spread(values)) == said
+    assert mean_ci_text(mean_ci(values)) == said
 
 
 def test_text_of_fewer_digits() -> None:
-    assert text(spread([0.9082, 0.9123, 0.9164]), digits=2) == "0.91 ± 0.00 (3)"
+    assert mean_ci_text(mean_ci([0.9082, 0.9123, 0.9164]), digits=2) == "0.91 ± 0.00 (3)"

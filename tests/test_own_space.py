@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 import alternas
-from alternas.archs import InputError, blame
-from alternas.results.record import Record
-from alternas.search.engine.drive import drive
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.strategies import check_strategy
-from alternas.spaces import FileSpace, Replay, find, get, members
-from alternas.spaces.choosers import RandomChooser
+from alternas.archs import InputError
+from alternas.archs import user_code as blame
+from alternas.results.runs.record import Record
+from alternas.search.engine.loop import run_loop
+from alternas.search.samplers.registry import check_strategy
+from alternas.search.trials.controller import SearchController
+from alternas.spaces import FileSpace, FixedChooser, find, get, members
+from alternas.spaces.base import RandomChooser
 from fakes import FakeExecutor, SilentView
 
 EXAMPLE = Path(alternas.__file__).parent / "examples" / "my_space.py"
@@ -149,10 +150,10 @@ def test_a_late_mistake_is_one_line_too(made: Made) -> None:
     )
     space = made(text.replace("a == b == c", "a == b == c == 40"))
     with pytest.raises(InputError, match=r"space ./mine.py: mine.py:7: OSError: late"):
-        space.sample(Replay({"a": 40, "b": 40, "c": 40}))
+        space.sample(FixedChooser({"a": 40, "b": 40, "c": 40}))
     late = text.replace("a == b == c: raise OSError('late')", "a == b == c == 40: chooser.choose('d', (1, 2))")
     with pytest.raises(InputError, match=r"gene d: chosen for some nets and not for others"):
-        made(late).sample(Replay({"a": 40, "b": 40, "c": 40}))
+        made(late).sample(FixedChooser({"a": 40, "b": 40, "c": 40}))
     text = text.replace("a == b == c", "False")
     space = made(text)
     assert space.size() is None
@@ -163,13 +164,13 @@ def test_a_late_mistake_is_one_line_too(made: Made) -> None:
 
 def test_a_choosers_own_error_is_not_blamed_on_the_file(made: Made) -> None:
     with pytest.raises(InputError, match=r"^gene width: must be one of"):
-        made(FINE).sample(Replay({"width": 5}))
+        made(FINE).sample(FixedChooser({"width": 5}))
 
 
 def test_a_space_may_build_on_ours(made: Made) -> None:
     space = made(
         "from __future__ import annotations\nfrom dataclasses import dataclass, replace\n"
-        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.scale import scale_for\n"
+        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.presets import scale_for\n"
         "@dataclass\nclass _Range:\n    low: int\n"
         "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
         "        super().__init__(size, replace(scale_for(size), widths=(_Range(6).low,)))\n"
@@ -191,7 +192,7 @@ def test_the_example_by_hand(side: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2", "evolution", "buildup", "enumerate"])
 def test_every_strategy_takes_it(
-    strategy: str, open_ledger: Callable[..., Ledger], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: str, open_ledger: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searched, stopped and taken up again; nets of the space alone."""
     monkeypatch.chdir(tmp_path)
@@ -199,7 +200,7 @@ def test_every_strategy_takes_it(
     nets = {net.key for _, net in members(FileSpace("mine.py", (8, 8)))}
     for trials in (6, 12):
         ledger = open_ledger(FileSpace("mine.py", (8, 8)), trials, strategy)
-        drive(ledger, FakeExecutor(), SilentView())
+        run_loop(ledger, FakeExecutor(), SilentView())
     searched: list[Record] = [r for r in ledger.store.records if r.kind == "search" and r.status == "ok"]
     assert len({r.key for r in searched}) == len(searched)
     assert len(searched) == (6 if strategy == "buildup" else 12), "three baselines, two steps each, all of them kept"

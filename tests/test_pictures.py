@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from alternas.search.data import pictures
-from alternas.search.data.dataset import Look, Part, Pictures
-from alternas.search.data.pictures import BROKEN, check_all, decode, is_grey, read_all, survey, to_array, to_mode
+from alternas.search.data import images as pictures
+from alternas.search.data.dataset import ImageSpec, Pictures, RawSplit
+from alternas.search.data.images import BROKEN, check_all, decode, is_grey, read_all, survey, to_array, to_mode
 from picture_files import ORIENTATION, encoded, noise
 
 
@@ -160,11 +160,11 @@ def test_upright_by_hand() -> None:
 
 def test_a_picture_that_fits_stays_as_it_is() -> None:
     image = noise(2, 6, 9)
-    x_CHW = to_array(image, Look((6, 9), 3))
+    x_CHW = to_array(image, ImageSpec((6, 9), 3))
     assert x_CHW.dtype == np.uint8
     assert x_CHW.flags.c_contiguous
     assert (x_CHW == np.asarray(image).transpose(2, 0, 1)).all()
-    assert (to_array(image, Look((6, 9), 1)) == np.asarray(image.convert("L"))[None]).all()
+    assert (to_array(image, ImageSpec((6, 9), 1)) == np.asarray(image.convert("L"))[None]).all()
 
 
 @pytest.mark.parametrize(("height", "width"), [(6, 20), (6, 21), (30, 9), (31, 9)])
@@ -172,7 +172,7 @@ def test_where_one_side_fits_the_other_is_only_cut(height: int, width: int) -> N
     image = noise(3, height, width)
     top, left = (height - 6) // 2, (width - 9) // 2
     wanted = np.asarray(image)[top : top + 6, left : left + 9]
-    assert (to_array(image, Look((6, 9), 3)) == wanted.transpose(2, 0, 1)).all()
+    assert (to_array(image, ImageSpec((6, 9), 3)) == wanted.transpose(2, 0, 1)).all()
 
 
 @pytest.mark.parametrize(
@@ -194,16 +194,16 @@ def test_resized_to_cover_and_cut_in_the_middle(
     whole = np.asarray(image.resize(resized[::-1], Image.Resampling.BICUBIC)).astype(int)
     top, left = ((big - small) // 2 for big, small in zip(resized, look, strict=True))
     wanted = whole[top : top + look[0], left : left + look[1]].transpose(2, 0, 1)
-    assert abs(to_array(image, Look(look, 3)) - wanted).max() <= 1
+    assert abs(to_array(image, ImageSpec(look, 3)) - wanted).max() <= 1
 
 
 def test_what_is_shrunk_is_averaged_first() -> None:
     stripes = Image.fromarray(np.tile(np.array([[0, 255]], np.uint8), (64, 32)))
-    assert abs(to_array(stripes, Look((8, 8), 1)).astype(int) - 127).max() <= 8
+    assert abs(to_array(stripes, ImageSpec((8, 8), 1)).astype(int) - 127).max() <= 8
 
 
 def test_a_strip_takes_no_memory() -> None:
-    assert to_array(Image.new("L", (60000, 1)), Look((224, 224), 3)).shape == (3, 224, 224)
+    assert to_array(Image.new("L", (60000, 1)), ImageSpec((224, 224), 3)).shape == (3, 224, 224)
 
 
 # Broken files.
@@ -250,7 +250,7 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_broken_files_say_why_in_one_line(what: str) -> None:
-    x_NCHW, broken = read_all(Pictures(Bytes((BAD[what],)), np.array([0]), Look((8, 8), 3)), silent)
+    x_NCHW, broken = read_all(Pictures(Bytes((BAD[what],)), np.array([0]), ImageSpec((8, 8), 3)), silent)
     assert list(broken) == [0]
     assert broken[0]
     assert "\n" not in broken[0]
@@ -270,7 +270,7 @@ def test_other_failures_are_ours() -> None:
             raise KeyError("a slip")
 
     with pytest.raises(KeyError):
-        read_all(Pictures(Wrong((b"",)), np.array([0]), Look((8, 8), 3)), silent)
+        read_all(Pictures(Wrong((b"",)), np.array([0]), ImageSpec((8, 8), 3)), silent)
 
 
 def test_files_are_closed_and_what_was_read_stays(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ def test_files_are_closed_and_what_was_read_stays(tmp_path: Path) -> None:
         image: Any = decode(path)
         path.unlink()
         assert getattr(image, "fp", None) is None or image.fp.closed
-        assert to_array(image, Look((8, 8), 3)).shape == (3, 8, 8)
+        assert to_array(image, ImageSpec((8, 8), 3)).shape == (3, 8, 8)
 
 
 # Whole sources.
@@ -295,7 +295,7 @@ def test_threads_give_the_order_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     told: list[tuple[int, int]] = []
     places = np.array([19, 3, 3, 0, 7, *range(8, 19)])
     x_NCHW, broken = read_all(
-        Pictures(Bytes(files(20), wait=0.001), places, Look((8, 8), 3)), lambda *progress: told.append(progress)
+        Pictures(Bytes(files(20), wait=0.001), places, ImageSpec((8, 8), 3)), lambda *progress: told.append(progress)
     )
     assert broken == {}
     assert told == [(8, 16), (16, 16)]
@@ -305,7 +305,7 @@ def test_threads_give_the_order_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_broken_ones_are_named_by_place_and_black() -> None:
     source = Bytes((*files(3), b"junk", encoded(Image.new("F", (8, 8)), "tiff")))
-    x_NCHW, broken = read_all(Pictures(source, np.array([4, 1, 3, 0]), Look((8, 8), 3)), silent)
+    x_NCHW, broken = read_all(Pictures(source, np.array([4, 1, 3, 0]), ImageSpec((8, 8), 3)), silent)
     assert list(broken) == [4, 3]
     assert "mode F" in broken[4]
     assert x_NCHW.any(axis=(1, 2, 3)).tolist() == [False, True, False, True]
@@ -327,14 +327,14 @@ def test_checksums_are_of_what_is_seen() -> None:
 
 
 def test_nothing_to_read() -> None:
-    x_NCHW, broken = read_all(Pictures(Bytes(()), np.array([], int), Look((8, 8), 1)), silent)
+    x_NCHW, broken = read_all(Pictures(Bytes(()), np.array([], int), ImageSpec((8, 8), 1)), silent)
     assert x_NCHW.shape == (0, 1, 8, 8)
     assert broken == {}
 
 
 def survey_of(*images: Image.Image | bytes, **options: Any) -> tuple[list[tuple[int, int]], bool]:
     encoded_ = tuple(one if isinstance(one, bytes) else encoded(one, "png") for one in images)
-    return survey([Part(Bytes(encoded_), np.zeros(len(images), int))], **options)
+    return survey([RawSplit(Bytes(encoded_), np.zeros(len(images), int))], **options)
 
 
 def test_survey_tells_sizes_and_grey() -> None:
@@ -348,8 +348,8 @@ def test_survey_tells_sizes_and_grey() -> None:
 
 
 def test_survey_samples_every_part_alike() -> None:
-    one = Part(Bytes(tuple(encoded(noise(0, 1, 1 + n), "png") for n in range(30))), np.zeros(30, int))
-    two = Part(Bytes(tuple(encoded(noise(0, 2, 1 + n), "png") for n in range(30))), np.zeros(30, int))
+    one = RawSplit(Bytes(tuple(encoded(noise(0, 1, 1 + n), "png") for n in range(30))), np.zeros(30, int))
+    two = RawSplit(Bytes(tuple(encoded(noise(0, 2, 1 + n), "png") for n in range(30))), np.zeros(30, int))
     sizes, _ = survey([one, two], most=20)
     assert len(set(sizes)) == 20
     assert {height for height, _ in sizes} == {1, 2}
@@ -368,4 +368,4 @@ def test_of_a_moving_picture_the_first_frame(kind: str) -> None:
 
 def test_decoded_pictures_travel() -> None:
     image = pickle.loads(pickle.dumps(decode(io.BytesIO(files(1)[0]))))
-    assert to_array(image, Look((8, 8), 3)).any()
+    assert to_array(image, ImageSpec((8, 8), 3)).any()

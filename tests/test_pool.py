@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.results.latency.setting import Setting
-from alternas.search.engine.slots import Resources, check_alone, reserve, settled, slots
+from alternas.results.latency.setting import LatencySetting
+from alternas.search.engine.resources import Resources, check_alone, reserve, resolve_gpus, worker_slots
 
 
 def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
     """Workers that fit, and GPUs of each."""
-    found = settled(Resources(**asked), nodes)
-    return slots(found, nodes), found.gpus
+    found = resolve_gpus(Resources(**asked), nodes)
+    return worker_slots(found, nodes), found.gpus
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_what_does_not_fit_is_named(have: dict[str, float], asked: dict[str, flo
         fit(have, **asked)
 
 
-CPU, CUDA = Setting(), Setting("cuda")
+CPU, CUDA = LatencySetting(), LatencySetting("cuda")
 LABELLED: list[dict[str, float]] = [{"CPU": 4.0}, {"CPU": 2.0, "GPU": 2.0, "edge": 1.0}]
 
 
 def test_measuring_takes_a_nodes_cpus_or_one_of_its_cards() -> None:
     meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CPU)
     assert (meter.cpus, meter.gpus, meter.label) == (2.0, 0.0, "edge")
-    assert slots(Resources(gpus=0.0), rest) == 4, "nothing trains beside it"
+    assert worker_slots(Resources(gpus=0.0), rest) == 4, "nothing trains beside it"
     meter, rest = reserve(Resources(latency_on="edge"), LABELLED, CUDA)
     assert (meter.cpus, meter.gpus) == (1.0, 1.0)
-    assert slots(Resources(gpus=1.0), rest) == 1, "the node's other card may train"
+    assert worker_slots(Resources(gpus=1.0), rest) == 1, "the node's other card may train"
 
 
 def test_where_latency_cannot_be_measured() -> None:

@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 from torch import Tensor
 
 from alternas.archs import InputError, build
-from alternas.results.probes import ridge as ridges
-from alternas.results.probes.ridge import (
+from alternas.results.analysis_tools import ridge as ridges
+from alternas.results.analysis_tools.ridge import (
     HELD_OUT,
     PENALTIES,
     Labelled,
@@ -25,10 +25,10 @@ from alternas.results.probes.ridge import (
     shot_accuracy,
     shot_curve,
 )
-from alternas.search.data.digits import read_digits
+from alternas.search.data.readers.synthetic import read_digits
 from alternas.search.data.splits import three_ways
-from alternas.search.training import probe
-from alternas.search.training.probe import Episodes, episode_accuracies, episode_table, features
+from alternas.search.training import few_shot as probe
+from alternas.search.training.few_shot import Episodes, episode_accuracies, episode_table, features
 from nets import NETS, lively
 
 HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")

@@ -15,11 +15,11 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from alternas.archs import InputError, build
-from alternas.archs.attention import WindowAttention, from_windows
-from alternas.results.probes.attention import attention_sites, attention_weights, head_outputs
-from alternas.results.probes.distance import analyse, attention_distances, mean_distances, pixel_distances
-from alternas.results.probes.layers import entering
-from alternas.results.probes.subject import Images, Subject
+from alternas.archs.blocks.attention import WindowAttention, from_windows
+from alternas.results.analysis.attention_distance import analyse, attention_distances, mean_distances, pixel_distances
+from alternas.results.analysis_tools.attention_weights import attention_sites, attention_weights, head_outputs
+from alternas.results.analysis_tools.hooks import entering
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 ATTENTIVE = [name for name, net in NETS.items() if net.encoder or any(stage.places for stage in net.stages)]
@@ -165,7 +165,7 @@ def test_an_analysis(name: str) -> None:
     images = Images(pixels(6), torch.arange(6) % 5, torch.zeros(2), torch.ones(2))
     net = net_of(name).train()
     state = {key: value.clone() for key, value in net.state_dict().items()}
-    finding = analyse(Subject(name, net, images), batch=4)
+    finding = analyse(AnalysisInput(name, net, images), batch=4)
     assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
     assert net.training
     assert not any(module._forward_pre_hooks for module in net.modules())

@@ -13,11 +13,11 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.archs import InputError, build
-from alternas.results.probes import cka
-from alternas.results.probes.cka import CkaSums, analyse, centred, cka_map, gram, hsic
-from alternas.results.probes.layers import all_sites
-from alternas.results.probes.sites import Site, residual_sites
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import cka
+from alternas.results.analysis.cka import CkaSums, analyse, centred, cka_map, gram, hsic
+from alternas.results.analysis_tools.hook_points import HookPoint, residual_points
+from alternas.results.analysis_tools.hooks import all_sites
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 
@@ -27,10 +27,10 @@ def images(count: int, side: int = 16, chans: int = 2) -> Images:
     return Images(x, torch.arange(count) % 5, torch.full((chans,), 0.4), torch.full((chans,), 0.3))
 
 
-def subject(name: str, count: int = 10, seed: int = 0) -> Subject:
+def subject(name: str, count: int = 10, seed: int = 0) -> AnalysisInput:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return Subject(name, lively(build(NETS[name], 5, 16, 2)), images(count))
+        return AnalysisInput(name, lively(build(NETS[name], 5, 16, 2)), images(count))
 
 
 def gaussian(n: int, width: int, seed: int) -> Tensor:
@@ -95,7 +95,7 @@ class InPlace(nn.Module):
         return self.net(x)
 
 
-IN_PLACE = [Site(f"net.{i}", f"net.{i}", "out", "layer", "") for i in range(4)]
+IN_PLACE = [HookPoint(f"net.{i}", f"net.{i}", "out", "layer", "") for i in range(4)]
 
 
 def test_in_place_layers_and_a_last_batch_of_two() -> None:
@@ -129,7 +129,7 @@ def test_every_layer_of_every_net(name: str) -> None:
     names = [site.name for site in sites]
     assert len(set(names)) == len(names)
     stream = [site for site in sites if site.stage]
-    assert stream == residual_sites(one.net)
+    assert stream == residual_points(one.net)
     assert [type(one.net.get_submodule(site.module)) for site in sites][-1] is nn.Linear
     state = {key: value.clone() for key, value in one.net.state_dict().items()}
     found = cka_map(one.net, None, [one.images.x_NCHW], sites)
@@ -172,7 +172,7 @@ LENGTHS = {"resnet": (1, 3, 3, 3), "uneven": (1, 2, 5, 2), "two": (3, 3)}
 
 def readings(cka_LL: Any, lengths: tuple[int, ...]) -> str:
     stages = [str(s) for s, length in enumerate(lengths) for _ in range(length)]
-    sites = [Site(str(i), str(i), "out", "conv", stage) for i, stage in enumerate(stages)]
+    sites = [HookPoint(str(i), str(i), "out", "conv", stage) for i, stage in enumerate(stages)]
     return cka._reading_of_one(np.array(cka_LL), sites)
 
 

@@ -13,9 +13,9 @@ from PIL import Image
 from torch import Tensor, nn
 
 from alternas.archs import InputError
-from alternas.results.probes import robustness
-from alternas.results.probes.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import robustness
+from alternas.results.analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 FALL = ("glass blur", "frost", "elastic transform")  # published strengths of which a later one is nearer
 NOT_RANDOM = ("defocus blur", "zoom blur", "brightness", "contrast", "pixelate", "jpeg compression")
@@ -155,7 +155,7 @@ class Brighter(nn.Module):
 def test_robustness_of_a_net_that_sees_brightness() -> None:
     level = torch.tensor([0.15, 0.3, 0.6, 0.7])[:, None, None, None].expand(4, 1, 8, 8)
     images = Images(level.clone(), torch.tensor([0, 0, 1, 1]), torch.tensor([0.5]), torch.tensor([0.25]))
-    found = robustness.analyse(Subject("bright", Brighter(), images))
+    found = robustness.analyse(AnalysisInput("bright", Brighter(), images))
     by = {(row["corruption"], row["severity"]): row for row in found.rows}
     assert by["clean", 0]["accuracy"] == by["gaussian noise", 1]["accuracy"] == 1
     assert by["brightness", 5]["accuracy"] == 0.75  # 0.3 becomes 0.6: logits 40 and -40 for the other class

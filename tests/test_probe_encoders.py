@@ -14,11 +14,14 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor
 
 from alternas.archs import InputError, build
-from alternas.results.probes import filters, heads, positions, rollout
-from alternas.results.probes.cka import hsic
-from alternas.results.probes.listen import captured
-from alternas.results.probes.sites import residual_sites
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import head_cka as heads
+from alternas.results.analysis import patch_filters as filters
+from alternas.results.analysis import position_embeddings as positions
+from alternas.results.analysis import rollout
+from alternas.results.analysis.cka import hsic
+from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.hooks import captured
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 
@@ -27,14 +30,14 @@ def images(count: int = 8) -> Images:
     return Images(x, torch.arange(count) % 5, torch.zeros(2), torch.ones(2))
 
 
-def subject(name: str, count: int = 8) -> Subject:
+def subject(name: str, count: int = 8) -> AnalysisInput:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         if name == "timm vit":
             net = VisionTransformer(16, 4, 2, 3, embed_dim=12, depth=2, num_heads=3, global_pool="avg")
         else:
             net = build(NETS[name], 5, 16, 2)
-        return Subject(name, lively(net), images(count))
+        return AnalysisInput(name, lively(net), images(count))
 
 
 def check(finding: Any) -> None:
@@ -96,7 +99,7 @@ def test_nets_without_patches_are_refused() -> None:
 
 def plain_attention(net: Any, x: Tensor) -> list[np.ndarray]:
     """The weights of each layer of a ViT without masks or relative keys, from its residual stream, written out."""
-    sites = residual_sites(net)
+    sites = residual_points(net)
     heard, found = captured(net, sites, x), []
     for i, block in enumerate(net.encoder.blocks):
         z = heard["encoder embedding" if i == 0 else f"encoder {i} mlp"]
@@ -141,10 +144,10 @@ def test_heads_have_the_cka_of_what_they_give() -> None:
     x = one.images.x_NCHW
     weights = plain_attention(one.net, x)[1]
     block: Any = one.net.get_submodule("encoder.blocks.1")
-    z = captured(one.net, residual_sites(one.net), x)["encoder 1 mlp"]
+    z = captured(one.net, residual_points(one.net), x)["encoder 1 mlp"]
     values = block.attn.qkv(block.norm1(z)).detach().double().unflatten(2, (3, 2, -1))[:, :, 2]
     y = np.einsum("bik,bkd->bid", weights[:, 1], values[:, :, 1].numpy()).reshape(12, -1)
-    stem = captured(cnn.net, residual_sites(cnn.net), x)["stem"].flatten(1).double()
+    stem = captured(cnn.net, residual_points(cnn.net), x)["stem"].flatten(1).double()
     k, m = torch.from_numpy(y @ y.T), stem @ stem.T
     (row,) = [row for row in finding.rows if (row["layer"], row["head"], row["place"]) == ("encoder 2 msa", 1, "stem")]
     assert row["cka"] == pytest.approx(hsic(k, m) / (hsic(k, k) * hsic(m, m)) ** 0.5, abs=1e-5)

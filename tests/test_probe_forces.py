@@ -12,11 +12,12 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from alternas.archs import build
-from alternas.results.probes import fourier, hessian, landscape, lesion, noise, robustness, variance
-from alternas.results.probes.subject import Finding, Images, Subject
+from alternas.results.analysis import fourier, hessian, landscape, lesion, robustness, variance
+from alternas.results.analysis import frequency_noise as noise
+from alternas.results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Images
 from nets import NETS
 
-ANALYSES: dict[str, Callable[[Subject], Finding]] = {
+ANALYSES: dict[str, Callable[[AnalysisInput], AnalysisResult]] = {
     "fourier": fourier.analyse,
     "variance": variance.analyse,
     "lesion": lesion.analyse,
@@ -26,7 +27,7 @@ ANALYSES: dict[str, Callable[[Subject], Finding]] = {
 }
 
 
-def subject_of(name: str, channels: int) -> Subject:
+def subject_of(name: str, channels: int) -> AnalysisInput:
     torch.manual_seed(0)
     x, y = torch.rand(4, channels, 16, 16), torch.randint(5, (4,))
     images = Images(x, y, torch.full((channels,), 0.5), torch.full((channels,), 0.3))
@@ -34,7 +35,7 @@ def subject_of(name: str, channels: int) -> Subject:
     net(x).sum().backward()
     net.stages.eval()
     next(net.parameters()).requires_grad_(False)
-    return Subject(name, net, images)
+    return AnalysisInput(name, net, images)
 
 
 def state_of(net: nn.Module) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
     return one == other
 
 
-def check(subject: Subject, analysis: str, analyse: Callable[[Subject], Finding]) -> Finding:
+def check(subject: AnalysisInput, analysis: str, analyse: Callable[[AnalysisInput], AnalysisResult]) -> AnalysisResult:
     before = state_of(subject.net)
     found = analyse(subject)
     after = state_of(subject.net)

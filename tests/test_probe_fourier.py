@@ -12,19 +12,19 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
-from alternas.results.probes import fourier, variance
-from alternas.results.probes.fourier import frequencies, highest, log_amplitudes
-from alternas.results.probes.sites import residual_sites
-from alternas.results.probes.stream import mean_over_images
-from alternas.results.probes.subject import Images, Subject
-from alternas.results.probes.variance import map_variance
+from alternas.results.analysis import fourier, variance
+from alternas.results.analysis.fourier import frequencies, highest, log_amplitudes
+from alternas.results.analysis.variance import map_variance
+from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
+from alternas.results.analysis_tools.residual_stream import mean_over_images
 from nets import NETS
 
 
-def subject_of(name: str) -> Subject:
+def subject_of(name: str) -> AnalysisInput:
     torch.manual_seed(0)
     net, x, y = build(NETS[name], 5, 16, 2), torch.rand(6, 2, 16, 16), torch.randint(5, (6,))
-    return Subject(name, net, Images(x, y, torch.zeros(2), torch.ones(2)))
+    return AnalysisInput(name, net, Images(x, y, torch.zeros(2), torch.ones(2)))
 
 
 @pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 7), (14, 14), (6, 10)])
@@ -121,7 +121,7 @@ def test_small_maps_are_left_out() -> None:
     assert {row["height"] for row in found.rows} == {4}
     assert "Left out" in found.reading
     tiny = Genotype(Stem("none"), (), Encoder(16, 1, 2, patch=8), Head("token"))
-    subject = Subject("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
+    subject = AnalysisInput("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
     with pytest.raises(InputError, match="at least 4 px"):
         fourier.analyse(subject)
     assert len(variance.analyse(subject).rows) == 3
@@ -137,7 +137,7 @@ def test_variance_is_numpys_and_pooling_lowers_it() -> None:
 
 def test_uneven_batches_give_the_mean_over_images() -> None:
     subject = subject_of("msa")
-    sites = residual_sites(subject.net)
+    sites = residual_points(subject.net)
     parts = mean_over_images(subject.net, sites, subject.images, map_variance, batch=4)
     whole = mean_over_images(subject.net, sites, subject.images, map_variance, batch=6)
     assert [v.item() for v in parts] == pytest.approx([v.item() for v in whole], rel=1e-5)

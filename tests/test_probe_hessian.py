@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from alternas.archs import InputError, build
-from alternas.results.probes import hessian
-from alternas.results.probes.hessian import (
+from alternas.results.analysis import hessian
+from alternas.results.analysis.hessian import (
     batch_ritz,
     density,
     differentiable_twice,
@@ -26,7 +26,7 @@ from alternas.results.probes.hessian import (
     negative_share,
     positive_mean,
 )
-from alternas.results.probes.subject import Images, Objective, Subject
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from nets import NETS, lively
 
 SPECTRUM = torch.tensor([5.0, -5.0001, 3.0, -2.0, 1.0, 0.5, -0.25, 0.1, *torch.linspace(-0.05, 0.05, 52)]).double()
@@ -146,7 +146,7 @@ def test_shares_and_means_of_a_spectrum() -> None:
 def test_finding() -> None:
     net = tiny().float()
     images = Images(torch.randn(20, 1, 4, 4), torch.randint(3, (20,)), torch.zeros(1), torch.ones(1))
-    found = hessian.analyse(Subject("tiny", net, images), steps=12)
+    found = hessian.analyse(AnalysisInput("tiny", net, images), steps=12)
     assert [row["images"] for row in found.rows] == [16] * 5 + [4] * 5
     shares = sum(row["eigenvalue"] < 0 for row in found.rows) / 10
     assert f"NEP {shares:.3f}" in found.reading
@@ -155,9 +155,11 @@ def test_finding() -> None:
     assert [row["smallest_ritz"] for row in found.rows] == [least[0]] * 5 + [least[1]] * 5
     found.draw(Figure())
     soft = [(images.x_NCHW[:4], torch.full((4, 3), 1 / 3))]
-    assert "augmented training images" in hessian.analyse(Subject("tiny", net, images, tuple(soft)), steps=4).reading
+    assert (
+        "augmented training images" in hessian.analyse(AnalysisInput("tiny", net, images, tuple(soft)), steps=4).reading
+    )
     with pytest.raises(InputError, match="at least one"):
-        hessian.analyse(Subject("tiny", net, images.first(0)))
+        hessian.analyse(AnalysisInput("tiny", net, images.first(0)))
 
 
 def test_residuals_hold_for_a_float32_net() -> None:

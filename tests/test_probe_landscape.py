@@ -12,9 +12,9 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from alternas.archs import InputError, build
-from alternas.results.probes import landscape
-from alternas.results.probes.landscape import direction, minima, plane
-from alternas.results.probes.subject import Images, Objective, Subject
+from alternas.results.analysis import landscape
+from alternas.results.analysis.landscape import direction, minima, plane
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from nets import NETS, lively
 
 
@@ -88,7 +88,7 @@ def test_minima_of_a_drawn_surface() -> None:
 
 def test_finding() -> None:
     net, x = net_of("basic"), torch.randn(8, 2, 16, 16)
-    subject = Subject("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
+    subject = AnalysisInput("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]
     assert f"a loss of {middle['loss']:.3g}" in found.reading

@@ -14,14 +14,16 @@ from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build
-from alternas.results.probes import field, linear, tokens
-from alternas.results.probes.field import receptive_fields, square_side
-from alternas.results.probes.linear import features_of
-from alternas.results.probes.listen import captured
-from alternas.results.probes.ridge import PENALTIES, Labelled, draw
-from alternas.results.probes.sites import Site, as_map, residual_sites
-from alternas.results.probes.subject import Images, Subject
-from alternas.results.probes.tokens import patches, token_map, token_rows
+from alternas.results.analysis import linear_probe as linear
+from alternas.results.analysis import receptive_field as field
+from alternas.results.analysis import token_localization as tokens
+from alternas.results.analysis.linear_probe import features_of
+from alternas.results.analysis.receptive_field import receptive_fields, square_side
+from alternas.results.analysis.token_localization import patches, token_map, token_rows
+from alternas.results.analysis_tools.hook_points import HookPoint, as_map, residual_points
+from alternas.results.analysis_tools.hooks import captured
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
+from alternas.results.analysis_tools.ridge import PENALTIES, Labelled, draw
 from nets import NETS, lively
 
 VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")
@@ -43,7 +45,7 @@ def images(count: int) -> Images:
 
 def test_features_are_what_the_stream_holds() -> None:
     net, x = net_of("hybrid"), images(5).x_NCHW
-    sites = residual_sites(net)
+    sites = residual_points(net)
     found, heard = features_of(net, sites, x.split(2)), captured(net, sites, x)
     last = heard["encoder 2 mlp"]
     torch.testing.assert_close(found["encoder 2 mlp", "cls"], last[:, 0])
@@ -56,8 +58,8 @@ def test_features_are_what_the_stream_holds() -> None:
 
 def test_a_probe_along_the_net_is_scikit_learns() -> None:
     net, shown = net_of("basic"), images(200)
-    finding = linear.analyse(Subject("basic", net, shown), shots=10, draws=1)
-    f_ND = captured(net, residual_sites(net), shown.x_NCHW)["stage 1 block 2"].mean((2, 3))
+    finding = linear.analyse(AnalysisInput("basic", net, shown), shots=10, draws=1)
+    f_ND = captured(net, residual_points(net), shown.x_NCHW)["stage 1 block 2"].mean((2, 3))
     first = torch.arange(200) // 5 % 2 == 0  # labels count 0 to 4
     train, test = Labelled(f_ND[first], shown.y_N[first]), Labelled(f_ND[~first], shown.y_N[~first])
     drawn, held_out = draw(train, 10, 0)
@@ -81,16 +83,16 @@ def test_halves_have_every_class() -> None:
 
 
 def test_linear_probes_of_an_encoder_name_all_three() -> None:
-    finding = linear.analyse(Subject("vit", net_of("vit"), images(60)), shots=2, draws=2)
+    finding = linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=2, draws=2)
     quarters = {f"token {row},{column}" for row in (1, 3) for column in (1, 3)}
     assert {row["features"] for row in finding.rows} == {"cls", "gap"} | quarters
     assert "the class token" in finding.reading
     assert "single token" in finding.reading
     with pytest.raises(InputError, match=r"^probe: 50 shots need 50 training images of class"):
-        linear.analyse(Subject("vit", net_of("vit"), images(60)), shots=50)
+        linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=50)
 
 
-def by_jacobian(net: nn.Module, site: Site, x: Tensor) -> Tensor:
+def by_jacobian(net: nn.Module, site: HookPoint, x: Tensor) -> Tensor:
     """Every channel of every image by itself."""
 
     def middle(one: Tensor) -> Tensor:
@@ -101,7 +103,7 @@ def by_jacobian(net: nn.Module, site: Site, x: Tensor) -> Tensor:
     return torch.stack(found).abs().mean((0, 1, 2, 3))
 
 
-def heard_with_graph(net: nn.Module, site: Site, x: Tensor) -> Tensor:
+def heard_with_graph(net: nn.Module, site: HookPoint, x: Tensor) -> Tensor:
     seen: list[Tensor] = []
     module = net.get_submodule(site.module)
     if site.side == "in":
@@ -116,7 +118,7 @@ def heard_with_graph(net: nn.Module, site: Site, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", ["post basic", "vit", "transformer"])
 def test_with_all_channels_a_field_is_the_jacobian(name: str) -> None:
     net, x = net_of(name), images(3).x_NCHW
-    site = residual_sites(net)[-1]
+    site = residual_points(net)[-1]
     found = receptive_fields(net, [site], x, passes=1000)[site.name]
     torch.testing.assert_close(found, by_jacobian(net, site, x), rtol=1e-4, atol=1e-7)
 
@@ -124,12 +126,12 @@ def test_with_all_channels_a_field_is_the_jacobian(name: str) -> None:
 def test_with_fewer_passes_each_takes_other_channels() -> None:
     """4 images x 4 passes look at each of the 16 channels once."""
     net, x = net_of("vit"), images(1).x_NCHW.expand(4, -1, -1, -1)
-    site = residual_sites(net)[-1]
+    site = residual_points(net)[-1]
     few, all_of_them = (receptive_fields(net, [site], x, passes)[site.name] for passes in (4, 16))
     torch.testing.assert_close(few, all_of_them)
 
 
-def convs(depth: int) -> Subject:
+def convs(depth: int) -> AnalysisInput:
     """A stack of 3x3 convs without norms, weights above 0: every pixel in reach has a gradient."""
     genotype = Genotype(Stem("cifar", 8), (Stage("basic", depth, 8),))
     net: Any = build(genotype, 5, 16, 2)
@@ -137,12 +139,12 @@ def convs(depth: int) -> Subject:
         for module in net.modules():
             if isinstance(module, nn.Conv2d):
                 module.weight.fill_(0.01)
-    return Subject("convs", net, images(4))
+    return AnalysisInput("convs", net, images(4))
 
 
 def test_fields_grow_by_two_pixels_a_conv() -> None:
     one = convs(2)
-    net, sites = one.net, residual_sites(one.net)
+    net, sites = one.net, residual_points(one.net)
     found = receptive_fields(net, sites, one.images.x_NCHW, 8)
     widths = [int((found[site.name].sum(0) > 0).sum()) for site in sites]
     assert widths == [3, 7, 11]
@@ -176,7 +178,7 @@ def test_patches_are_the_cells_of_the_image() -> None:
         patches(x, (3, 3))
 
 
-def placed(shift: int) -> tuple[nn.Module, Site]:
+def placed(shift: int) -> tuple[nn.Module, HookPoint]:
     """Each token is a linear map of the patch `shift` places on."""
     turn = nn.Conv2d(2, 32, 4, stride=4)
 
@@ -188,7 +190,7 @@ def placed(shift: int) -> tuple[nn.Module, Site]:
         def forward(self, x: Tensor) -> Tensor:
             return self.out(x.roll(-4 * shift, 3))
 
-    return Moved(), Site("out", "out", "out", "conv", "1")
+    return Moved(), HookPoint("out", "out", "out", "conv", "1")
 
 
 def test_tokens_that_are_their_patches_are_found() -> None:
@@ -204,10 +206,10 @@ def test_tokens_that_are_their_patches_are_found() -> None:
 
 
 def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
-    from alternas.results.probes.cka import hsic
+    from alternas.results.analysis.cka import hsic
 
     net, x = net_of("vit"), images(30).x_NCHW
-    site = residual_sites(net)[-1]
+    site = residual_points(net)[-1]
     found, _ = token_map(net, site, [x])
     token = captured(net, [site], x)[site.name][:, 1 + 6].double()
     patch = x[:, :, 8:12, 4:8].flatten(1).double()  # number 9
@@ -221,7 +223,7 @@ def test_nothing_changes_in_the_net(name: str) -> None:
     state = {key: value.clone() for key, value in net.state_dict().items()}
     net.stages.eval()
     modes = [module.training for module in net.modules()]
-    one = Subject(name, net, shown)
+    one = AnalysisInput(name, net, shown)
     findings = [linear.analyse(one, shots=2, draws=1), field.analyse(one, images=3, passes=2), tokens.analyse(one)]
     for finding in findings:
         assert all(row.keys() == finding.rows[0].keys() for row in finding.rows)
@@ -234,7 +236,7 @@ def test_nothing_changes_in_the_net(name: str) -> None:
 
 
 def test_tokens_need_images() -> None:
-    one = Subject("vit", net_of("vit"), images(3))
+    one = AnalysisInput("vit", net_of("vit"), images(3))
     with pytest.raises(InputError, match=r"^tokens: needs a batch of at least 4 images, there is none$"):
         tokens.analyse(one)
     blurred = replace(one, images=images(40))

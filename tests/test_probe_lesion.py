@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.archs import build
-from alternas.results.probes import lesion
-from alternas.results.probes.lesion import BRANCH, IDENTITY, lesioned, units
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import lesion
+from alternas.results.analysis.lesion import BRANCH, IDENTITY, lesioned, units
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 
@@ -106,7 +106,7 @@ def test_rows_and_reading() -> None:
         net.head.bias -= net(x).mean(0)
         y = net(x).argmax(1)
     assert len(y.unique()) > 1
-    found = lesion.analyse(Subject("msa", net, Images(x, y, torch.zeros(2), torch.ones(2))))
+    found = lesion.analyse(AnalysisInput("msa", net, Images(x, y, torch.zeros(2), torch.ones(2))))
     assert "right on 1.000 of 40" in found.reading
     for row in found.rows:
         unit = next(u for u in units(net) if u.name == row["unit"])

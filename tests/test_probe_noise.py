@@ -10,9 +10,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from alternas.results.probes import noise
-from alternas.results.probes.noise import asked, noisy, ring, ring_noise
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import frequency_noise as noise
+from alternas.results.analysis.frequency_noise import asked, noisy, ring, ring_noise
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 
 @pytest.mark.parametrize("side", [32, 33, 48])
@@ -73,7 +73,7 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     images, net = images_of(), Mean()
     assert torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 3).x_NCHW)
     assert not torch.equal(noisy(images, 0.5, 1, 3).x_NCHW, noisy(images, 0.5, 1, 4).x_NCHW)
-    found = noise.analyse(Subject("mean", net, images), rms=1)
+    found = noise.analyse(AnalysisInput("mean", net, images), rms=1)
     rows: list[dict[str, Any]] = found.rows
     assert [row["frequency_pi"] for row in rows] == pytest.approx([k / 8 for k in range(9)])
     assert rows[0]["change"] < -0.05
@@ -82,7 +82,7 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     assert "The largest loss is at 0 pi" in found.reading
     assert "at this energy low ones cost more" in found.reading
     found.draw(Figure())
-    silent = noise.analyse(Subject("mean", net, images), rms=0).reading
+    silent = noise.analyse(AnalysisInput("mean", net, images), rms=0).reading
     assert "Of no frequency does the 95 % interval over images lie below 0" in silent
     assert "cost more" not in silent
 
@@ -98,7 +98,7 @@ class Finest(nn.Module):
 
 def test_a_net_that_sees_the_highest_frequency_alone() -> None:
     images = Images(torch.zeros(80, 1, 16, 16), torch.zeros(80).long(), torch.zeros(1), torch.ones(1))
-    told = noise.analyse(Subject("finest", Finest(), images), rms=1).reading
+    told = noise.analyse(AnalysisInput("finest", Finest(), images), rms=1).reading
     assert "at this energy high ones cost more" in told
 
 

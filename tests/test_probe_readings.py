@@ -9,29 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from alternas.results.probes import (
-    cka,
-    distance,
-    field,
-    filters,
-    fourier,
-    heads,
-    hessian,
-    landscape,
-    lesion,
-    linear,
-    noise,
-    positions,
-    robustness,
-    rollout,
-    skips,
-    tokens,
-    variance,
-)
-from alternas.results.probes.catalogue import ANALYSES
-from alternas.results.probes.distance import Reach
-from alternas.results.probes.sites import Site
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis import attention_distance as distance
+from alternas.results.analysis import cka, fourier, hessian, landscape, lesion, robustness, rollout, variance
+from alternas.results.analysis import frequency_noise as noise
+from alternas.results.analysis import head_cka as heads
+from alternas.results.analysis import linear_probe as linear
+from alternas.results.analysis import patch_filters as filters
+from alternas.results.analysis import position_embeddings as positions
+from alternas.results.analysis import receptive_field as field
+from alternas.results.analysis import skip_connections as skips
+from alternas.results.analysis import token_localization as tokens
+from alternas.results.analysis.attention_distance import Reach
+from alternas.results.analysis.registry import ANALYSES
+from alternas.results.analysis_tools.hook_points import HookPoint
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 
 def blocks(op: str, *changes: float, height: int = 8) -> list[dict[str, Any]]:
@@ -71,7 +62,7 @@ def grid_tokens(best: Callable[[int, int], tuple[int, int]], side: int = 4) -> s
             off = float(np.hypot(to[0] - r, to[1] - c))
             rows.append({"row": r, "column": c, "own": 0.2, "rank": 1 if to == (r, c) else 2})
             rows[-1] |= {"best_row": to[0], "best_column": to[1], "cells_off": off}
-    return tokens._reading(rows, Site("last", "", "out", "mlp", "1"), (side, side), 50)
+    return tokens._reading(rows, HookPoint("last", "", "out", "mlp", "1"), (side, side), 50)
 
 
 def by_head(*heads_at: tuple[float, float]) -> str:
@@ -124,13 +115,13 @@ def curved(*least: float) -> str:
 
 
 def mapped(cka_LL: Any) -> str:
-    sites = [Site(str(i), str(i), "out", "conv", stage) for i, stage in enumerate("0111222333")]
+    sites = [HookPoint(str(i), str(i), "out", "conv", stage) for i, stage in enumerate("0111222333")]
     return cka._reading_of_one(np.array(cka_LL), sites)
 
 
 def matched(best: list[int]) -> str:
-    sites = [[Site(str(i), str(i), "out", "conv", "1") for i in range(4)]] * 2
-    both = [Subject(name, torch.nn.Identity(), Images(*[torch.zeros(1)] * 4)) for name in ("one", "two")]
+    sites = [[HookPoint(str(i), str(i), "out", "conv", "1") for i in range(4)]] * 2
+    both = [AnalysisInput(name, torch.nn.Identity(), Images(*[torch.zeros(1)] * 4)) for name in ("one", "two")]
     return cka._reading_of_two(np.eye(4)[best], sites, both)
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from alternas.archs import InputError, Network, build
-from alternas.results.probes.listen import captured, listening, undisturbed
-from alternas.results.probes.sites import Site, as_map, residual_sites, stage_ends
+from alternas.results.analysis_tools.hook_points import HookPoint, as_map, residual_points, stage_ends
+from alternas.results.analysis_tools.hooks import captured, listening, undisturbed
 from nets import NETS
 
 
@@ -24,7 +24,7 @@ def net_of(name: str) -> Network:
 @pytest.mark.parametrize("name", NETS)
 def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
     net, x = net_of(name), torch.randn(3, 2, 16, 16)
-    sites = residual_sites(net)
+    sites = residual_points(net)
     heard = captured(net, sites, x)
     assert [site.name for site in sites] == list(heard)
     assert len({site.name for site in sites}) == len(sites)
@@ -54,7 +54,7 @@ def test_a_net_is_left_as_it_was(name: str) -> None:
     values = {key: grad.clone() for key, grad in grads.items() if grad is not None}
     modes = [module.training for module in net.modules()]
     torch.manual_seed(7)
-    captured(net, residual_sites(net), x)
+    captured(net, residual_points(net), x)
     with undisturbed(net):
         torch.rand(1)
         frozen.requires_grad_(True)
@@ -73,7 +73,7 @@ def test_a_net_is_left_as_it_was(name: str) -> None:
 @pytest.mark.parametrize("name", ["transformer", "vit", "hybrid pooled"])
 def test_between_msa_and_mlp(name: str) -> None:
     net, x = net_of(name), torch.randn(3, 2, 16, 16)
-    sites = residual_sites(net)
+    sites = residual_points(net)
     heard, found = captured(net, sites, x), 0
     for msa, mlp in pairwise(sites):
         if (msa.op, mlp.op) == ("msa", "mlp"):
@@ -87,7 +87,7 @@ def test_between_msa_and_mlp(name: str) -> None:
 
 def test_what_was_heard_is_not_overwritten() -> None:
     net, x = nn.Sequential(nn.Conv2d(2, 3, 1), nn.ReLU(inplace=True)), torch.randn(2, 2, 4, 4)
-    at = [Site("before", "1", "in", "conv", "1"), Site("conv", "0", "out", "conv", "1")]
+    at = [HookPoint("before", "1", "in", "conv", "1"), HookPoint("conv", "0", "out", "conv", "1")]
     heard = captured(net, at, x)
     with torch.no_grad():
         assert torch.equal(heard["conv"], net[0](x))
@@ -96,7 +96,7 @@ def test_what_was_heard_is_not_overwritten() -> None:
 
 def test_the_stream_of_a_timm_resnet() -> None:
     net: Any = timm.create_model("resnet18", num_classes=3).eval()
-    sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
+    sites, x = residual_points(net), torch.randn(2, 3, 64, 64)
     assert [site.name for site in sites][:3] == ["stem", "stage 1 block 1", "stage 1 block 2"]
     assert stage_ends(sites) == [0, 2, 4, 6, 8]
     heard = captured(net, sites, x)
@@ -108,7 +108,7 @@ def test_the_stream_of_a_timm_resnet() -> None:
 
 def test_the_stream_of_a_timm_vit() -> None:
     net: Any = timm.create_model("vit_tiny_patch16_224", img_size=64, depth=2, num_classes=3).eval()
-    sites, x = residual_sites(net), torch.randn(2, 3, 64, 64)
+    sites, x = residual_points(net), torch.randn(2, 3, 64, 64)
     assert [site.name for site in sites][1:3] == ["encoder 1 msa", "encoder 1 mlp"]
     heard = captured(net, sites, x)
     with torch.no_grad():
@@ -120,7 +120,7 @@ def test_the_stream_of_a_timm_vit() -> None:
 
 def test_clones_keep_their_graph() -> None:
     net, x = net_of("basic"), torch.randn(2, 2, 16, 16, requires_grad=True)
-    sites = residual_sites(net)
+    sites = residual_points(net)
     with undisturbed(net), listening(net, sites) as heard:
         net(x)
     heard["stage 2 block 1"].sum().backward()
@@ -129,4 +129,4 @@ def test_clones_keep_their_graph() -> None:
 
 def test_other_nets_are_refused() -> None:
     with pytest.raises(InputError, match="got Linear"):
-        residual_sites(nn.Linear(2, 2))
+        residual_points(nn.Linear(2, 2))

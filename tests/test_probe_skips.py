@@ -15,11 +15,10 @@ from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
 from alternas.archs import build
-from alternas.results.probes.layers import seeing
-from alternas.results.probes.listen import captured
-from alternas.results.probes.sites import residual_sites
-from alternas.results.probes.skips import Addition, additions, analyse, skip_ratios, without_skip
-from alternas.results.probes.subject import Images, Subject
+from alternas.results.analysis.skip_connections import Addition, additions, analyse, skip_ratios, without_skip
+from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.hooks import captured, seeing
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
 
@@ -46,7 +45,7 @@ def sums(net: nn.Module, places: list[Addition], x: Tensor) -> dict[str, Tensor]
 @pytest.mark.parametrize("name", [*NETS, "timm vit", "timm resnet"])
 def test_skip_and_branch_add_up_to_the_stream(name: str) -> None:
     net, places, x = made(name), additions(made(name)), pixels()
-    sites = [site for site in residual_sites(net) if site.op != "stem"]
+    sites = [site for site in residual_points(net) if site.op != "stem"]
     assert [place.name for place in places] == [site.name for site in sites]
     stream, found = captured(net, sites, x), sums(net, places, x)
     for site in sites:
@@ -90,7 +89,7 @@ def test_branches_that_add_nothing_have_no_ratio() -> None:
 def test_without_a_skip_the_stream_is_the_branch(name: str) -> None:
     """Up to there the net is as before; afterwards it has its skip again."""
     net, x = made(name), pixels()
-    sites = {site.name: site for site in residual_sites(net)}
+    sites = {site.name: site for site in residual_points(net)}
     with torch.no_grad():
         before = net(x)
         for place in additions(net):
@@ -123,7 +122,7 @@ def test_an_analysis(name: str) -> None:
     net = made(name).train()
     state = {key: value.clone() for key, value in net.state_dict().items()}
     images = Images(pixels(20), torch.arange(20) % 5, torch.zeros(2), torch.ones(2))
-    finding = analyse(Subject(name, net, images), batch=8)
+    finding = analyse(AnalysisInput(name, net, images), batch=8)
     assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
     assert net.training
     assert [row["place"] for row in finding.rows] == [place.name for place in additions(net)]

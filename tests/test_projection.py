@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from alternas.archs import build
-from alternas.archs.blocks import Projection
+from alternas.archs.blocks.residual import Projection
 from nets import NETS
 
 STRIDED = [name for name, net in NETS.items() if any(s.stride > 1 for s in net.stages) and net.style.norm == "batch"]

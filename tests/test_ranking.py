@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from alternas.results.ranking import GrowingArea, coverage, covered, envelope, gain, hypervolume, knee, pareto_ranks
+from alternas.results.ranking.pareto import (
+    GrowingArea,
+    coverage,
+    dominated_volume,
+    envelope,
+    gain,
+    hypervolume,
+    knee,
+    pareto_ranks,
+)
 
 
 def brute_ranks(points: list[tuple[float, ...]], maximise: tuple[bool, ...] = (True, False, False)) -> list[int]:
@@ -89,7 +98,7 @@ def test_covered_is_what_a_grid_counts() -> None:
         worths = chance.random((25, width))
         cells = np.stack(np.meshgrid(*[side] * width), axis=-1).reshape(-1, width)
         hit = (cells[:, None, :] <= worths[None]).all(-1).any(1).mean()
-        assert covered([tuple(worth) for worth in worths.tolist()]) == pytest.approx(hit, abs=0.02)
+        assert dominated_volume([tuple(worth) for worth in worths.tolist()]) == pytest.approx(hit, abs=0.02)
 
 
 def test_hypervolume_of_few_points() -> None:
@@ -162,4 +171,4 @@ def test_a_growing_area_is_the_area_of_what_it_has_seen(seed: int) -> None:
         new = point[0] > 0 and not any(y >= point[0] and x >= point[1] for y, x in seen)
         seen.append(point)
         assert area.add(*point) == new
-        assert area.value == pytest.approx(covered(seen), abs=1e-12)
+        assert area.value == pytest.approx(dominated_volume(seen), abs=1e-12)

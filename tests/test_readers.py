@@ -22,20 +22,22 @@ import torchvision.datasets
 from torchvision.datasets import ImageFolder
 
 from alternas.archs import InputError
-from alternas.search.data import folder, hugging, vision
-from alternas.search.data.dataset import Found, Part, Request
-from alternas.search.data.folder import read_folder
-from alternas.search.data.hugging import read_hugging
-from alternas.search.data.pictures import BROKEN
-from alternas.search.data.tars import read_tars
-from alternas.search.data.vision import VISION, read_vision
+from alternas.search.data.dataset import DataConfig, RawDataset, RawSplit
+from alternas.search.data.images import BROKEN
+from alternas.search.data.readers import folder
+from alternas.search.data.readers import huggingface as hugging
+from alternas.search.data.readers import torchvision as vision
+from alternas.search.data.readers.folder import read_folder
+from alternas.search.data.readers.huggingface import read_hugging
+from alternas.search.data.readers.torchvision import VISION, read_vision
+from alternas.search.data.readers.webdataset import read_tars
 from picture_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
 
-Reading = Callable[[], Found]
+Reading = Callable[[], RawDataset]
 
 
-def same(found: Found, told: Told) -> None:
+def same(found: RawDataset, told: Told) -> None:
     """What was found, after a journey by pickle, is what was told: parts, pictures, class names."""
     found = pickle.loads(pickle.dumps(found))
     assert set(found.parts) == set(told)
@@ -78,12 +80,12 @@ def tree(root: Path, *paths: str) -> Path:
     return root
 
 
-def names(part: Part) -> list[str]:
+def names(part: RawSplit) -> list[str]:
     return [part.source.name(place) for place in range(len(part.y_N))]
 
 
-def folder_of(root: Path) -> Found:
-    return read_folder(Request(str(root)))
+def folder_of(root: Path) -> RawDataset:
+    return read_folder(DataConfig(str(root)))
 
 
 def test_a_folder_is_read_as_torchvision_does(tmp_path: Path) -> None:
@@ -190,11 +192,11 @@ def test_the_identity_of_files(tmp_path: Path) -> None:
 def test_a_relative_path_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path / "set", "a/1.png", "b/1.png")
     monkeypatch.chdir(tmp_path)
-    found = read_folder(Request("set"))
+    found = read_folder(DataConfig("set"))
     monkeypatch.chdir("/")
     assert found.parts["all"].source.open(0).size == (8, 8)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert read_folder(Request("~/set")).classes == ("a", "b")
+    assert read_folder(DataConfig("~/set")).classes == ("a", "b")
 
 
 BAD_FOLDERS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
@@ -266,8 +268,8 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace(File=FakeHdf5, __spec__=SimpleNamespace()))  # type: ignore[arg-type]
 
 
-def set_of(name: str, root: Path, download: bool = False) -> Found:
-    return read_vision(Request(name, download=download), root)
+def set_of(name: str, root: Path, download: bool = False) -> RawDataset:
+    return read_vision(DataConfig(name, download=download), root)
 
 
 @pytest.mark.parametrize("name", VISION)
@@ -415,8 +417,8 @@ def told_of(seed: int, labels: list[int]) -> list[tuple[Any, str]]:
     return [(noise(seed + n), ("cat", "dog")[label]) for n, label in enumerate(labels)]
 
 
-def hugging_of(path: Path | str, root: Path, download: bool = False) -> Found:
-    return read_hugging(Request(f"hfds/{path}", download=download), root)
+def hugging_of(path: Path | str, root: Path, download: bool = False) -> RawDataset:
+    return read_hugging(DataConfig(f"hfds/{path}", download=download), root)
 
 
 def saved(datasets: Any, path: Path, **splits: Any) -> Path:
@@ -614,8 +616,8 @@ def sample(key: str, seed: int, label: int) -> Members:
     return {f"{key}.png": encoded(noise(seed), "png"), f"{key}.cls": str(label).encode()}
 
 
-def tars_of(path: Path) -> Found:
-    return read_tars(Request(f"wds/{path}"))
+def tars_of(path: Path) -> RawDataset:
+    return read_tars(DataConfig(f"wds/{path}"))
 
 
 def test_one_shard(tmp_path: Path) -> None:

@@ -16,9 +16,8 @@ from torch import nn
 
 from alternas.archs import InputError, zoo
 from alternas.search.training import recipes
-from alternas.search.training.optimizer import optimizer_for
+from alternas.search.training.optim import kept_steps, optimizer_for, peak_rate, rate_at
 from alternas.search.training.recipe import OPTIMIZERS, Augment, Recipe, check_on
-from alternas.search.training.schedule import kept_steps, peak_rate, rate_at
 
 ALL = [make() for make in recipes.RECIPES.values()]
 

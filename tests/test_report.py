@@ -14,22 +14,26 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from alternas import cli
 from alternas.archs import InputError, zoo
-from alternas.results.front import leaderboard
-from alternas.results.latency.kept import keep
-from alternas.results.ranking import hypervolume
-from alternas.results.record import Record
+from alternas.cli import app as cli
+from alternas.results.latency.store import keep
+from alternas.results.ranking.leaderboard import leaderboard
+from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report import page as page_module
-from alternas.results.report.anatomy import attention_of, attention_plot, common_table
-from alternas.results.report.ends import phases_table
 from alternas.results.report.facts import elapsed, open_run
-from alternas.results.report.importance import FEWEST, importances
-from alternas.results.report.nets import front_plot, leaderboard_table
 from alternas.results.report.page import write_report
-from alternas.results.report.progress import hypervolumes, thin
+from alternas.results.report.progress import hypervolumes, phases_table, rung_rows, thin
 from alternas.results.report.provenance import command_of
-from alternas.results.report.survival import rung_rows
+from alternas.results.report.sections import (
+    FEWEST,
+    attention_of,
+    attention_plot,
+    common_table,
+    front_plot,
+    importances,
+    leaderboard_table,
+)
+from alternas.results.runs.record import Record
 from runs import DATA, STEPS, drawn_records, made_run
 
 EVIL = "</script><img src=x onerror=alert(1)>'\"&lt;<b>"

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import InputError, zoo
-from alternas.results.chosen import chosen_net, facts_of, trained_weights
-from alternas.results.record import Record
-from alternas.results.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
-from alternas.results.show import find_trial
-from alternas.search.studies.retrain import over_limits
+from alternas.results.render.net import find_trial
+from alternas.results.runs.record import Record
+from alternas.results.runs.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
+from alternas.results.runs.select import facts_of, select_net, trained_weights
+from alternas.search.experiments.retrain import over_limits
 from test_cli import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
@@ -107,13 +107,13 @@ def test_failures_are_told() -> None:
 
 
 def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:
-    home, found = chosen_net(run)
+    home, found = select_net(run)
     assert (home, found.training) == (run / "retrain", "long"), "of two recipes the better mean"
-    assert chosen_net(run, 1)[1].training == "long"
+    assert select_net(run, 1)[1].training == "long"
     lone = record(5, 0.3, zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6), kind="search", training="")
     with (run / "records.jsonl").open("a") as file:
         file.write(json.dumps(lone.to_dict()) + "\n")
-    assert chosen_net(run, 5) == (run, lone), "not retrained"
+    assert select_net(run, 5) == (run, lone), "not retrained"
     assert trained_weights(home, found) == home / "weights" / "long.safetensors"
     assert facts_of(home, found)["classes"] == [str(i) for i in range(10)]
     (home / "weights" / "long.safetensors").unlink()
@@ -137,9 +137,9 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
     told["settings"] |= {"limits": {"macs": 100_000}}
     (run / "run.json").write_text(json.dumps(told))
     for how in ("accuracy", "cheapest"):
-        home, best = chosen_net(run, how=how)
+        home, best = select_net(run, how=how)
         assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"
-    assert [chosen_net(run, trial)[1].training for trial in (7, 8)] == ["behind", "over"]
+    assert [select_net(run, trial)[1].training for trial in (7, 8)] == ["behind", "over"]
     (line,) = over_limits(run, [find_trial(run, trial) for trial in (1, 7, 8)])
     assert line.startswith("trial 8 is over the limit of its run: 400,000 MACs, at most 100,000; ")
 

@@ -13,19 +13,18 @@ import numpy as np
 import pytest
 
 from alternas.archs import InputError
-from alternas.archs.files import check_own, open_own, read_own, write_whole
-from alternas.results.latency.kept import keep, read_latencies
-from alternas.results.probes.index import write_index
-from alternas.results.probes.subject import Finding
-from alternas.results.probes.write import write_findings
+from alternas.archs.files import atomic_write, check_own, open_own, read_own
+from alternas.results.analysis_tools.inputs import AnalysisResult
+from alternas.results.analysis_tools.output import write_index, write_results
+from alternas.results.latency.store import keep, read_latencies
 from alternas.results.report.page import write_report
-from alternas.results.store import Store, locked, read_records, read_settings
-from alternas.search.data.dataset import Request
+from alternas.results.runs.store import Store, locked, read_records, read_settings
+from alternas.search.data.build import keep_sample
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
-from alternas.search.data.sample import keep_sample
 from alternas.search.engine.tensorboard import EventFiles
-from alternas.search.strategy.storage import study_note
-from alternas.search.studies.subjects import EDITION, kept
+from alternas.search.experiments.trained_nets import EDITION, kept
+from alternas.search.trials.storage import study_note
 from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
 
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
@@ -145,8 +144,8 @@ def test_a_lock_keeps_what_it_finds(tmp_path: Path) -> None:
     assert (tmp_path / "lock").read_text() == "kept"
 
 
-def a_finding() -> Finding:
-    return Finding("noise", "Made up", [{"a": 1}], "It is so.", lambda figure: None)
+def a_finding() -> AnalysisResult:
+    return AnalysisResult("noise", "Made up", [{"a": 1}], "It is so.", lambda figure: None)
 
 
 READS = {
@@ -193,7 +192,7 @@ def test_what_is_written_whole_takes_the_place_of_a_link(tmp_path: Path) -> None
     lay_targets()
     for name in ("whole", "whole.part"):
         plant("link", Path(name))
-    write_whole(Path("whole"), lambda file: file.write(b"ours"))
+    atomic_write(Path("whole"), lambda file: file.write(b"ours"))
     assert (Path("whole").read_bytes(), Path("whole").is_symlink()) == (b"ours", False)
     assert_untouched()
 
@@ -201,11 +200,11 @@ def test_what_is_written_whole_takes_the_place_of_a_link(tmp_path: Path) -> None
 def test_reports_samples_and_explanations_are_written_whole() -> None:
     lay_targets()
     folder = finished_run()
-    data = load(Request("digits"))
+    data = load(DataConfig("digits"))
     for name in ("report.html", "sample.npz", "explain/noise.png", "explain/noise.csv", "explain/explain.json"):
         plant("dangling link", folder / name)
     keep_sample(data, folder)
-    part = write_findings(folder / "explain", "noise", [("a", a_finding())])
+    part = write_results(folder / "explain", "noise", [("a", a_finding())])
     write_index(folder / "explain", {}, [part])
     write_report(folder)
     assert not [path for path in folder.rglob("*") if path.is_symlink()]

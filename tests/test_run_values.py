@@ -19,8 +19,8 @@ from alternas.archs import InputError
 from alternas.archs.files import parse_json
 from alternas.results import load_run
 from alternas.results.export.folder import _sample
-from alternas.results.record import Record
-from alternas.results.show import Scene
+from alternas.results.render.net import InputSpec
+from alternas.results.runs.record import Record
 from malformed import at, replaced
 from runs import DATA, drawn_records, made_run
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
@@ -183,4 +183,4 @@ def test_confusions_that_cannot_be_read_are_named(alternas: Any, what: str) -> N
     code, out, err = alternas("show", "mine", "3")
     assert (code, out, err.count("\n"), path.name in err) == (2, "", 1, True), err
     with pytest.raises(InputError, match="sample"):
-        _sample(folder, Scene((8, 8), 10, 1))
+        _sample(folder, InputSpec((8, 8), 10, 1))

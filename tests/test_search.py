@@ -154,10 +154,10 @@ def test_exported_weights_are_those_that_were_scored(folder: Path) -> None:
     from safetensors.torch import load_file
 
     from alternas.archs import Genotype, build
-    from alternas.search.data.dataset import Request
+    from alternas.search.data.dataset import DataConfig
     from alternas.search.data.load import load
 
-    digits = load(Request("digits"))
+    digits = load(DataConfig("digits"))
     mean, std = digits.mean[0], digits.std[0]
     for r in records(folder, "first"):
         if r["status"] != "ok":

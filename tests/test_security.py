@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 import torch
 
-from alternas import cli
 from alternas.archs import InputError
+from alternas.cli import app as cli
 from alternas.results.export.folder import _sample
-from alternas.results.record import Record
-from alternas.results.show import Scene
+from alternas.results.render.net import InputSpec
+from alternas.results.runs.record import Record
 from alternas.search.engine import pool
-from alternas.search.training.train import read_checkpoint
+from alternas.search.training.trainer import read_checkpoint
 from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
 
 READERS = [
@@ -94,7 +94,7 @@ def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:
     np.savez("labels.npz", x=np.zeros((4, 8, 8), np.uint8), y=np.array([Trap()] * 4, dtype=object))
     torch.save({"net": Trap()}, folder / "state.pt")
     with pytest.raises(InputError, match="must hold images"):
-        _sample(folder, Scene((8, 8), 10, 1))
+        _sample(folder, InputSpec((8, 8), 10, 1))
     for name in ("data.npz", "labels.npz"):
         code, out, err = alternas("data", name)
         assert (code, out, err.count("\n")) == (2, "", 1)

@@ -20,11 +20,12 @@ from safetensors.torch import save_file
 
 from alternas.archs import Encoder, Genotype, InputError, Stage, Stem, build
 from alternas.archs.weights import MOST_TOLD, read, save
-from alternas.search.data import npz, tars
-from alternas.search.data.dataset import Request
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.images import MOST_PIXELS
 from alternas.search.data.load import load
-from alternas.search.data.pictures import MOST_PIXELS
-from alternas.search.training.train import read_checkpoint
+from alternas.search.data.readers import npz
+from alternas.search.data.readers import webdataset as tars
+from alternas.search.training.trainer import read_checkpoint
 
 ROOM = 200  # MB: what refusing a file may take beyond what was loaded before
 PEAK = """
@@ -141,11 +142,11 @@ def test_what_is_nearly_all_black_can_be_asked_for(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(npz, "LARGE", 2**16)
     bomb("thin.npz", (20, 128, 128))
     with pytest.raises(InputError, match=r"100 times .* --loader memory reads them all the same"):
-        load(Request("thin.npz"))
-    assert len(load(Request("thin.npz", loader="memory")).train) == 12
+        load(DataConfig("thin.npz"))
+    assert len(load(DataConfig("thin.npz", loader="memory")).train) == 12
     monkeypatch.setattr(npz, "MEMORY_LIMIT", 2**16)
     with pytest.raises(InputError, match=r"more than 6\.1e-05 GiB of memory"):
-        load(Request("thin.npz"))
+        load(DataConfig("thin.npz"))
 
 
 @pytest.mark.parametrize("shape", [(10**15, 8, 8), (2**40, 2**40, 1), (10, 9, 8)])
@@ -159,7 +160,7 @@ def test_headers_that_say_more_than_the_file_holds(shape: tuple[int, ...]) -> No
         for name, content in (held | {"x.npy": head.getvalue() + bytes(640)}).items():
             whole.writestr(name, content)
     with pytest.raises(InputError, match=r"short\.npz is not a readable \.npz file \(ValueError\)"):
-        load(Request("short.npz"))
+        load(DataConfig("short.npz"))
 
 
 def black(path: str, side: int) -> None:

@@ -7,9 +7,9 @@ import pytest
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
 from alternas.spaces import (
     SPACES,
-    Memo,
+    FixedChooser,
     RandomChooser,
-    Replay,
+    RecordingChooser,
     Space,
     cheapest,
     check,
@@ -18,13 +18,13 @@ from alternas.spaces import (
     options_of,
     plain_genes,
 )
+from alternas.spaces.all import AllSpace
 from alternas.spaces.alternet import AlterNetSpace, fit_window
-from alternas.spaces.check import check_baselines
 from alternas.spaces.hybrid import HybridSpace, fit_patch
 from alternas.spaces.modern import ModernSpace
+from alternas.spaces.presets import SpacePreset, preset_for
 from alternas.spaces.resnet import ResNetSpace
-from alternas.spaces.scale import Scale, scale_for
-from alternas.spaces.union import AllSpace
+from alternas.spaces.validate import check_baselines
 
 SIZES = [8, 13, 28, 32, 64, 96, 224]
 
@@ -50,18 +50,18 @@ def test_baselines_are_plain_resnets_of_rising_cost(name: str, size: int) -> Non
     assert macs == sorted(set(macs))
     known = [genes for net in nets if (genes := plain_genes(get(name, size), net)) is not None]
     assert len(known) >= 3 or name in ("hybrid", "placements"), "such a space has no plain ResNets, or not all"
-    assert {get(name, size).sample(Replay(genes)).key for genes in known} <= {net.key for net in nets}
+    assert {get(name, size).sample(FixedChooser(genes)).key for genes in known} <= {net.key for net in nets}
 
 
 @pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace, AllSpace])
 @pytest.mark.parametrize("size", [8, 12])
-def test_size_counts_the_members(kind: type, size: int, small_scale: Scale) -> None:
+def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset) -> None:
     space: Space = kind(size, small_scale)
     keys = [net.key for _, net in members(space)]
     assert len(set(keys)) == len(keys) == space.size()
 
 
-def test_all_joins_the_three(small_scale: Scale) -> None:
+def test_all_joins_the_three(small_scale: SpacePreset) -> None:
     union = {net.key: net for _, net in members(AllSpace(8, small_scale))}
     parts = [
         {net.key for _, net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)
@@ -75,7 +75,7 @@ def test_all_joins_the_three(small_scale: Scale) -> None:
 def test_a_draw_of_all_is_of_the_family_drawn(size: int) -> None:
     space = get("all", size)
     for seed in range(100):
-        memo = Memo(RandomChooser(seed))
+        memo = RecordingChooser(RandomChooser(seed))
         assert space.sample(memo).family == memo.genes["family"]
 
 
@@ -84,7 +84,7 @@ def test_the_papers_net_is_a_member() -> None:
     genes = {"block": "bottleneck", "width": 64}
     for i, (depth, msa, heads) in enumerate(zip((3, 4, 6, 4), (0, 1, 1, 2), (3, 6, 12, 24), strict=True), start=1):
         genes |= {f"depth{i}": depth, f"msa{i}": msa, f"heads{i}": heads, f"window{i}": 4}
-    found = get("alternet", 32).sample(Replay(genes))
+    found = get("alternet", 32).sample(FixedChooser(genes))
     assert static_cost(found, 100, 32).params == 33_012_840
     # On the last 4x4 map a window of 4 is the whole map, which the space spells 0.
     assert [stage.places for stage in found.stages] == [stage.places for stage in wanted.stages]
@@ -102,7 +102,7 @@ def test_windows_and_patches_fit() -> None:
     assert fit_patch(2, (8, 6), 64) == 2
 
 
-def test_cheapest_finds_the_minimum(small_scale: Scale) -> None:
+def test_cheapest_finds_the_minimum(small_scale: SpacePreset) -> None:
     space = AllSpace(8, small_scale)
 
     def macs(net: Genotype) -> int:
@@ -120,8 +120,8 @@ def test_oblong_images_only_where_windows_are_not_square() -> None:
 
 
 def test_scales_by_size() -> None:
-    assert [scale_for(size).stem for size in (16, 17, 64, 65)] == ["cifar", "cifar", "cifar", "imagenet"]
+    assert [preset_for(size).stem for size in (16, 17, 64, 65)] == ["cifar", "cifar", "cifar", "imagenet"]
     with pytest.raises(InputError, match="did you mean 'alternet'"):
         get("alternets", 8)
     with pytest.raises(InputError, match="gene width"):
-        get("resnet", 8).sample(Replay({"width": 5}))
+        get("resnet", 8).sample(FixedChooser({"width": 5}))

@@ -15,19 +15,19 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 
 from alternas.archs import InputError, build
-from alternas.archs.timm_weights import convert
+from alternas.archs.timm.convert import convert
 from alternas.archs.weights import read, save
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.view import View
 from alternas.search.engine.worker import Worker
-from alternas.search.training import recipes, train
-from alternas.search.training.begin import begin, parts
+from alternas.search.training import recipes
+from alternas.search.training import trainer as train
 from alternas.search.training.inherit import inherit
-from alternas.search.training.job import FewShot, Job, Outcome
-from alternas.search.training.memory import MemoryBench
-from alternas.search.training.optimizer import optimizer_for
-from alternas.search.training.start import REGIMES, Start
+from alternas.search.training.init import REGIMES, InitWeights, init_weights, parts
+from alternas.search.training.job import FewShot, Job, JobResult
+from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.optim import optimizer_for
 from alternas.spaces import get
 from nets import NETS, lively
 
@@ -37,12 +37,12 @@ NET = get("resnet", 8).baselines()[-2]
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 @pytest.fixture(scope="module")
-def bench(digits: DataSet) -> MemoryBench:
-    return MemoryBench(digits, CPU)
+def bench(digits: DataSet) -> MemoryLoader:
+    return MemoryLoader(digits, CPU)
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +58,13 @@ def job(folder: Path, **changes: Any) -> Job:
     return dataclasses.replace(given, **changes)
 
 
-def last(events: Any) -> Outcome:
+def last(events: Any) -> JobResult:
     *_, outcome = list(events)
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, JobResult)
     return outcome
 
 
-def trainer(folder: Path, bench: MemoryBench, start: Start, **changes: Any) -> train.Trainer:
+def trainer(folder: Path, bench: MemoryLoader, start: InitWeights, **changes: Any) -> train.Trainer:
     return train.Trainer(job(folder, start=start, **changes), bench)
 
 
@@ -74,21 +74,23 @@ def test_an_empty_head_leaves_all_classes_equally_likely(name: str, tmp_path: Pa
     torch.manual_seed(0)
     save(lively(build(net, 5, 16, 2)), tmp_path / "p.safetensors")  # type: ignore[arg-type]
     new = build(net, 7, 16, 2)
-    begin(new, Start(str(tmp_path / "p.safetensors"), "p", zero_head=True))
+    init_weights(new, InitWeights(str(tmp_path / "p.safetensors"), "p", zero_head=True))
     with torch.no_grad():
         shares = new.eval()(torch.randn(3, 2, 16, 16)).softmax(1)
     assert torch.equal(shares, torch.full((3, 7), 1 / 7)), "exactly uniform"
 
 
-def test_the_first_loss_of_an_empty_head_is_that_of_guessing(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+def test_the_first_loss_of_an_empty_head_is_that_of_guessing(
+    tmp_path: Path, bench: MemoryLoader, weights: Path
+) -> None:
     plain = dataclasses.replace(recipes.get("smoke"), label_smoothing=0.0)
-    here = trainer(tmp_path, bench, Start(str(weights), "p", zero_head=True), recipe=plain)
+    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True), recipe=plain)
     x, y = next(here.feed)
     assert here.gradients(x, y).item() == pytest.approx(math.log(10), abs=1e-6)
 
 
-def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
-    here = trainer(tmp_path, bench, Start(str(weights), "p"))
+def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
+    here = trainer(tmp_path, bench, InitWeights(str(weights), "p"))
     parent = read(weights).eval()
     (x, _), *_ = bench.images("val", 50)
     with torch.no_grad():
@@ -106,7 +108,7 @@ def test_positions_are_resampled_as_timm_does(tmp_path: Path, size: int) -> None
     ours = convert(small)
     save(ours, tmp_path / "small.safetensors")
     net = build(ours.genotype, 5, size)
-    begun = begin(net, Start(str(tmp_path / "small.safetensors"), "timm's"))
+    begun = init_weights(net, InitWeights(str(tmp_path / "small.safetensors"), "timm's"))
     positions = net.state_dict()["encoder.positions.0.table"]
     torch.testing.assert_close(positions, large.pos_embed, atol=1e-6, rtol=0)
     x = torch.randn(2, 3, size, size)
@@ -117,7 +119,7 @@ def test_positions_are_resampled_as_timm_does(tmp_path: Path, size: int) -> None
     assert set(hows.values()) == {"copied"}
 
 
-def moved(folder: Path, bench: MemoryBench, start: Start) -> set[str]:
+def moved(folder: Path, bench: MemoryLoader, start: InitWeights) -> set[str]:
     """Places of the net whose parameters or statistics a short training changes."""
     before = train.Trainer(job(folder / "before", start=start), bench)
     old = {name: value.clone() for name, value in before.net.state_dict().items()}
@@ -151,23 +153,23 @@ WHERE = {
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_what_a_regime_trains(tmp_path: Path, bench: MemoryBench, weights: Path, regime: str) -> None:
-    assert moved(tmp_path, bench, Start(str(weights), "p", zero_head=True, regime=regime)) == WHERE[regime]
+def test_what_a_regime_trains(tmp_path: Path, bench: MemoryLoader, weights: Path, regime: str) -> None:
+    assert moved(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, regime=regime)) == WHERE[regime]
 
 
-def test_new_trains_what_was_swapped_in_and_the_head(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
+def test_new_trains_what_was_swapped_in_and_the_head(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
     stages = list(NET.stages)
     stages[1] = dataclasses.replace(stages[1], msa=1, heads=1, head_dim=8, window=0)
     net = dataclasses.replace(NET, stages=tuple(stages))
-    start = Start(str(weights), "p", regime="new")
+    start = InitWeights(str(weights), "p", regime="new")
     here = train.Trainer(job(tmp_path, genotype=net, start=start), bench)
     trained = {name for name, p in here.net.named_parameters() if p.requires_grad}
     assert trained
     assert {name.rpartition(".")[0][:10] for name in trained} == {"stages.1.1", "head"}
 
 
-def test_a_tenth_of_the_rate_for_what_is_inherited(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
-    here = trainer(tmp_path, bench, Start(str(weights), "p", zero_head=True, regime="large-different"))
+def test_a_tenth_of_the_rate_for_what_is_inherited(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
+    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, regime="large-different"))
     here._one_step(*next(here.feed))
     rates = {id(p): group["lr"] for group in here.optimizer.param_groups for p in group["params"]}
     head = {id(p) for p in here.net.head.parameters()}  # type: ignore[union-attr]
@@ -188,8 +190,8 @@ def test_groups_at_the_full_rate_decay_as_timms(decay_all: bool) -> None:
     assert decay[0] == decay[1]
 
 
-def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, weights: Path) -> None:
-    start = Start(str(weights), "p", 12, zero_head=True, regime="small-different")
+def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
+    start = InitWeights(str(weights), "p", 12, zero_head=True, regime="small-different")
     whole = last(train.train(job(tmp_path / "a", start=start), bench))
     last(train.train(job(tmp_path / "b", start=start, until=5), bench))
     broken = last(train.train(job(tmp_path / "b", start=start), bench))
@@ -205,7 +207,7 @@ def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryB
         last(train.train(job(tmp_path / "b", start=other), bench))
 
 
-def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: MemoryBench) -> None:
+def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: MemoryLoader) -> None:
     net = dataclasses.replace(
         NETS["vit"],
         encoder=dataclasses.replace(NETS["vit"].encoder, patch=2),  # type: ignore[arg-type]
@@ -216,7 +218,9 @@ def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: Memory
     assert before.curve[-1].loss < before.curve[0].loss - 0.3, "it learns colours"
     pretrained = tmp_path / "a" / "w.safetensors"
     assert read(pretrained).genotype.key == net.key, "a network, without what predicts colours"
-    after = last(train.train(job(tmp_path / "b", genotype=net, start=Start(str(pretrained), "a", 40, True)), bench))
+    after = last(
+        train.train(job(tmp_path / "b", genotype=net, start=InitWeights(str(pretrained), "a", 40, True)), bench)
+    )
     assert after.status == "ok"
     assert {row["how"] for row in after.lineage["parts"]} == {"copied", "zero"}
     resnet = last(run_in_worker(tmp_path, bench, task="patches"))
@@ -224,13 +228,13 @@ def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: Memory
     assert "need tokens" in resnet.error
 
 
-def run_in_worker(folder: Path, bench: MemoryBench, **changes: Any) -> Any:
+def run_in_worker(folder: Path, bench: MemoryLoader, **changes: Any) -> Any:
     worker = Worker(1, "cpu")
     worker._bench = bench
     return worker.run(job(folder / "w", **changes))
 
 
-def test_the_test_split_is_measured_once_and_only_if_asked(tmp_path: Path, bench: MemoryBench) -> None:
+def test_the_test_split_is_measured_once_and_only_if_asked(tmp_path: Path, bench: MemoryLoader) -> None:
     plain = last(train.train(job(tmp_path / "a"), bench))
     assert not any(name.startswith("test_") for name in plain.metrics)
     tested = last(train.train(job(tmp_path / "b", test=True), bench))
@@ -241,7 +245,7 @@ def test_the_test_split_is_measured_once_and_only_if_asked(tmp_path: Path, bench
     assert {k: v for k, v in tested.metrics.items() if not k.startswith("test_")} == plain.metrics
 
 
-def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryBench) -> None:
+def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryLoader) -> None:
     few = FewShot((6, 7, 8, 9), (2, 4), (1, 5), episodes=20)
     view = View(0.5, (0, 1, 2, 3, 4, 5))
     outcome = last(run_in_worker(tmp_path, bench, view=view, few=few))
@@ -254,10 +258,10 @@ def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryBench) -> 
     assert more.status == "error", "there are four new classes"
 
 
-def test_inheriting_needs_readable_weights(tmp_path: Path, bench: MemoryBench) -> None:
+def test_inheriting_needs_readable_weights(tmp_path: Path, bench: MemoryLoader) -> None:
     bad = tmp_path / "bad.safetensors"
     bad.write_bytes(b"\x80\x04")
-    outcome = last(run_in_worker(tmp_path, bench, start=Start(str(bad), "bad")))
+    outcome = last(run_in_worker(tmp_path, bench, start=InitWeights(str(bad), "bad")))
     assert outcome.status == "error"
     assert "pickle" in outcome.error
     assert inherit is not None

@@ -16,17 +16,17 @@ from databases import PASSWORD, postgres, why_not
 from optuna.trial import TrialState
 
 from alternas.archs import InputError, OperationError
-from alternas.results.store import Store
-from alternas.search.engine.drive import drive
-from alternas.search.strategy.dashboard import study_of
-from alternas.search.strategy.ledger import Ledger
-from alternas.search.strategy.storage import connect, one_line, parse_url, shown, study_note, without_password
+from alternas.results.runs.store import Store
+from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.dashboard import study_of
+from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note, without_password
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 SECRET = "sesame"
 
 
@@ -34,7 +34,7 @@ class KilledError(Exception):
     """Stands for a driver that dies."""
 
 
-def finish(ledger: Ledger, after: int = -1) -> None:
+def finish(ledger: SearchController, after: int = -1) -> None:
     """Drive to the end, or die when so many jobs have been run."""
     left = after
 
@@ -44,7 +44,7 @@ def finish(ledger: Ledger, after: int = -1) -> None:
         if left == 0:
             raise KilledError
 
-    drive(ledger, FakeExecutor(slots=3, fate=fate), SilentView())
+    run_loop(ledger, FakeExecutor(slots=3, fate=fate), SilentView())
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ def database(request: pytest.FixtureRequest) -> str:
     return request.getfixturevalue(request.param)
 
 
-def told(ledger: Ledger) -> list[tuple[Any, ...]]:
+def told(ledger: SearchController) -> list[tuple[Any, ...]]:
     """What a study knows of each trial."""
     trials = ledger.memory.study.get_trials(deepcopy=False)
     return [(t.number, t.state, t.values, t.params) for t in trials]
 
 
-def in_step(ledger: Ledger) -> None:
+def in_step(ledger: SearchController) -> None:
     """The study says of every net that was trained what its record says, and nothing runs any more."""
     by_trial = {r.trial: r for r in ledger.store.records}
     for trial in ledger.memory.study.get_trials(deepcopy=False):

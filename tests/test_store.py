@@ -12,8 +12,8 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results import find_run, load_run
-from alternas.results.record import Record
-from alternas.results.store import Store, read_data_facts, read_records, read_settings, run_folder, write_json
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import Store, read_data_facts, read_records, read_settings, run_folder, write_json
 
 COST = {"params": 10, "macs": 100, "activation_bytes": 4}
 
@@ -34,7 +34,7 @@ def test_round_trip(tmp_path: Path) -> None:
 def test_a_record_is_on_disk_before_it_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path)
     synced: list[int] = []
-    monkeypatch.setattr("alternas.results.store.os.fsync", lambda file: synced.append(len(store.records)))
+    monkeypatch.setattr("alternas.results.runs.store.os.fsync", lambda file: synced.append(len(store.records)))
     store.append(record(0))
     store.close()
     assert synced == [0]

@@ -16,8 +16,8 @@ from PIL import Image
 from safetensors.numpy import load_file
 
 from alternas.archs.weights import describe
-from alternas.results.noise import spread
-from alternas.search.studies.catalogue import STUDIES
+from alternas.results.ranking.stats import mean_ci
+from alternas.search.experiments.registry import STUDIES
 from test_search import QUICK, records, run, start
 
 PLACE = ["--workers", "2"]
@@ -85,7 +85,7 @@ def test_export_takes_the_retrained_weights(home: Path) -> None:
     best = min(group, key=lambda r: (-r["accuracy"], r["seed"]))
     assert (facts["accuracy"], facts["test_accuracy"]) == (best["accuracy"], best["metrics"]["test_accuracy"])
     assert facts["seeds"] == 2
-    assert facts["accuracy_over_seeds"]["mean"] == pytest.approx(spread([r["accuracy"] for r in group]).mean)
+    assert facts["accuracy_over_seeds"]["mean"] == pytest.approx(mean_ci([r["accuracy"] for r in group]).mean)
     ours = load_file(home / "best" / "weights.safetensors")
     theirs = load_file(home / "runs/first/retrain/weights" / f"{best['training']}.safetensors")
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)

@@ -18,12 +18,20 @@ from PIL import Image
 from rich.console import Console
 
 from alternas.archs import InputError
-from alternas.results.plot import draw
-from alternas.results.probes.subject import Finding
-from alternas.results.probes.write import write_findings
-from alternas.results.study import Sight, factor_text, seed_noise, study_csv, study_json, study_rows, study_table
+from alternas.results.analysis_tools.inputs import AnalysisResult
+from alternas.results.analysis_tools.output import write_results
+from alternas.results.render.experiment import (
+    PlotSpec,
+    factor_text,
+    seed_noise,
+    study_csv,
+    study_json,
+    study_rows,
+    study_table,
+)
+from alternas.results.render.plots import draw
 
-VIEW = Sight("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))
+VIEW = PlotSpec("Accuracy over data", "fraction", line="net", log_x=True, metrics=("accuracy", "nll"))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -54,7 +62,7 @@ def study(nets: tuple[str, ...] = ("vit", "resnet"), fractions: tuple = (0.3, 0.
     ]
 
 
-def shown(rows: list[dict[str, Any]], sight: Sight, width: int = 80) -> str:
+def shown(rows: list[dict[str, Any]], sight: PlotSpec, width: int = 80) -> str:
     console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(study_table(rows, sight))
     return console.export_text()
@@ -143,7 +151,7 @@ def test_a_factor_may_not_hide_a_column() -> None:
 
 def test_metrics_that_are_factors_stay_factors() -> None:
     assert VIEW.names == ("accuracy", "nll", "fraction")
-    assert Sight("t", "steps", "nll").names == ("accuracy", "nll", "steps")
+    assert PlotSpec("t", "steps", "nll").names == ("accuracy", "nll", "steps")
     assert study_rows(study(), VIEW.names)[0]["fraction"] == 0.3
 
 
@@ -177,7 +185,7 @@ def test_factors_are_tidy(name: str, value: Any, said: str) -> None:
 
 def test_table_shows_every_number_at_80_columns() -> None:
     records = [Fake(r.factors | {"augmentation": "randaugment"}, r.seed, r.accuracy, r.metrics) for r in study()]
-    sight = Sight("Study", "fraction", metrics=("accuracy", "error", "nll"))
+    sight = PlotSpec("Study", "fraction", metrics=("accuracy", "error", "nll"))
     said = shown(study_rows(records, sight.names), sight)
     for number in ("3 %", "30 %", "100 %", "0.5700", "0.4300", "2.0000", "1.0000", "0.0100", "seeds", "2.0"):
         assert number in said
@@ -190,7 +198,7 @@ def test_seeds_stand_in_a_column_where_all_metrics_have_as_many() -> None:
     records = study(seeds=2)
     assert "(2)" not in shown(study_rows(records, ["accuracy", "nll"]), VIEW)
     records.append(Fake(records[0].factors, 7, 0.5, {}))
-    said = shown(study_rows(records, ["accuracy", "nll"]), Sight("", "fraction", metrics=("accuracy", "nll")))
+    said = shown(study_rows(records, ["accuracy", "nll"]), PlotSpec("", "fraction", metrics=("accuracy", "nll")))
     assert "seeds" not in said
     assert "(3)" in said
     assert "(2)" in said
@@ -198,14 +206,14 @@ def test_seeds_stand_in_a_column_where_all_metrics_have_as_many() -> None:
 
 def test_costs_are_the_same_for_all_seeds_and_short() -> None:
     records = [Fake({"net": "a"}, seed, 0.5, {}, cost={"macs": 1_234_567, "params": 890}) for seed in range(2)]
-    said = shown(study_rows(records, ["macs", "params"]), Sight("", "net", metrics=("macs", "params")))
+    said = shown(study_rows(records, ["macs", "params"]), PlotSpec("", "net", metrics=("macs", "params")))
     assert "1.23 M" in said
     assert "890" in said
 
 
 def test_table_of_missing_values_and_odd_names() -> None:
     rows = study_rows([Fake({"net": "[/red] <$>"}, 0, None, status="nan")], ["accuracy"])
-    said = shown(rows, Sight("[/bold] title", "net"))
+    said = shown(rows, PlotSpec("[/bold] title", "net"))
     assert "[/bold] title" in said
     head, line = said.splitlines()[1:3]
     assert head.split() == ["net", "accuracy", "seeds", "failed", "seconds"]
@@ -219,7 +227,7 @@ def test_table_of_no_rows_has_a_head() -> None:
 
 def test_table_of_an_unknown_metric() -> None:
     with pytest.raises(InputError, match="did you mean 'nll'"):
-        study_table(study_rows(study(), ["nll"]), Sight("", "fraction", metrics=("nnll",)))
+        study_table(study_rows(study(), ["nll"]), PlotSpec("", "fraction", metrics=("nnll",)))
 
 
 def test_json_is_plain_and_a_copy() -> None:
@@ -248,7 +256,7 @@ def test_csv_is_what_pandas_reads(tmp_path: Path) -> None:
 
 def test_tables_stay_light() -> None:
     heavy = ("torch", "numpy", "scipy", "pandas", "matplotlib")
-    code = f"import alternas.results.study, sys; print([m for m in {heavy!r} if m in sys.modules])"
+    code = f"import alternas.results.render.experiment, sys; print([m for m in {heavy!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 
 
@@ -271,7 +279,7 @@ def test_plot_is_a_png_and_an_svg_the_same_each_time(tmp_path: Path) -> None:
 def test_few_values_on_a_log_axis_are_its_ticks(tmp_path: Path) -> None:
     rows = study_rows(study(), VIEW.names)
     assert {"3 %", "30 %", "100 %"} <= set(words(draw(rows, VIEW, tmp_path / "log")))
-    linear = words(draw(rows, Sight("t", "fraction", line="net"), tmp_path / "linear"))
+    linear = words(draw(rows, PlotSpec("t", "fraction", line="net"), tmp_path / "linear"))
     assert {"20 %", "80 %"} <= set(linear)
     assert "3 %" not in linear
 
@@ -284,14 +292,14 @@ def test_curves_run_by_rising_x(tmp_path: Path) -> None:
 
 
 def test_a_metric_on_the_x_axis(tmp_path: Path) -> None:
-    sight = Sight("t", "train_flops", line="net", log_x=True, y_label="top 1", x_label="compute")
+    sight = PlotSpec("t", "train_flops", line="net", log_x=True, y_label="top 1", x_label="compute")
     said = words(draw(study_rows(study(), sight.names), sight, tmp_path / "flops"))
     assert {"compute", "top 1", "vit", "resnet"} <= set(said)
     assert not any("mean" in word for word in said if "interval" not in word)
 
 
 def test_names_on_the_x_axis_are_columns_without_lines(tmp_path: Path) -> None:
-    sight = Sight("t", "net", line="fraction")
+    sight = PlotSpec("t", "net", line="fraction")
     paths = draw(study_rows(study(), sight.names), sight, tmp_path / "names")
     assert {"vit", "resnet", "3 %", "30 %", "100 %"} <= set(words(paths))
     lone = draw(study_rows(study(seeds=1), sight.names), sight, tmp_path / "lone")
@@ -301,7 +309,7 @@ def test_names_on_the_x_axis_are_columns_without_lines(tmp_path: Path) -> None:
 
 def test_columns_keep_the_order_of_the_rows(tmp_path: Path) -> None:
     records = [Fake({"data": d, "net": n}, 0, 0.5) for d, n in (("b", "x"), ("a", "y"), ("c", "x"))]
-    said = words(draw(study_rows(records, ["accuracy"]), Sight("t", "data", line="net"), tmp_path / "order"))
+    said = words(draw(study_rows(records, ["accuracy"]), PlotSpec("t", "data", line="net"), tmp_path / "order"))
     assert [word for word in said if word in "abc"] == ["b", "a", "c"]
 
 
@@ -314,14 +322,16 @@ def test_intervals_only_where_seeds_repeat(tmp_path: Path) -> None:
 
 def test_fractions_stay_between_0_and_1(tmp_path: Path) -> None:
     records = [Fake({"fraction": 0.1}, seed, 0.4 + 0.5 * seed) for seed in range(2)]
-    paths = draw(study_rows(records, ["accuracy"]), Sight("t", "fraction"), tmp_path / "wide")
+    paths = draw(study_rows(records, ["accuracy"]), PlotSpec("t", "fraction"), tmp_path / "wide")
     assert {"0.0", "0.2", "1.0"} <= set(words(paths))  # unbounded it would be -3 to 4
     blue = (pixels(paths[0]) == (0x00, 0x72, 0xB2)).all(-1).any(1)
     assert blue.sum() > 400  # the interval's bar goes from bottom to top
 
 
 def test_one_row(tmp_path: Path) -> None:
-    paths = draw(study_rows([Fake({"fraction": 0.1}, 0, 0.5)], ["accuracy"]), Sight("t", "fraction"), tmp_path / "one")
+    paths = draw(
+        study_rows([Fake({"fraction": 0.1}, 0, 0.5)], ["accuracy"]), PlotSpec("t", "fraction"), tmp_path / "one"
+    )
     assert (pixels(paths[0]) == (0x00, 0x72, 0xB2)).all(-1).sum() > 50
     assert [word for word in words(paths) if "%" in word] == ["10 %"]
 
@@ -338,11 +348,11 @@ def test_other_factors_make_curves_where_rows_would_share_an_x(tmp_path: Path) -
 
 def test_special_characters_are_only_characters(tmp_path: Path) -> None:
     odd = ("<a & b>", "$x$", "_net", r"50 % \alpha $")
-    sight = Sight("$\\frac{1$ & <title>", "fraction", line="net", y_label="$y", x_label="a & $b$")
+    sight = PlotSpec("$\\frac{1$ & <title>", "fraction", line="net", y_label="$y", x_label="a & $b$")
     paths = draw(study_rows(study(odd), sight.names), sight, tmp_path / "odd")
     said = {word.strip() for word in words(paths)}
     assert {*odd, "$\\frac{1$ & <title>", "$y"} <= said
-    columns = Sight("t", "net")
+    columns = PlotSpec("t", "net")
     assert set(odd) <= set(words(draw(study_rows(study(odd, (1,)), columns.names), columns, tmp_path / "odd2")))
 
 
@@ -362,9 +372,9 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         ([], VIEW, "none of 0 rows"),
         (broken, VIEW, "none of 1 rows"),
         (zero, VIEW, "above 0, got 0"),
-        (rows, Sight("t", "fractoin"), "did you mean 'fraction'"),
-        (rows, Sight("t", "fraction", y="net"), "y: unknown value 'net'"),
-        (rows, Sight("t", "fraction", line="nett"), "did you mean 'net'"),
+        (rows, PlotSpec("t", "fractoin"), "did you mean 'fraction'"),
+        (rows, PlotSpec("t", "fraction", y="net"), "y: unknown value 'net'"),
+        (rows, PlotSpec("t", "fraction", line="nett"), "did you mean 'net'"),
     ]
     for bad, sight, why in cases:
         with pytest.raises(InputError, match=why):
@@ -390,8 +400,10 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     study_csv(rows, tmp_path / "table.csv")
     folder, told = tmp_path / "explain", {"=layer": 1, "=cmd": -1.5, "text": "-3e-2"}
     folder.mkdir()
-    finding = Finding("variance", "a title", [told | {"name": name} for name in evil], "a reading", lambda part: None)
-    write_findings(folder, "variance", [("=net", finding)])
+    finding = AnalysisResult(
+        "variance", "a title", [told | {"name": name} for name in evil], "a reading", lambda part: None
+    )
+    write_results(folder, "variance", [("=net", finding)])
     lines = list[str]()
     for path in (tmp_path / "table.csv", folder / "variance.csv"):
         with open(path, newline="") as file:

@@ -15,38 +15,37 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
-from alternas.results.ranking import hypervolume
-from alternas.search.strategy.ground import Facts, traits
-from alternas.search.strategy.past import Past, parked, readings
-from alternas.search.strategy.readings import END, FEWEST, Readings
-from alternas.search.strategy.surrogate import ALIKE, NEAR, NOISE, SLOPE, Example, Front, Surrogate
-from alternas.spaces import Genes, Memo, RandomChooser, get
+from alternas.results.ranking.pareto import hypervolume
+from alternas.search.samplers.context import NetFeatures, features
+from alternas.search.samplers.learning_curves import END, FEWEST, LearningCurves, Past, parked, readings
+from alternas.search.samplers.surrogate import ALIKE, NEAR, NOISE, SLOPE, FrontImprovement, Observation, Surrogate
+from alternas.spaces import Genes, RandomChooser, RecordingChooser, get
 
 SPACE = get("all", 8)
 
 
-def net(seed: int) -> Facts:
+def net(seed: int) -> NetFeatures:
     """Of a net drawn at random."""
-    genotype = SPACE.sample(Memo(RandomChooser(seed)))
+    genotype = SPACE.sample(RecordingChooser(RandomChooser(seed)))
     cost = static_cost(genotype, 10, 8, 1)
-    return Facts(genotype, cost.macs, cost.params, traits(genotype))
+    return NetFeatures(genotype, cost.macs, cost.params, features(genotype))
 
 
-def made_up(cost: float, params: float, *names: str) -> Facts:
+def made_up(cost: float, params: float, *names: str) -> NetFeatures:
     """A net with these traits."""
-    return Facts(net(0).net, cost, params, frozenset(((name,), 1) for name in names))
+    return NetFeatures(net(0).net, cost, params, frozenset(((name,), 1) for name in names))
 
 
-def taught(seeds: Sequence[int]) -> list[Example]:
+def taught(seeds: Sequence[int]) -> list[Observation]:
     """Examples with arbitrary accuracies, every third in doubt."""
     draw = random.Random(0)
-    return [Example(net(s), draw.uniform(0.3, 0.9), 0.02 * draw.random() if s % 3 == 0 else 0.0) for s in seeds]
+    return [Observation(net(s), draw.uniform(0.3, 0.9), 0.02 * draw.random() if s % 3 == 0 else 0.0) for s in seeds]
 
 
 class ByPlace(Kernel):
     """The kernel pair by pair, from the definitions alone. Inputs are places in `nets`."""
 
-    def __init__(self, nets: Sequence[Facts], centre: Sequence[float]) -> None:
+    def __init__(self, nets: Sequence[NetFeatures], centre: Sequence[float]) -> None:
         self.nets, self.centre = nets, centre
 
     def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
@@ -66,7 +65,7 @@ class ByPlace(Kernel):
         return False
 
 
-def by_sklearn(examples: Sequence[Example], nets: Sequence[Facts]) -> tuple[np.ndarray, np.ndarray]:
+def by_sklearn(examples: Sequence[Observation], nets: Sequence[NetFeatures]) -> tuple[np.ndarray, np.ndarray]:
     """What scikit-learn guesses."""
     every = [*(example.facts for example in examples), *nets]
     costs = np.log10([[example.facts.cost, example.facts.params] for example in examples])
@@ -101,7 +100,7 @@ def test_a_second_fit_forgets_the_first() -> None:
 
 
 def test_traits_that_no_example_has_still_set_nets_apart() -> None:
-    examples = [Example(made_up(1e5, 1e3, "a", "b"), 0.5), Example(made_up(1e6, 1e4, "a", "c"), 0.8)]
+    examples = [Observation(made_up(1e5, 1e3, "a", "b"), 0.5), Observation(made_up(1e6, 1e4, "a", "c"), 0.8)]
     nets = [made_up(1e5, 1e3, "a", "b", *more) for more in ((), ("x",), ("x", "y", "z"), tuple("stuvwxyz"))]
     model = Surrogate()
     model.fit(examples)
@@ -112,8 +111,8 @@ def test_traits_that_no_example_has_still_set_nets_apart() -> None:
 
 
 def test_doubtful_examples_count_less() -> None:
-    sure = [Example(made_up(1e5, 1e3, "a"), 0.5), Example(made_up(1e5, 1e3, "b"), 0.9)]
-    doubted = [sure[0], Example(sure[1].facts, 0.9, 0.2)]
+    sure = [Observation(made_up(1e5, 1e3, "a"), 0.5), Observation(made_up(1e5, 1e3, "b"), 0.9)]
+    doubted = [sure[0], Observation(sure[1].facts, 0.9, 0.2)]
     guesses = []
     for examples in (sure, doubted):
         model = Surrogate()
@@ -126,7 +125,7 @@ def test_doubtful_examples_count_less() -> None:
 
 def test_equal_accuracies_are_guessed_again() -> None:
     model = Surrogate()
-    model.fit([Example(net(seed), 0.7) for seed in range(5)])
+    model.fit([Observation(net(seed), 0.7) for seed in range(5)])
     mean, sd = model.guess([net(9), net(0)])
     np.testing.assert_allclose(mean, 0.7)
     assert np.isfinite(sd).all()
@@ -134,7 +133,7 @@ def test_equal_accuracies_are_guessed_again() -> None:
 
 
 POINTS = [(0.3, 1e4), (0.55, 1e5), (0.5, 3e5), (0.8, 1e6), (0.8, 2e6)]  # the third and the last are dominated
-FRONT = Front(POINTS, 5e6, 0.2)
+FRONT = FrontImprovement(POINTS, 5e6, 0.2)
 LOWEST = 1e3  # only scales the hypervolume
 
 
@@ -183,16 +182,16 @@ def ended(rungs: Sequence[float], final: float | None = None, genes: Genes | Non
     return trial
 
 
-def facts(genes: Genes) -> Facts:
+def facts(genes: Genes) -> NetFeatures:
     return made_up(float(genes["cost"]), 1e3)
 
 
-def read(count: int, stopped: Sequence[FrozenTrial] = ()) -> tuple[Readings, np.ndarray]:
+def read(count: int, stopped: Sequence[FrozenTrial] = ()) -> tuple[LearningCurves, np.ndarray]:
     """Readings of so many nets that went on to the end, and these as rows: both rungs, and the end."""
     draw = random.Random(3)
     rows = [(x := draw.uniform(0.2, 0.8), x + draw.uniform(0, 0.2), 0.3 + 0.6 * x + draw.uniform(-0.05, 0.05))
             for _ in range(count)]  # fmt: skip
-    found = Readings()
+    found = LearningCurves()
     for trial in [*(ended(row[:2], row[2]) for row in rows), *stopped]:
         found.learn([trial], [])
     return found, np.array(rows)
@@ -234,7 +233,7 @@ def test_the_latest_readings_are_kept() -> None:
 
 
 def test_a_flat_line_where_all_stood_alike() -> None:
-    found = Readings()
+    found = LearningCurves()
     for final in (0.5, 0.6, 0.7, 0.8, 0.9):
         found.learn([ended([0.4], final)], [])
     found.learn([ended([0.9], genes={"cost": 1})], [])
@@ -244,7 +243,7 @@ def test_a_flat_line_where_all_stood_alike() -> None:
 
 
 def test_nets_are_compared_where_enough_have_come() -> None:
-    found = Readings()
+    found = LearningCurves()
     assert found.level(1) is None
     found.learn([ended([0.4, 0.5], 0.6), ended([0.3])], [ended([0.2, 0.3]), ended([0.5]), ended([])])
     assert [found.level(fewest) for fewest in (1, 2, 3, 4, 5)] == [END, 1, 0, 0, None]
@@ -254,7 +253,7 @@ def test_nets_are_compared_where_enough_have_come() -> None:
 
 
 def test_before_the_end_a_line_leads_to_the_next_rung() -> None:
-    found = Readings()
+    found = LearningCurves()
     on_their_way = [ended([0.1 * i, 0.2 * i + 0.05]) for i in range(1, FEWEST + 1)]
     found.learn([], [*on_their_way, ended([0.25], genes={"cost": 7})])
     (example,) = found.examples(facts, 1, 10)

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from alternas import cli
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
-from alternas.results.svg import LOOKS, TALLEST, Glyph, net_svg, outline
+from alternas.cli import app as cli
+from alternas.results.render.svg import LOOKS, TALLEST, Glyph, net_svg, outline
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 

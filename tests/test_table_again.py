@@ -10,14 +10,14 @@ import pytest
 import torch
 
 from alternas.archs import Genotype
-from alternas.search.bench.simulate import STEPS
-from alternas.search.bench.table import IMAGE_SIZE, READINGS, Entry, load_table
-from alternas.search.data.dataset import Request
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.tabular.simulated import STEPS
+from alternas.search.tabular.tables import IMAGE_SIZE, READINGS, Entry, load_table
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Tick
-from alternas.search.training.memory import MemoryBench
-from alternas.search.training.train import train
+from alternas.search.training.job import Job, Progress
+from alternas.search.training.loaders import MemoryLoader
+from alternas.search.training.trainer import train
 from alternas.spaces import get, members
 
 SEED = 1_000
@@ -37,10 +37,10 @@ def trained(net: Genotype, folder: Path) -> list[float]:
     job, threads = Job(0, net, recipes.get("cue"), SEED, STEPS, STEPS, *files), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        events = list(train(job, MemoryBench(load(Request("cue")).without_test(), torch.device("cpu"))))
+        events = list(train(job, MemoryLoader(load(DataConfig("cue")).without_test(), torch.device("cpu"))))
     finally:
         torch.set_num_threads(threads)
-    return [event.point.accuracy for event in events if isinstance(event, Tick)]
+    return [event.point.accuracy for event in events if isinstance(event, Progress)]
 
 
 @pytest.mark.slow

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from alternas.search.engine.drive import drive
+from alternas.search.engine.loop import run_loop
 from alternas.search.engine.tensorboard import EventFile, EventFiles, Noted
-from alternas.search.strategy.ledger import Ledger
 from alternas.search.training.job import Job
+from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, fake_accuracy
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 
 
 class KilledError(Exception):
@@ -94,7 +94,7 @@ def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
     assert math.isnan(curves(tmp_path)["loss"][-1][1])
 
 
-def noted(ledger: Ledger, run: Path) -> Noted:
+def noted(ledger: SearchController, run: Path) -> Noted:
     files = EventFiles(run, ledger.terms.settings.seed)
     for record in ledger.store.records:
         files.take(record)
@@ -114,7 +114,7 @@ def test_a_search_that_was_interrupted_has_each_step_once(open_ledger: Open, tmp
     for part in (1, 2):
         ledger = open_ledger(get("resnet", 8), trials=4 * part, ladder="pareto")
         try:
-            drive(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
+            run_loop(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
         except KilledError:
             assert part == 1
     trained = [r for r in ledger.store.records if r.curve]

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 from typer.main import get_command
 
-from alternas import cli
-from alternas.results.console import Console, plain
-from alternas.results.terminal import Guarded, LogHandler, visible
-from alternas.search.data.progress import coming, progress_on
+from alternas.cli import app as cli
+from alternas.results.render.terminal import Console, Guarded, LogHandler, plain, visible
+from alternas.search.data.load import coming, progress_on
 from picture_files import noise, write
 from runs import DATA, drawn_records, made_run
 from test_cli import elsewhere, run  # noqa: F401 - a fixture
@@ -188,7 +187,7 @@ def test_bars_and_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_is_printed_by_way_of_the_filter() -> None:
     """Nobody prints past it: these modules print, and one makes rich's console."""
-    printing, drawing = {"results/terminal.py", "results/say.py"}, {"results/console.py"}
+    printing, drawing = {"results/render/terminal.py", "results/render/console.py"}, {"results/render/terminal.py"}
     for path in (file for part in ("archs", "spaces", "search", "results") for file in (PACKAGE / part).rglob("*.py")):
         text, place = path.read_text(), path.relative_to(PACKAGE).as_posix()
         if "print(" in text or "Console(" in text:

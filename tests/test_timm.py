@@ -12,9 +12,8 @@ from timm.layers.mlp import SwiGLU
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, resized, static_cost, zoo
-from alternas.archs.count import count
-from alternas.archs.timm_models import count_timm
-from alternas.archs.timm_weights import convert, load, to_timm
+from alternas.archs.timm.convert import convert, load, to_timm
+from alternas.archs.timm.models import count, count_timm
 from nets import NETS
 
 SAME = [  # timm's name, ours

@@ -14,12 +14,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from alternas.archs import Genotype, InputError, build
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
-from alternas.search.training import gradients, recipes, train
-from alternas.search.training.job import Job, Outcome, Tick
-from alternas.search.training.memory import MemoryBench
+from alternas.search.training import gradients, recipes
+from alternas.search.training import trainer as train
+from alternas.search.training.job import Job, JobResult, Progress
+from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
 
@@ -33,12 +34,12 @@ EVERYTHING = Recipe(
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 @pytest.fixture(scope="module")
-def bench(digits: DataSet) -> MemoryBench:
-    return MemoryBench(digits, CPU)
+def bench(digits: DataSet) -> MemoryLoader:
+    return MemoryLoader(digits, CPU)
 
 
 def job(folder: Path, net: Genotype | None = None, **changes: Any) -> Job:
@@ -51,14 +52,14 @@ def loss_with(recipe: Recipe) -> gradients.Loss:
     return lambda forward, x, t: gradients.loss_of(recipe, forward(x).float(), t)
 
 
-def last(events: Any) -> Outcome:
+def last(events: Any) -> JobResult:
     *ticks, outcome = list(events)
-    assert all(isinstance(tick, Tick) for tick in ticks)
-    assert isinstance(outcome, Outcome)
+    assert all(isinstance(tick, Progress) for tick in ticks)
+    assert isinstance(outcome, JobResult)
     return outcome
 
 
-def numbers(outcome: Outcome) -> Any:
+def numbers(outcome: JobResult) -> Any:
     """All that must be the same in a repetition: all but the seconds."""
     return outcome.status, outcome.accuracy, outcome.metrics, outcome.curve, outcome.how
 
@@ -68,7 +69,7 @@ def same_weights(a: Path, b: Path) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBench, digits: DataSet) -> None:
+def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoader, digits: DataSet) -> None:
     outcome = last(train.train(job(tmp_path, until=60, steps=60), bench))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None
@@ -96,7 +97,7 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryBen
         pytest.param(dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0, marks=pytest.mark.slow),
     ],
 )
-def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryBench, seed: int, recipe: Recipe) -> None:
+def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
     whole = last(train.train(job(tmp_path / "whole", net, until=20, recipe=recipe, keep=("0.5",)), bench))
     for stop in (6, 14, 20):
@@ -110,18 +111,18 @@ def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryBen
     assert again[0] == broken
 
 
-def test_two_runs_with_one_seed_are_one(tmp_path: Path, bench: MemoryBench) -> None:
+def test_two_runs_with_one_seed_are_one(tmp_path: Path, bench: MemoryLoader) -> None:
     runs = [last(train.train(job(tmp_path / str(i), recipe=EVERYTHING), bench)) for i in (0, 1)]
     assert numbers(runs[0]) == numbers(runs[1])
     assert same_weights(tmp_path / "0" / "w.safetensors", tmp_path / "1" / "w.safetensors")
 
 
-def test_seeds_matter(tmp_path: Path, bench: MemoryBench) -> None:
+def test_seeds_matter(tmp_path: Path, bench: MemoryLoader) -> None:
     curves = [last(train.train(job(tmp_path / str(s), seed=s), bench)).curve for s in (0, 1)]
     assert curves[0] != curves[1]
 
 
-def test_early_weights_are_kept(tmp_path: Path, bench: MemoryBench) -> None:
+def test_early_weights_are_kept(tmp_path: Path, bench: MemoryLoader) -> None:
     plain = dataclasses.replace(recipes.smoke(), ema=0.0)
     kept = job(tmp_path / "a", recipe=plain, keep=("warmup", "0.5", "1"))
     last(train.train(kept, bench))
@@ -134,7 +135,7 @@ def test_early_weights_are_kept(tmp_path: Path, bench: MemoryBench) -> None:
     assert not same_weights(tmp_path / "a" / "w.warmup.safetensors", tmp_path / "a" / "w.0.5.safetensors")
 
 
-def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryBench) -> None:
+def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:
     wild = dataclasses.replace(recipes.get("smoke"), lr=1000, clip=0.0, warmup=0.0)
     outcome = last(train.train(job(tmp_path, recipe=wild), bench))
     assert (outcome.status, outcome.accuracy) == ("nan", None)
@@ -167,7 +168,7 @@ def test_errors_come_back_typed(
 
 @pytest.mark.parametrize(("change", "word"), [({"seed": 3}, "seed"), ({"steps": 40}, "steps"), ({"net": 1}, "net")])
 def test_a_checkpoint_of_another_training_is_refused(
-    tmp_path: Path, bench: MemoryBench, change: dict[str, Any], word: str
+    tmp_path: Path, bench: MemoryLoader, change: dict[str, Any], word: str
 ) -> None:
     last(train.train(job(tmp_path, until=5), bench))
     if word == "net":
@@ -179,7 +180,7 @@ def test_a_checkpoint_of_another_training_is_refused(
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryBench, threads: int) -> None:
+def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryLoader, threads: int) -> None:
     """In channels_last, torch 2.15 crashes here with two threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -209,7 +210,7 @@ class Greedy(nn.Module):
 
 
 def test_less_at_a_time_when_memory_runs_out(
-    tmp_path: Path, bench: MemoryBench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, bench: MemoryLoader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 40))
     with caplog.at_level(logging.WARNING):
@@ -230,7 +231,7 @@ def test_out_of_memory_in_the_end(tmp_path: Path, digits: DataSet, monkeypatch: 
 
 
 @pytest.mark.parametrize("passes", [2, 3, 64])
-def test_passes_share_one_update(bench: MemoryBench, passes: int) -> None:
+def test_passes_share_one_update(bench: MemoryLoader, passes: int) -> None:
     """Without BatchNorm, the gradients of a batch in parts are those of the whole."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -269,7 +270,7 @@ def test_sam_is_its_definition() -> None:
         torch.testing.assert_close(a, b)
 
 
-def test_bfloat16_on_a_cpu(tmp_path: Path, bench: MemoryBench) -> None:
+def test_bfloat16_on_a_cpu(tmp_path: Path, bench: MemoryLoader) -> None:
     half = dataclasses.replace(recipes.smoke(), precision="bfloat16")
     outcome = last(train.train(job(tmp_path, recipe=half, until=60, steps=60), bench))
     assert outcome.how["precision"] == "bfloat16"
@@ -279,7 +280,7 @@ def test_bfloat16_on_a_cpu(tmp_path: Path, bench: MemoryBench) -> None:
 
 
 @pytest.mark.slow
-def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryBench) -> None:
+def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryLoader) -> None:
     plain = last(train.train(job(tmp_path / "plain"), bench))
     made = dataclasses.replace(recipes.smoke(), compile=True)
     compiled = last(train.train(job(tmp_path / "compiled", recipe=made), bench))
@@ -293,7 +294,7 @@ def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryBench) -> None
 @pytest.mark.parametrize("recipe", [recipes.smoke(), dataclasses.replace(EVERYTHING, sam=0.0)])
 def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe: Recipe) -> None:
     device = torch.device("cuda")
-    trainer = train.Trainer(job(tmp_path, recipe=recipe), MemoryBench(digits, device))
+    trainer = train.Trainer(job(tmp_path, recipe=recipe), MemoryLoader(digits, device))
     trainer._one_step(*next(trainer.feed))  # the first makes the optimiser's state
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
@@ -310,7 +311,7 @@ def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> N
     recipe = dataclasses.replace(recipes.smoke(), precision=precision)
     net = get("alternet", 8).sample(RandomChooser(3))
     given = job(tmp_path, net, recipe=recipe, until=60, steps=60)
-    outcome = last(train.train(given, MemoryBench(digits, torch.device("cuda"))))
+    outcome = last(train.train(given, MemoryLoader(digits, torch.device("cuda"))))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None
     assert outcome.accuracy > 0.5
@@ -319,8 +320,8 @@ def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> N
 def test_tiny_data_trains(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(12, 8, 8)).astype(np.float32)
     np.savez(tmp_path / "a.npz", x=x, y=np.repeat([0, 1], 6))
-    small = load(Request(str(tmp_path / "a.npz")))
-    assert last(train.train(job(tmp_path), MemoryBench(small, CPU))).status == "ok"
+    small = load(DataConfig(str(tmp_path / "a.npz")))
+    assert last(train.train(job(tmp_path), MemoryLoader(small, CPU))).status == "ok"
 
 
 def test_memory_is_shared_not_copied(digits: DataSet) -> None:
@@ -328,5 +329,5 @@ def test_memory_is_shared_not_copied(digits: DataSet) -> None:
     assert isinstance(digits.train.images, np.ndarray)
     frozen = digits.train.images.view()
     frozen.flags.writeable = False
-    bench = MemoryBench(dataclasses.replace(digits, train=dataclasses.replace(digits.train, images=frozen)), CPU)
+    bench = MemoryLoader(dataclasses.replace(digits, train=dataclasses.replace(digits.train, images=frozen)), CPU)
     assert bench.x["train"].data_ptr() == frozen.ctypes.data

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
-from alternas.results.record import Record
-from alternas.results.store import Store
-from alternas.results.study import study_rows
-from alternas.search.data.dataset import DataSet, Request, Split
+from alternas.results.render.experiment import study_rows
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import Store
+from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.view import View
-from alternas.search.engine.drive import drive
-from alternas.search.studies.buildup import rule
-from alternas.search.studies.carry_out import compute_of
-from alternas.search.studies.catalogue import STUDIES
-from alternas.search.studies.nets import FAMILIES, SIZES, net_of, swapped
-from alternas.search.studies.study import Setting, quickened
-from alternas.search.studies.training import Origin, Training
-from alternas.search.studies.trainings import Terms, Trainings
+from alternas.search.engine.loop import run_loop
+from alternas.search.experiments.comparison import ComparisonSetting, quickened
+from alternas.search.experiments.nets import FAMILIES, SIZES, net_of, swapped
+from alternas.search.experiments.plan import ExperimentController, PlanContext
+from alternas.search.experiments.registry import STUDIES
+from alternas.search.experiments.run import compute_of
+from alternas.search.experiments.swap_attention import rule
+from alternas.search.experiments.training import Training, WeightsOrigin
 from alternas.search.training import recipes
-from alternas.search.training.job import FewShot, Job, Outcome
+from alternas.search.training.job import FewShot, Job, JobResult
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, lose
 
@@ -51,8 +51,10 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
     def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[Job]]:
         executor = FakeExecutor(slots, fate)
         with closing(Store(tmp_path)) as store:
-            work = Trainings(plan, Terms("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store)
-            drive(work, executor, SilentView())
+            work = ExperimentController(
+                plan, PlanContext("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store
+            )
+            run_loop(work, executor, SilentView())
             assert work.done
             return work.records, executor.ran
 
@@ -87,17 +89,18 @@ def test_identity_is_what_makes_the_result() -> None:
         training(view=View(0.5)), training(view=View(0.5, draw=1)), training(view=View(classes=(1, 2))),
         training(task="patches"), training(test=True), training(few=few),
         dataclasses.replace(one, recipe=dataclasses.replace(RECIPE, lr=1.0)),
-        training(origin=Origin("a", "x")), training(origin=Origin("b", "x")),
-        training(origin=Origin("a", "x", zero_head=True)), training(origin=Origin("a", "x", regime="new")),
+        training(origin=WeightsOrigin("a", "x")), training(origin=WeightsOrigin("b", "x")),
+        training(origin=WeightsOrigin("a", "x", zero_head=True)),
+        training(origin=WeightsOrigin("a", "x", regime="new")),
     ]  # fmt: skip
     assert len({t.id for t in (one, *others)}) == len(others) + 1
-    assert training(origin=Origin("a", "x", "/here")).id == training(origin=Origin("a", "y", "/there")).id
+    assert training(origin=WeightsOrigin("a", "x", "/here")).id == training(origin=WeightsOrigin("a", "y", "/there")).id
 
 
 def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Path) -> None:
     first = training(0, factors={})
-    second = training(1, origin=Origin(first.id, "the first", zero_head=True))
-    third = training(2, origin=Origin(second.id, "the second"))
+    second = training(1, origin=WeightsOrigin(first.id, "the first", zero_head=True))
+    third = training(2, origin=WeightsOrigin(second.id, "the second"))
     found, ran = carry([third, second, first], slots=3)
     assert [j.genotype for j in ran] == [NETS[0], NETS[1], NETS[2]]
     starts = [j.start for j in ran]
@@ -111,10 +114,10 @@ def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Pa
 
 def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
     first = training(0)
-    plan = [first, training(1, origin=Origin(first.id, "the first")), training(2)]
+    plan = [first, training(1, origin=WeightsOrigin(first.id, "the first")), training(2)]
 
     def fate(job: Job) -> Any:
-        return Outcome(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
+        return JobResult(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
 
     found, ran = carry(plan, fate)
     assert [r.status for r in found] == ["oom", "error", "ok"]
@@ -127,13 +130,13 @@ def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
 
 
 def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
-    found, _ = carry([training()], lambda job: Outcome(job.trial, "nan", error="loss nan"))
+    found, _ = carry([training()], lambda job: JobResult(job.trial, "nan", error="loss nan"))
     assert found[0].status == "nan"
     assert carry([training()]) == (found, [])
 
 
-def away(job: Job) -> Outcome:
-    return Outcome(job.trial, "lost", error="the depot is away")
+def away(job: Job) -> JobResult:
+    return JobResult(job.trial, "lost", error="the depot is away")
 
 
 @pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died 3 times"), (away, "the depot is away; 3 times")])
@@ -156,7 +159,7 @@ def test_records_say_all_that_they_came_from(carry: Any) -> None:
     parts = {"weights": "x", "share": 0.5, "parts": []}
 
     def fate(job: Job) -> Any:
-        return Outcome(job.trial, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
+        return JobResult(job.trial, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
 
     (record,), _ = carry([training(view=View(0.3, (1, 2), 5), task="patches")], fate)
     assert record.accuracy is None, "accuracy on colours is no accuracy on classes"
@@ -169,17 +172,17 @@ def test_records_say_all_that_they_came_from(carry: Any) -> None:
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 @pytest.fixture(scope="module")
-def settings(digits: DataSet) -> list[Setting]:
-    full = Setting(digits, RECIPE, 3)
+def settings(digits: DataSet) -> list[ComparisonSetting]:
+    full = ComparisonSetting(digits, RECIPE, 3)
     return [full, quickened(full)]
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_studys_plan_can_be_carried_out(name: str, settings: list[Setting], carry: Any) -> None:
+def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSetting], carry: Any) -> None:
     study = STUDIES[name]
     for setting in settings:
         plan = list(study.plan(setting))
@@ -205,13 +208,13 @@ def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet)
     pictures = Split(np.zeros((40_000, 1, 1, 1), np.uint8), np.zeros(40_000, np.int64))
     cue = dataclasses.replace(digits, name="cue", image_size=(16, 16), train=pictures)
     study = STUDIES[name]
-    assert quickened(Setting(cue, recipes.get("cue"), 3)).steps == 200
-    plan = study.plan(Setting(cue, recipes.get("cue"), 3))
+    assert quickened(ComparisonSetting(cue, recipes.get("cue"), 3)).steps == 200
+    plan = study.plan(ComparisonSetting(cue, recipes.get("cue"), 3))
     cost = f"{len(plan)} trainings, {compute_of(plan, cue):.2g} FLOPs."
     assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.plan.__doc__ or "")
 
 
-def test_a_study_is_tabled_from_its_records(settings: list[Setting], carry: Any) -> None:
+def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], carry: Any) -> None:
     study, quick = STUDIES["data-size"], settings[1]
     records, _ = carry(list(study.plan(quick)))
     rows = study_rows(records, study.sight(quick).names)
@@ -251,6 +254,6 @@ def test_swapped_in_heads_are_the_zoos() -> None:
 
 def test_few_shots_need_enough_images_before_anything_is_trained(digits: DataSet) -> None:
     few = Split(np.zeros((20, 1, 8, 8), np.uint8), np.arange(20) % 10)
-    setting = Setting(dataclasses.replace(digits, val=few), RECIPE, 1)
+    setting = ComparisonSetting(dataclasses.replace(digits, val=few), RECIPE, 1)
     with pytest.raises(InputError, match="20 validation images of each new class; class '5' of digits has 2"):
         STUDIES["few-shot"].plan(setting)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from alternas.archs import InputError
-from alternas.search.data.dataset import DataSet, Request
+from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.view import WHOLE, View, seen
 
 
 @pytest.fixture(scope="module")
 def digits() -> DataSet:
-    return load(Request("digits"))
+    return load(DataConfig("digits"))
 
 
 def rows(data: DataSet) -> set[bytes]:

@@ -11,16 +11,16 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.engine.drive import drive
+from alternas.search.engine.loop import run_loop
 from alternas.search.run import conclude
-from alternas.search.strategy.ledger import Ledger
-from alternas.spaces import FileSpace, Genes, Replay, Space, Within, get, members, options_of
-from alternas.spaces.scale import Scale
-from alternas.spaces.union import AllSpace
+from alternas.search.trials.controller import SearchController
+from alternas.spaces import FeasibleNets, FileSpace, FixedChooser, Genes, Space, get, members, options_of
+from alternas.spaces.all import AllSpace
+from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, SilentView
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
 
-Open = Callable[..., Ledger]
+Open = Callable[..., SearchController]
 SEARCHES = ("random", "tpe", "nsga2", "evolution", "enumerate")  # a build-up follows its own plan to its end
 FALLING = """
 from alternas.archs import Genotype, Stage, Stem
@@ -48,12 +48,12 @@ def cost_of(net: Genotype, kind: str) -> int:
     return getattr(static_cost(net, 10, 8, 1), kind)
 
 
-def within(space: Space, kind: str, most: int) -> Within:
-    return Within(space, lambda net: max(0.0, cost_of(net, kind) / most - 1))
+def within(space: Space, kind: str, most: int) -> FeasibleNets:
+    return FeasibleNets(space, lambda net: max(0.0, cost_of(net, kind) / most - 1))
 
 
 @pytest.fixture(params=["all", "placements", "resnet", "falling"])
-def space(request: pytest.FixtureRequest, small_scale: Scale, tmp_path: Path) -> Space:
+def space(request: pytest.FixtureRequest, small_scale: SpacePreset, tmp_path: Path) -> Space:
     """One that is small enough to look at each of its nets."""
     if request.param == "all":
         return AllSpace(8, small_scale)
@@ -72,7 +72,7 @@ def test_a_walk_finds_every_net_within_a_limit(space: Space, kind: str) -> None:
         keys = [key for _, key in found]
         assert set(keys) == {key for key, cost in costs.items() if cost <= most}, f"{kind} up to {most}"
         assert len(keys) == len(set(keys)), "each once"
-        assert all(space.sample(Replay(genes)).key == key for genes, key in found)
+        assert all(space.sample(FixedChooser(genes)).key == key for genes, key in found)
         assert found == list(within(space, kind, most).walk()), "always in the same order"
 
 
@@ -86,16 +86,16 @@ def test_draws_are_moved_within_a_limit_and_no_further(space: Space, kind: str) 
         genes: Genes = {name: draw.choice(choices) for name, choices in options.items()}
         moved = limits.moved(genes, draw)
         assert moved
-        assert cost_of(space.sample(Replay(moved)), kind) <= most
-        if cost_of(space.sample(Replay(genes)), kind) <= most:
+        assert cost_of(space.sample(FixedChooser(moved)), kind) <= most
+        if cost_of(space.sample(FixedChooser(genes)), kind) <= most:
             assert moved == genes
     assert within(space, kind, least - 1).moved(genes, draw) is None
     assert not list(within(space, kind, least - 1).walk())
 
 
-def searched(ledger: Ledger) -> list[str]:
+def searched(ledger: SearchController) -> list[str]:
     """Keys of the nets that a search has trained, in their order."""
-    drive(ledger, FakeExecutor(), SilentView())
+    run_loop(ledger, FakeExecutor(), SilentView())
     return [r.key for r in ledger.store.records if r.status == "ok" and r.kind == "search"]
 
 
@@ -113,7 +113,7 @@ def test_sixteen_nets_within_a_limit_are_found(open_ledger: Open, strategy: str,
 
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_a_search_ends_when_all_within_its_limits_were_tried(
-    open_ledger: Open, small_scale: Scale, strategy: str
+    open_ledger: Open, small_scale: SpacePreset, strategy: str
 ) -> None:
     space = AllSpace(8, small_scale)
     within = {net.key for _, net in members(space) if cost_of(net, "macs") <= 80_000}

@@ -10,9 +10,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..cells import markdown_text
-from ..noise import Spread, text
-from . import onnx_format, package_format, pt2_format, timm_format
+from ..ranking.stats import MeanCI, mean_ci_text
+from ..render.cells import markdown_text
+from . import onnx as onnx_format
+from . import package as package_format
+from . import pt2 as pt2_format
+from . import timm as timm_format
 
 FILES = {
     "README.md": "this card",
@@ -105,7 +108,7 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("test_accuracy") is not None:
         rows["test accuracy"] = f"{facts['test_accuracy']:.4f}"
     spreads = {"accuracy_over_seeds": "accuracy over seeds", "test_accuracy_over_seeds": "test accuracy over seeds"}
-    return rows | {said: text(Spread(**facts[name])) for name, said in spreads.items() if facts.get(name)}
+    return rows | {said: mean_ci_text(MeanCI(**facts[name])) for name, said in spreads.items() if facts.get(name)}
 
 
 def _training(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -10,13 +10,13 @@ import numpy as np
 
 from ...archs import Genotype, InputError, Network
 from ...archs.weights import read
-from ..arrays import read_array
-from ..chosen import chosen_net, facts_of, trained_weights
-from ..noise import SHARE, spread
-from ..record import Record
-from ..retrained import by_net, spreads
-from ..show import Scene, scene_of
-from ..store import SAMPLE, read_records
+from ..ranking.stats import SHARE, mean_ci
+from ..render.net import InputSpec, input_spec
+from ..runs.arrays import read_array
+from ..runs.record import Record
+from ..runs.retrained import by_net, spreads
+from ..runs.select import facts_of, select_net, trained_weights
+from ..runs.store import SAMPLE, read_records
 from .formats import chosen, export_network, must_be_free
 
 
@@ -37,10 +37,10 @@ def export_net(
         OperationError: if a format cannot be written or does not give the net's outputs.
     """
     chosen(",".join(formats))
-    home, record = chosen_net(run, trial, how)
+    home, record = select_net(run, trial, how)
     weights = trained_weights(home, record)
     must_be_free(out)
-    scene, facts = scene_of(home), _facts(run, home, record) | _seeds(home, record)
+    scene, facts = input_spec(home), _facts(run, home, record) | _seeds(home, record)
     images = _sample(home, scene)
     network = read(weights, Genotype.from_dict(record.genotype), scene.image_size)
     _must_agree(home, (len(facts["classes"]), scene.image_size, scene.channels), network)
@@ -81,7 +81,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
 def _seeds(home: Path, record: Record) -> dict[str, Any]:
     """What the other seeds of a net came to that was trained with several."""
     if record.accuracies:
-        found = spread(list(record.accuracies.values()), SHARE)
+        found = mean_ci(list(record.accuracies.values()), SHARE)
         return {"seeds": found.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(found)}
     if not record.training:
         return {}
@@ -89,7 +89,7 @@ def _seeds(home: Path, record: Record) -> dict[str, Any]:
     return {"seeds": len(group)} | {f"{name}_over_seeds": found for name, found in spreads(group).items()}
 
 
-def _sample(run: Path, scene: Scene) -> np.ndarray:
+def _sample(run: Path, scene: InputSpec) -> np.ndarray:
     """The validation images that a run keeps."""
     image = (scene.channels, *scene.image_size)
 

@@ -19,12 +19,17 @@ import numpy as np
 import torch
 
 from ...archs import InputError, Network, OperationError, static_cost
-from ...archs.errors import one_of, shown
+from ...archs.errors import check_choice, short_repr
 from ...archs.weights import save
-from ..record import versions
-from ..store import write_json
-from . import card, check, onnx_format, package_format, pt2_format, timm_format
-from .subject import Subject
+from ..runs.record import versions
+from ..runs.store import write_json
+from . import card
+from . import onnx as onnx_format
+from . import package as package_format
+from . import pt2 as pt2_format
+from . import timm as timm_format
+from . import verify as check
+from .subject import ExportNet
 
 ONNX_PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 # What the exporters of torch raise where they cannot: there is no one base.
@@ -37,7 +42,7 @@ class Format:
     """One way to hand a net out: its file, what writes it (and says what is known of it), what it needs."""
 
     file: str
-    write: Callable[[Subject, Path], dict[str, Any]]
+    write: Callable[[ExportNet, Path], dict[str, Any]]
     packages: tuple[str, ...] = ()
 
 
@@ -55,7 +60,7 @@ def chosen(text: str) -> tuple[str, ...]:
     Raises:
         InputError: if one is unknown or needs a package that is not there.
     """
-    asked = {one_of("formats", name.strip(), FORMATS) for name in text.split(",")}
+    asked = {check_choice("formats", name.strip(), FORMATS) for name in text.split(",")}
     asked |= {"package"} if "timm" in asked else set()
     for name in asked:
         missing = [package for package in FORMATS[name].packages if find_spec(package) is None]
@@ -70,7 +75,7 @@ def must_be_free(out: Path) -> None:
     try:
         taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
     except OSError as error:  # no file can have that name
-        raise InputError(f"out: {shown(str(out))} cannot be written ({error.strerror})") from None
+        raise InputError(f"out: {short_repr(str(out))} cannot be written ({error.strerror})") from None
     if taken:
         raise InputError(f"out: {out} exists and is not an empty folder")
 
@@ -106,7 +111,7 @@ def export_network(
     return facts
 
 
-def subject_of(network: Network, about: Mapping[str, Any], images: np.ndarray | None = None) -> Subject:
+def subject_of(network: Network, about: Mapping[str, Any], images: np.ndarray | None = None) -> ExportNet:
     """A copy of the net for export, with all that is known of it."""
     network = copy.deepcopy(network).cpu().float().eval()
     facts = described(network) | {"checked_on": "random images"} | dict(about)
@@ -114,7 +119,7 @@ def subject_of(network: Network, about: Mapping[str, Any], images: np.ndarray | 
         shape = (RANDOM_IMAGES, network.in_chans, *network.image_size)
         images = np.random.default_rng(0).normal(size=shape).astype(np.float32)
     images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
-    return Subject(network, facts, torch.from_numpy(images))
+    return ExportNet(network, facts, torch.from_numpy(images))
 
 
 def described(network: Network) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def described(network: Network) -> dict[str, Any]:
     }
 
 
-def write(subject: Subject, draft: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+def write(subject: ExportNet, draft: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Fill the new folder `draft`; return what is known of each format.
 
     Raises:
@@ -155,7 +160,7 @@ def write(subject: Subject, draft: Path, names: Sequence[str]) -> dict[str, dict
     return {name: {"file": FORMATS[name].file} | _written(name, subject, draft) for name in names}
 
 
-def _written(name: str, subject: Subject, draft: Path) -> dict[str, Any]:
+def _written(name: str, subject: ExportNet, draft: Path) -> dict[str, Any]:
     try:
         return FORMATS[name].write(subject, draft)
     except FAILURES as error:
@@ -164,7 +169,7 @@ def _written(name: str, subject: Subject, draft: Path) -> dict[str, Any]:
 
 
 def finish(
-    subject: Subject, draft: Path, known: Mapping[str, Mapping[str, Any]], found: Mapping[str, float]
+    subject: ExportNet, draft: Path, known: Mapping[str, Mapping[str, Any]], found: Mapping[str, float]
 ) -> dict[str, Any]:
     """Write config.json and the card, with the largest difference `found` of each format; return the facts."""
     checked = {
@@ -179,7 +184,7 @@ def finish(
     return facts
 
 
-def _net(subject: Subject) -> tuple[Any, Any]:
+def _net(subject: ExportNet) -> tuple[Any, Any]:
     return subject.network.genotype, subject.network.image_size
 
 

@@ -12,14 +12,17 @@ from importlib import resources
 from ...archs import Genotype
 from ...archs.stage import MODERN
 
-MODULES = ("errors", "parts", "stage", "plan", "genotype", "attention", "blocks", "encoder", "network")
+MODULES = (
+    "errors", "parts", "stage", "layout", "genotype",
+    "blocks/attention", "blocks/residual", "blocks/encoder", "network",
+)  # fmt: skip
 
 
 def timm_modules(net: Genotype) -> list[str]:
     """The modules of `archs` beyond `MODULES` that `net` is built from; both need timm."""
     modern = any(kind in MODERN for stage in net.stages for kind in stage.kinds)
     grouped = net.stem.kind == "bit" or net.style.norm == "group"
-    return ["bit"] * grouped + ["modern"] * modern
+    return ["blocks/bit"] * grouped + ["blocks/modern"] * modern
 
 
 def sections(net: Genotype) -> list[tuple[str, str]]:
@@ -39,7 +42,7 @@ def net_source(net: Genotype) -> str:
         defined = _defined(tree)
         assert not names & defined, f"archs.{module} defines again: {sorted(names & defined)}"
         names |= defined
-        bodies.append(f"# ---- {module}: {about}\n\n\n{_body(text, tree, here)}")
+        bodies.append(f"# ---- {module}: {about}\n\n\n{_body(module, text, tree, here)}")
     return "\n".join(_import_lines(imports)) + "\n\n" + "\n\n\n".join(bodies)
 
 
@@ -73,10 +76,11 @@ def _first_line(tree: ast.Module) -> str:
     return (ast.get_docstring(tree) or "").split("\n")[0]
 
 
-def _body(text: str, tree: ast.Module, here: list[str]) -> str:
+def _body(module: str, text: str, tree: ast.Module, here: list[str]) -> str:
     """The text without module docstring, imports at the top, and imports from our own modules anywhere.
 
     Args:
+        module: its path below `archs`, without the suffix.
         text: of the module.
         tree: the same, parsed.
         here: the modules in this file; in place of an import from another stands that it is left out.
@@ -88,12 +92,17 @@ def _body(text: str, tree: ast.Module, here: list[str]) -> str:
     for node in ours:
         if node.col_offset and not lines[node.lineno + 1].strip():
             gone.add(node.lineno + 1)  # the blank line behind an import in a function
-        if node.col_offset and node.module not in here:
-            lines[node.lineno] = (
-                " " * node.col_offset + f"# archs/{node.module}.py is left out: this net has none of it"
-            )
+        imported = _imported(module, node)
+        if node.col_offset and imported not in here:
+            lines[node.lineno] = " " * node.col_offset + f"# archs/{imported}.py is left out: this net has none of it"
             gone.discard(node.lineno)
     return "\n".join(line for number, line in lines.items() if number not in gone).strip()
+
+
+def _imported(module: str, node: ast.ImportFrom) -> str:
+    """The path below `archs` of the module that a relative import in `module` names."""
+    folder = module.split("/")[:-1]
+    return "/".join([*folder[: len(folder) - node.level + 1], *(node.module or "").split(".")])
 
 
 def _lines(node: ast.stmt) -> range:

@@ -15,7 +15,7 @@ from ...archs import Network
 
 
 @dataclass(frozen=True)
-class Subject:
+class ExportNet:
     """One net on its way out.
 
     Attributes:

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.benchmark import Timer
 
+from ...archs import Network
 from ...archs.errors import InputError, OperationError
-from .setting import Setting
+from ..export import onnx as onnx_format
+from ..export.formats import chosen, subject_of
+from .setting import LatencySetting
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3
@@ -46,7 +52,7 @@ class Latency:
         when: in UTC.
     """
 
-    setting: Setting
+    setting: LatencySetting
     latency_ms: float
     low_ms: float
     high_ms: float
@@ -68,7 +74,7 @@ class Latency:
         return rest.pop("setting") | rest | {"images_per_second": self.images_per_second}
 
 
-def measure(network: nn.Module, shape: tuple[int, int, int], setting: Setting) -> Latency:
+def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
     The network is moved and converted. Images are random, weights whatever they are: neither changes the time.
@@ -100,7 +106,7 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: Setting) -
     )  # fmt: skip
 
 
-def check_device(setting: Setting) -> None:
+def check_device(setting: LatencySetting) -> None:
     """Raise InputError if this machine has not the device."""
     if setting.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device cuda: this machine has none that torch can use")
@@ -132,11 +138,9 @@ def _tight(times: Sequence[float]) -> bool:
     return high - low <= TIGHT * statistics.median(times)
 
 
-def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: Setting) -> Callable[[], object]:
+def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
     """One forward pass, without gradients."""
     if setting.runtime == "onnx":
-        from .onnx_session import session_of
-
         return session_of(network, x_BCHW, setting.threads)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network
 
@@ -156,6 +160,35 @@ def _load() -> float:
 def _machine(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    from .machine import cpu_name
 
     return cpu_name()
+
+
+def cpu_name() -> str:
+    """The CPU's model, where the system says it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[], object]:
+    """One run of the batch.
+
+    Raises:
+        InputError: if a package is missing, or the net is not one of ours.
+        RuntimeError: if torch cannot express it in ONNX.
+    """
+    chosen("onnx")
+    if not isinstance(network, Network):
+        raise InputError("runtime onnx: takes nets of alternas alone, not timm's")
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    with tempfile.TemporaryDirectory() as folder:
+        onnx_format.write(subject_of(network, {}), Path(folder))
+        file = str(Path(folder) / onnx_format.FILE)
+        session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    images = x_BCHW.numpy()
+    return lambda: session.run(None, {"images": images})

@@ -16,20 +16,20 @@ from torch import nn
 from ...archs import Genotype, build
 from ...archs.cost import FLOAT_BYTES
 from ...archs.errors import InputError
-from ..board import board_of, no_net
-from ..objectives import ACCURACY, Asked
-from ..show import Scene, find_arch, parse_size, scene_of
-from ..store import find_run, locked, read_records
-from .kept import keep
+from ..ranking.objectives import ACCURACY, RankingQuery
+from ..ranking.run_leaderboard import leaderboard_of, no_net
+from ..render.net import InputSpec, find_arch, input_spec, parse_size
+from ..runs.store import find_run, locked, read_records
 from .measure import Latency, check_device, measure
-from .setting import Setting
+from .setting import LatencySetting
+from .store import keep
 
 TIMM = "timm:"
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Subject:
+class TimedNet:
     """A net to be measured.
 
     Attributes:
@@ -50,14 +50,14 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Subjects:
+class TimedNets:
     """Nets, and the run that they are of, if they are of one."""
 
-    nets: Sequence[Subject]
+    nets: Sequence[TimedNet]
     folder: Path | None = None
 
 
-def subjects_of(target: str, image_size: str = "", top: int = 0) -> Subjects:
+def subjects_of(target: str, image_size: str = "", top: int = 0) -> TimedNets:
     """The nets of a run, the best ranked first, or one net: a zoo name, a genotype's .json file, RUN:TRIAL, timm:NAME.
 
     Args:
@@ -71,15 +71,15 @@ def subjects_of(target: str, image_size: str = "", top: int = 0) -> Subjects:
     if top < 0:
         raise InputError(f"top: must be 1 or more, or 0 for all nets, got {top}")
     if target.startswith(TIMM):
-        return Subjects([_timm(target.removeprefix(TIMM), image_size)])
+        return TimedNets([_timm(target.removeprefix(TIMM), image_size)])
     if _is_run(target):
         folder = find_run(target)
-        return Subjects(_of_run(folder, image_size, top), folder)
+        return TimedNets(_of_run(folder, image_size, top), folder)
     net, scene = find_arch(target, image_size)
-    return Subjects([_subject(target, net, scene, {"family": net.family})])
+    return TimedNets([_subject(target, net, scene, {"family": net.family})])
 
 
-def measured(subjects: Subjects, settings: Sequence[Setting], tell: Tell) -> Iterator[tuple[Subject, Latency]]:
+def measured(subjects: TimedNets, settings: Sequence[LatencySetting], tell: Tell) -> Iterator[tuple[TimedNet, Latency]]:
     """Measure every net under every setting, one after the other, and keep each result in the run's latency.jsonl.
 
     A run that is being searched is refused: its trainings would be in the way.
@@ -102,7 +102,7 @@ def measured(subjects: Subjects, settings: Sequence[Setting], tell: Tell) -> Ite
                 yield subject, latency
 
 
-def _check_memory(subject: Subject, batch: int) -> None:
+def _check_memory(subject: TimedNet, batch: int) -> None:
     """Raise InputError for what has no room: a net is made here, wherever it runs then."""
     need = FLOAT_BYTES * (subject.facts["params"] + batch * prod(subject.shape)) + batch * subject.peak_bytes
     have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -115,11 +115,11 @@ def _is_run(target: str) -> bool:
     return os.path.isdir(target) or os.path.isdir(Path("runs") / target)  # False where no folder can have that name
 
 
-def _of_run(folder: Path, image_size: str, top: int) -> list[Subject]:
-    scene, records = scene_of(folder), {r.trial: r for r in read_records(folder)}
+def _of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
+    scene, records = input_spec(folder), {r.trial: r for r in read_records(folder)}
     if image_size:
-        scene = Scene(parse_size(image_size), scene.classes, scene.channels)
-    board, found = board_of(folder, Asked((ACCURACY, "macs"))).board, []
+        scene = InputSpec(parse_size(image_size), scene.classes, scene.channels)
+    board, found = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))).board, []
     if none := no_net(board):
         raise InputError(f"run {folder.name}: {none}")
     for row in board.rows[: top or None]:
@@ -129,18 +129,18 @@ def _of_run(folder: Path, image_size: str, top: int) -> list[Subject]:
     return found
 
 
-def _subject(name: str, net: Genotype, scene: Scene, facts: dict[str, Any]) -> Subject:
+def _subject(name: str, net: Genotype, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
     cost = scene.cost(net)
     size, shape = scene.image_size, (scene.channels, *scene.image_size)
     known = facts | {"macs": cost.macs, "params": cost.params}
     made = partial(build, net, scene.classes, size, scene.channels)
-    return Subject(name, net.key, made, shape, known, cost.peak_activation_bytes)
+    return TimedNet(name, net.key, made, shape, known, cost.peak_activation_bytes)
 
 
-def _timm(name: str, image_size: str) -> Subject:
-    from ...archs.timm_models import count_timm, create
+def _timm(name: str, image_size: str) -> TimedNet:
+    from ...archs.timm.models import count_timm, create
 
     size = parse_size(image_size) if image_size else None
     counted, shape = count_timm(name, size, None, None)
     known: dict[str, Any] = {"macs": counted["macs"], "params": counted["params"]}
-    return Subject(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, known)
+    return TimedNet(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, known)

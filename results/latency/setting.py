@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from ...archs.errors import InputError, is_whole, one_of, shown
+from ...archs.errors import InputError, check_choice, is_whole, short_repr
 
 DEVICES = ("cpu", "cuda")
 DTYPES = ("float32", "bfloat16", "float16")
@@ -13,7 +13,7 @@ RUNTIMES = ("eager", "compile", "onnx")
 
 
 @dataclass(frozen=True)
-class Setting:
+class LatencySetting:
     """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS.
 
     Attributes:
@@ -31,12 +31,12 @@ class Setting:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        one_of("device", self.device, DEVICES)
-        one_of("dtype", self.dtype, DTYPES)
-        one_of("runtime", self.runtime, RUNTIMES)
+        check_choice("device", self.device, DEVICES)
+        check_choice("dtype", self.dtype, DTYPES)
+        check_choice("runtime", self.runtime, RUNTIMES)
         for name, value in (("batch", self.batch), ("threads", self.threads)):
             if not 1 <= value <= MOST:
-                raise InputError(f"{name}: must be from 1 to {MOST}, got {shown(value)}")
+                raise InputError(f"{name}: must be from 1 to {MOST}, got {short_repr(value)}")
         if self.runtime == "onnx" and (self.dtype, self.device) != ("float32", "cpu"):
             raise InputError(f"runtime onnx: measured in float32 on the CPU alone, got {self.dtype} on {self.device}")
 
@@ -44,7 +44,7 @@ class Setting:
         return "/".join(str(getattr(self, field.name)) for field in fields(self))
 
     @classmethod
-    def parse(cls, text: str) -> Setting:
+    def parse(cls, text: str) -> LatencySetting:
         """Of "cuda/32/float16"; parts left out, at the end or between, are cpu/1/float32/eager/1.
 
         Raises:
@@ -53,15 +53,15 @@ class Setting:
         parts = [part.strip() for part in text.split("/")]
         names = [field.name for field in fields(cls)]
         if len(parts) > len(names):
-            raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {shown(text)}")
+            raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {short_repr(text)}")
         given = {name: part for name, part in zip(names, parts, strict=False) if part}
         for name in given.keys() & {"batch", "threads"}:
             if not is_whole(given[name]):
-                raise InputError(f"latency: {name} must be a whole number, got {shown(given[name])}")
+                raise InputError(f"latency: {name} must be a whole number, got {short_repr(given[name])}")
         return cls(**given | {name: int(given[name]) for name in given.keys() & {"batch", "threads"}})  # type: ignore[arg-type]
 
 
-def settings_of(device: str, batch: str, dtype: str, flags: tuple[bool, bool], threads: int) -> list[Setting]:
+def settings_of(device: str, batch: str, dtype: str, flags: tuple[bool, bool], threads: int) -> list[LatencySetting]:
     """Every batch with every dtype; `flags` say whether nets are compiled, or run in onnxruntime.
 
     Raises:
@@ -74,4 +74,4 @@ def settings_of(device: str, batch: str, dtype: str, flags: tuple[bool, bool], t
     if bad := [size for size in sizes if not size.isdecimal()] or (not sizes and [batch]):
         raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {bad[0]!r}")
     kinds = [part.strip() for part in dtype.split(",") if part.strip()] or [dtype]
-    return [Setting(device, int(size), kind, runtime, threads) for kind in kinds for size in sizes]
+    return [LatencySetting(device, int(size), kind, runtime, threads) for kind in kinds for size in sizes]

@@ -8,14 +8,14 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ..console import plain
-from ..draw import short
-from ..ranking import pareto_ranks
+from ..ranking.pareto import pareto_ranks
+from ..render.tables import short
+from ..render.terminal import plain
 from .measure import BUSY, Latency
-from .nets import Subject
-from .setting import Setting
+from .nets import TimedNet
+from .setting import LatencySetting
 
-Pairs = Sequence[tuple[Subject, Latency]]
+Pairs = Sequence[tuple[TimedNet, Latency]]
 
 
 def rows_of(pairs: Pairs) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def agreement(rows: Sequence[dict[str, Any]]) -> float | None:
     return float(spearmanr(macs, latencies).statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def drawn(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
+def drawn(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> RenderableType:
     """The rows as a table, with what must be said about them."""
     table = Table(title=said(setting, rows[0]["machine"]), title_justify="left", header_style="bold", box=None)
     table.add_column("net")
@@ -63,7 +63,7 @@ def drawn(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
     return Group(table, *(plain(note, style="dim") for note in _notes(rows)))
 
 
-def said(setting: Setting, machine: str) -> str:
+def said(setting: LatencySetting, machine: str) -> str:
     """A setting in words."""
     threads = "" if setting.device == "cuda" else f", {setting.threads} thread{'s' * (setting.threads > 1)}"
     return f"{machine} ({setting.device}{threads}): batch {setting.batch}, {setting.dtype}, {setting.runtime}"

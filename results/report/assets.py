@@ -14,12 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
-from ..cells import csv_cell
-from ..frame import as_text
-from ..plot import RULES, plain
-from .drawings import COLUMNS, facts_of
+from ..render.cells import csv_cell
+from ..render.plots import RULES, plain
+from ..runs.frame import as_text
 from .facts import Run
 from .parts import Picture, Plot, Section, Series, Table
+from .provenance import COLUMNS, facts_of
 
 MARKS = {"diamond": "D", "square": "s", "triangle-up": "^", "cross": "P", "x-thin": "x"}
 

@@ -10,12 +10,12 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from ..board import board_of, no_net
-from ..latency.kept import Kept
-from ..objectives import LATENCY, own_flops
-from ..record import Record
-from ..show import Scene, scene_of
-from ..store import read_data_facts, read_settings
+from ..latency.store import Measurement
+from ..ranking.objectives import LATENCY, own_flops
+from ..ranking.run_leaderboard import leaderboard_of, no_net
+from ..render.net import InputSpec, input_spec
+from ..runs.record import Record
+from ..runs.store import read_data_facts, read_settings
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Run:
     records: list[Record]
     rows: list[dict[str, Any]]
     objective: str
-    scene: Scene
-    latencies: Mapping[str, Kept] = field(default_factory=dict)
+    scene: InputSpec
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)
     none: str = ""
 
     def cost(self, record: Record) -> float:
@@ -114,9 +114,9 @@ def open_run(folder: Path) -> Run:
     Raises:
         InputError: if the run cannot be read.
     """
-    found, told, data = board_of(folder), read_settings(folder), read_data_facts(folder)
+    found, told, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
     board, objective = found.board, found.board.asked.costs[0]
-    scene, records = scene_of(folder), list(found.records)
+    scene, records = input_spec(folder), list(found.records)
     return Run(folder, told, data, records, board.rows, objective, scene, found.latencies, no_net(board))
 
 

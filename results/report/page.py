@@ -10,19 +10,22 @@ from string import Template
 from typing import Any
 
 from ...archs.errors import InputError
-from ...archs.files import write_whole
-from .anatomy import attention_plot, common_table
-from .drawings import ROOM, drawings, facts_of
-from .ends import failures_table, phases_table, seconds_plot, status_table
-from .explained import explained_parts
+from ...archs.files import atomic_write
 from .facts import Run, open_run
-from .importance import importance_plot
-from .markup import contents_html, json_html, section_html
-from .nets import front_plot, leaderboard_table
+from .html import contents_html, json_html, section_html
 from .parts import Plot, Section
-from .progress import curves_plot, hypervolume_plots, hypervolumes
-from .provenance import command_of, provenance_tables
-from .survival import survival_parts
+from .progress import (
+    curves_plot,
+    failures_table,
+    hypervolume_plots,
+    hypervolumes,
+    phases_table,
+    seconds_plot,
+    status_table,
+    survival_parts,
+)
+from .provenance import ROOM, command_of, drawings, explained_parts, facts_of, provenance_tables
+from .sections import attention_plot, common_table, front_plot, importance_plot, leaderboard_table
 
 
 def write_report(folder: Path, out: Path | None = None, assets: Path | None = None) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
     text = page(run, sections)
     made: dict[str, Any] = {}
     if assets:  # first: of a folder that cannot be made nothing is left
-        from .assets import write_assets  # matplotlib and pandas, which the page does without
+        from .assets import write_assets
 
         made = {"assets": [str(file) for file in write_assets(assets, run, sections)]}
     _write(path, text, whole=out is None)
@@ -68,7 +71,7 @@ def page(run: Run, sections: list[Section]) -> str:
     """The whole page as text: no request leaves it, whatever it is opened with."""
     from plotly.offline import get_plotlyjs
 
-    from .interactive import figure
+    from .plotly import figure
 
     plots = [part for section in sections for part in section.parts if isinstance(part, Plot) and part.series]
     data: dict[str, Any] = {"plots": {plot.name: figure(plot) for plot in plots}, "nets": facts_of(run)}
@@ -132,7 +135,7 @@ def _write(path: Path, text: str, whole: bool) -> None:
     content = text.encode("utf-8", "replace")
     try:
         if whole:
-            write_whole(path, lambda file: file.write(content))
+            atomic_write(path, lambda file: file.write(content))
         else:
             path.write_bytes(content)  # what a person named, which may be a link or a device
     except OSError as error:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Okabe and Ito (2008), as results/plot.py; grey reads on white and on black.
+# Okabe and Ito (2008), as results/render/plots.py; grey reads on white and on black.
 BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8f98",
 )  # fmt: skip

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ...archs.errors import InputError, one_of, shown
+from ...archs.errors import InputError, check_choice, short_repr
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
 
 log = logging.getLogger("alternas")
 MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
@@ -32,7 +33,7 @@ def home() -> Path:
 
 
 @dataclass(frozen=True)
-class Request:
+class DataConfig:
     """Which data, and how they are read.
 
     Attributes:
@@ -50,10 +51,10 @@ class Request:
     download: bool = False
 
     def __post_init__(self) -> None:
-        one_of("loader", self.loader, LOADERS)
+        check_choice("loader", self.loader, LOADERS)
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """Pictures that lie somewhere, read one at a time. Travels to workers by pickle."""
 
     def __len__(self) -> int: ...
@@ -72,10 +73,10 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
-class Part:
+class RawSplit:
     """Pictures and their labels y_N, whole numbers from 0."""
 
-    source: Source
+    source: ImageSource
     y_N: np.ndarray
 
 
@@ -96,7 +97,7 @@ class BrokenPicturesError(InputError):
         self.broken = broken
 
 
-def leave_out(request: Request, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
+def leave_out(request: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
     """Say what pictures are left out of a set, if any; as a note, how many of each part.
 
     Raises:
@@ -114,12 +115,12 @@ def leave_out(request: Request, broken: tuple[Broken, ...], total: int) -> dict[
 
 def say_empty(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
     """Say what classes of a set are left out, of how many, and how many of its other pictures go with them."""
-    what = f"{len(empty)} of {count} classes have no picture to train on: {shown(', '.join(empty))}"
+    what = f"{len(empty)} of {count} classes have no picture to train on: {short_repr(', '.join(empty))}"
     log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
 
 
 @dataclass(frozen=True)
-class Found:
+class RawDataset:
     """What a reader found.
 
     Attributes:
@@ -128,13 +129,13 @@ class Found:
         identity: differs once the files do; "" where that cannot be told without reading them.
     """
 
-    parts: dict[str, Part]
+    parts: dict[str, RawSplit]
     classes: tuple[str, ...]
     identity: str = ""
 
 
 @dataclass(frozen=True)
-class Look:
+class ImageSpec:
     """What pictures are brought to: (height, width), and 1 or 3 channels."""
 
     size: tuple[int, int]
@@ -145,9 +146,9 @@ class Look:
 class Pictures:
     """Those pictures of a source at places_N, brought to one look when they are read."""
 
-    source: Source
+    source: ImageSource
     places_N: np.ndarray
-    look: Look
+    look: ImageSpec
 
     def __len__(self) -> int:
         return len(self.places_N)

@@ -7,22 +7,23 @@ import os
 from dataclasses import replace
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from ...archs.errors import InputError, shown
-from .assemble import Report, assemble, quiet
-from .composed import MEAN, STD, compose
-from .dataset import DataSet, Found, Request, Split, home
-from .digits import CLASSES, PEAK, read_digits
-from .npz import read_npz
-from .parts import places_of
-from .splits import digest, moments
-from .vision import VISION
+from ...archs.errors import InputError, short_repr
+from ...results.render.terminal import visible
+from .build import Report, assemble, quiet
+from .dataset import DataConfig, DataSet, RawDataset, Split, home
+from .readers.npz import read_npz
+from .readers.synthetic import CLASSES, MEAN, PEAK, STD, compose, read_digits
+from .readers.torchvision import VISION
+from .splits import digest, moments, places_of
 
 MADE = ("digits", "cue", "clutter")
 Parts = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-def load(request: Request, report: Report = quiet) -> DataSet:
+def load(request: DataConfig, report: Report = quiet) -> DataSet:
     """The data asked for, split.
 
     A set in one piece is split 60 / 20 / 20 % within each class; a set without validation images
@@ -38,20 +39,20 @@ def load(request: Request, report: Report = quiet) -> DataSet:
     return assemble(request, _found(request), report)
 
 
-def _found(request: Request) -> Found:
+def _found(request: DataConfig) -> RawDataset:
     name = request.name
     prefix, _, rest = name.partition("/")
     if name.lower() in VISION:
-        from .vision import read_vision as read
+        from .readers.torchvision import read_vision as read
     elif prefix == "hfds" and rest:
-        from .hugging import read_hugging as read
+        from .readers.huggingface import read_hugging as read
     elif prefix == "wds" and rest:
-        from .tars import read_tars
+        from .readers.webdataset import read_tars
 
         return read_tars(request)
     else:
         _check_folder(name)
-        from .folder import read_folder
+        from .readers.folder import read_folder
 
         return read_folder(request)
     return read(request, home() / "sets")
@@ -63,10 +64,10 @@ def _check_folder(name: str) -> None:
     near = difflib.get_close_matches(name.lower(), [*MADE, *VISION], n=1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     known = f"{', '.join(MADE)}, a set of torchvision's, a folder, an .npz file, hfds/NAME or wds/PATH"
-    raise InputError(f"data: unknown value {shown(name)}{hint}; known: {known}")
+    raise InputError(f"data: unknown value {short_repr(name)}{hint}; known: {known}")
 
 
-def _arrays(request: Request) -> DataSet:
+def _arrays(request: DataConfig) -> DataSet:
     """Sets that are arrays from the start."""
     name = request.name
     if request.image_size is not None or request.loader == "stream":
@@ -94,3 +95,39 @@ def _put_together(
     arrays = [array for part in parts.values() for array in part]
     hashed = digest(*arrays, *(at for _, at in places.values()))[:12]
     return DataSet(name, (height, width), classes, train, val, test, mean, std, peak, hashed, {"split": note})
+
+
+def progress_on(console: Console) -> Progress:
+    """A bar that is gone when the work is done; silent where `console` is no terminal."""
+    text = TextColumn("{task.description}", style="progress.description", markup=False)
+    columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def coming(progress: Progress, task: TaskID, what: str) -> None:
+    """Say what is done next: beside the bar, or where there is none in a line of its own."""
+    progress.update(task, description=visible(what))
+    if progress.disable:
+        done = next(one for one in progress.tasks if one.id == task)
+        progress.console.print(f"[{done.completed:.0f}/{done.total:.0f}] {what}", markup=False, highlight=False)
+
+
+def load_showing(request: DataConfig, console: Console) -> DataSet:
+    """`load`, showing on `console` how far it is, once it is under way; silent where that is no terminal.
+
+    Raises:
+        InputError: as `load`.
+    """
+    progress, tasks = progress_on(console), dict[str, TaskID]()
+
+    def report(what: str, done: int, total: int) -> None:
+        if what not in tasks:
+            tasks[what] = progress.add_task(visible(what))
+            progress.start()
+        progress.update(tasks[what], completed=done, total=total)
+
+    try:
+        return load(request, report)
+    finally:
+        if tasks:
+            progress.stop()

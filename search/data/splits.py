@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+
+from ...archs.errors import InputError, short_repr
 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
@@ -57,3 +62,102 @@ def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
         spread += np.square(off).sum(axis=(0, 2, 3)) / pixels
     std = np.maximum(np.sqrt(spread), 1e-6)
     return tuple(mean.tolist()), tuple(std.tolist())
+
+
+LEAST = {"all": 5, "train": 2}  # images of each class, so that every split gets one
+Places = dict[str, tuple[str, np.ndarray]]
+
+
+def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
+    """(part, places) of each split, and a sentence that says where they come from.
+
+    Args:
+        name: of the set, for messages.
+        labels: y_N by part: "all", or "train" with or without "val" and "test".
+        classes: names by label.
+
+    Raises:
+        InputError: if there are fewer than two classes, or a class has too few images to be split.
+    """
+    first = "all" if "all" in labels else "train"
+    _check(name, first, labels[first], classes, "val" in labels)
+    if first == "all":
+        three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
+        return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
+    if "val" in labels:
+        whole: Places = {part: (part, np.arange(len(y))) for part, y in labels.items()}
+        return whole, "as the set has them"
+    train, val = two_ways(labels["train"])
+    found: Places = {"train": ("train", train), "val": ("train", val)}
+    if "test" in labels:
+        found["test"] = ("test", np.arange(len(labels["test"])))
+    return found, f"validation: {VAL_SHARE:.0%} of each class of train"
+
+
+def _check(name: str, part: str, y_N: np.ndarray, classes: tuple[str, ...], has_val: bool) -> None:
+    counts, least = np.bincount(y_N, minlength=len(classes)), 1 if has_val else LEAST[part]
+    if len(classes) < 2:
+        raise InputError(f"data: {name}: needs at least 2 classes, got {len(classes)}")
+    if counts.min() < least:
+        few = classes[int(counts.argmin())]
+        rule = f"needs at least {least} images of each class to split them"
+        hint = "" if counts.min() else "; --skip-broken leaves out classes that have none"
+        raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}{hint}")
+
+
+log = logging.getLogger("alternas")
+
+
+def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
+    """The labels of the parts that have any; None and -1 are none. The parts left out are logged.
+
+    Raises:
+        InputError: if a part has labels for some of its pictures only, or train has none.
+    """
+    missing = {part: sum(value is None or value == -1 for value in values) for part, values in labels.items()}
+    for part, values in labels.items():
+        if missing[part] and (missing[part] < len(values) or part in ("all", "train")):
+            raise InputError(f"data: {name}: {missing[part]} of {len(values)} pictures of {part} have no label")
+        if missing[part]:
+            log.warning("data: %s: left aside %s: its %d pictures have no labels", name, part, len(values))
+    return {part: np.asarray(values) for part, values in labels.items() if not missing[part]}
+
+
+def numbered(
+    name: str, labels: dict[str, np.ndarray], names: Sequence[str] = ()
+) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
+    """The labels of each part as y_N, int64 from 0, and the names of the classes.
+
+    Args:
+        name: of the set, for messages.
+        labels: by part, whole numbers or text.
+        names: of the classes, if they are known: the labels are then places in it and stay as they are.
+            Else the labels are numbered in their order, and are their own names.
+
+    Raises:
+        InputError: if a label has no name, there are fewer than two classes, or a part has one that train lacks.
+    """
+    known = np.unique(np.concatenate(list(labels.values())))
+    if len(names):
+        _refuse_nameless(name, known, len(names))
+        y, classes = {part: values.astype(np.int64) for part, values in labels.items()}, tuple(map(str, names))
+    else:
+        y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
+    _refuse_new(name, y, classes)
+    return y, classes
+
+
+def _refuse_nameless(name: str, known: np.ndarray, count: int) -> None:
+    if len(wrong := known[(known < 0) | (known >= count)]):
+        raise InputError(f"data: {name}: {count} classes are named, but there is a label {wrong[0]}")
+
+
+def _refuse_new(name: str, y: dict[str, np.ndarray], classes: tuple[str, ...]) -> None:
+    trained = np.unique(y["all"] if "all" in y else y["train"])
+    if len(trained) == 1:
+        raise InputError(f"data: {name}: only the class {short_repr(classes[trained[0]])}; at least two are needed")
+    for part, y_N in y.items():
+        if not len(y_N):
+            raise InputError(f"data: {name}: no pictures in {part}")
+        if len(new := np.setdiff1d(y_N, trained)):
+            raise InputError(f"data: {name}: {part} has a class that train lacks: {short_repr(classes[new[0]])}")

@@ -16,16 +16,21 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from typing import Any
 
-os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
 import ray
 from ray._private import ray_constants, services
 from ray._private import worker as ray_worker
-from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # pyright: ignore[reportAttributeAccessIssue]
+from ray._raylet import (
+    AuthenticationTokenLoader,  # pyright: ignore[reportAttributeAccessIssue]
+    Config,  # pyright: ignore[reportAttributeAccessIssue]
+    GcsClient,  # pyright: ignore[reportAttributeAccessIssue]
+)
 from ray.exceptions import AuthenticationError, RayError
 
 from ...archs.errors import InputError, OperationError
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
 
 KNOCK_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)

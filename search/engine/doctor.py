@@ -12,21 +12,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .connection import connect, disconnect  # first: it settles Ray's environment
-
-import ray  # isort: skip
-from ray.exceptions import RayError  # isort: skip
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy  # isort: skip
+import ray
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from ...archs.errors import InputError, OperationError
-from ...archs.files import write_whole
-from ...results.record import versions
-from ..data.dataset import DataSet, Request
+from ...archs.files import atomic_write
+from ...results.runs.record import versions
+from ..data.dataset import DataConfig, DataSet
 from ..data.load import load
-from ..training.depot import Depot, DepotError
-from ..training.depot_uri import check_uri
-from ..training.transfer import scratch
-from .checkup import TOKEN, Check, Place, checked, look, one_line
+from ..training.artifact_store import ArtifactStore, StoreError, check_uri
+from ..training.artifact_sync import scratch
+from .checks import TOKEN, Check, Place, checked, look, one_line
+from .connection import connect, disconnect
 
 NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
 
@@ -44,7 +42,7 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
     loaded: list[DataSet] = []
 
     def read() -> str:
-        loaded.append(load(Request(data)).without_test())
+        loaded.append(load(DataConfig(data)).without_test())
         return f"{data}: {len(loaded[0].train):,} training images, {loaded[0].loader}"
 
     own = ", ".join(f"{name} {version}" for name, version in versions().items())
@@ -52,13 +50,13 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
     token = uuid.uuid4().hex
     try:
         with _marked(folder, token), _met(folder, checkpoints, token) as depot:
-            digits = load(Request("digits")).without_test()
+            digits = load(DataConfig("digits")).without_test()
             place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, depot)
             checks.append(Check("driver", "storage", True, f"{place.folder}: writable"))
             if depot:
                 checks.append(Check("driver", "checkpoints", True, f"{depot}: writable"))
             return checks + _cluster(address, place)
-    except DepotError as error:
+    except StoreError as error:
         return [*checks, Check("driver", "checkpoints", False, one_line(error))]
     except OSError as error:
         return [*checks, Check("driver", "storage", False, f"{folder}: {one_line(error)}")]
@@ -80,16 +78,16 @@ def _marked(folder: Path, token: str) -> Iterator[None]:
 
 
 @contextmanager
-def _met(folder: Path, uri: str, token: str) -> Iterator[Depot | None]:
+def _met(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore | None]:
     """A folder in the depot at `uri`, if there is one, with a file of the driver's in it; it goes again."""
     if not uri:
         yield None
         return
-    depot = Depot(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
+    depot = ArtifactStore(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
     depot.check()
     try:
         with scratch() as own:
-            write_whole(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
+            atomic_write(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
             replace(depot, home=own).send(own / "starts" / TOKEN)
         yield depot
     finally:

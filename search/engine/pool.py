@@ -12,17 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .connection import check_raylet, connect, disconnect, first_line  # first: it settles Ray's environment
-
-import ray  # isort: skip
-from ray.exceptions import RayError  # isort: skip
+import ray
+from ray.exceptions import RayError
 
 from ...archs.errors import OperationError
-from ...results.latency.setting import Setting
+from ...results.latency.setting import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, Outcome, Tick
-from .executor import Event, Lost
-from .slots import Meter, Node, Resources, check_alone, reserve, settled, slots
+from ..training.job import Job, JobResult, Progress
+from .connection import check_raylet, connect, disconnect, first_line
+from .loop import Event, Lost
+from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .worker import Worker
 
 MOST_START_FAILURES = 3  # in a row
@@ -38,8 +37,8 @@ class _Running:
     deadline: float
     step: int = 0
 
-    def timeout(self) -> Outcome:
-        return Outcome(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.limit:.0f} s")
+    def timeout(self) -> JobResult:
+        return JobResult(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.limit:.0f} s")
 
 
 class Pool:
@@ -52,7 +51,7 @@ class Pool:
         InputError: if the cluster is not there or cannot hold a worker.
     """
 
-    def __init__(self, resources: Resources, data: DataSet, most: int, setting: Setting | None = None) -> None:
+    def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
         connect(resources.address)
         try:
             self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
@@ -61,11 +60,11 @@ class Pool:
             self._failures = 0
             self._meter: Any = None  # the actor that measures alone, if there is one
             self._meter_free = False
-            self._needs: Meter | None = None
+            self._needs: LatencyWorker | None = None
             self._to_measure: deque[Job] = deque()
             nodes = _nodes()
-            self._resources = settled(resources, nodes)
-            self.size = min(slots(self._resources, self._for_training(nodes, setting)), most)
+            self._resources = resolve_gpus(resources, nodes)
+            self.size = min(worker_slots(self._resources, self._for_training(nodes, setting)), most)
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_worker()
@@ -104,7 +103,7 @@ class Pool:
         """End the workers; a Ray cluster that was not ours lives on."""
         disconnect()
 
-    def _for_training(self, nodes: list[Node], setting: Setting | None) -> list[Node]:
+    def _for_training(self, nodes: list[Node], setting: LatencySetting | None) -> list[Node]:
         """The nodes, less what measuring latencies takes, for which the worker is started."""
         if setting is None:
             return nodes
@@ -132,7 +131,7 @@ class Pool:
         actor = kind.remote(max(1, int(self._resources.cpus)), "cuda" if gpus else "cpu")
         self._starting[actor.take.remote(self._data)] = actor
 
-    def _start_meter(self, needs: Meter) -> None:
+    def _start_meter(self, needs: LatencyWorker) -> None:
         """It holds its node's CPUs, or a card, so that Ray puts nothing that trains beside it."""
         kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
         self._meter, self._meter_free, self._needs = kind.remote(1, "cuda" if needs.gpus else "cpu"), False, needs
@@ -166,10 +165,10 @@ class Pool:
             del self._running[stream]
             self._replace(actor)
             return [Lost(job.trial)]
-        if isinstance(event, Outcome):
+        if isinstance(event, JobResult):
             del self._running[stream]
             self._rest(actor)
-        elif isinstance(event, Tick):
+        elif isinstance(event, Progress):
             self._running[stream].step = event.point.step
         return [event]
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.files import open_own
-from ...results.record import Record
-from ..strategy.ledger import Ledger
-from ..training.job import Job, Tick
-from .drive import View
+from ...results.runs.record import Record
+from ..training.job import Job, Progress
+from ..trials.controller import SearchController
+from .loop import ProgressView
 
 FILE = "events.out.tfevents.alternas"
 VERSION = b"brain.Event:2"  # of the format
@@ -93,7 +93,7 @@ class EventFiles:
 class Noted:
     """A view that keeps event files beside what it shows."""
 
-    def __init__(self, view: View, files: EventFiles, ledger: Ledger) -> None:
+    def __init__(self, view: ProgressView, files: EventFiles, ledger: SearchController) -> None:
         self._view, self._files, self._ledger = view, files, ledger
         self._jobs: dict[int, Job] = {}
 
@@ -103,7 +103,7 @@ class Noted:
         self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
         self._view.started(job)
 
-    def tick(self, tick: Tick) -> None:
+    def tick(self, tick: Progress) -> None:
         point, job = tick.point, self._jobs[tick.trial]
         values = {"accuracy": point.accuracy, "loss": point.loss}
         self._files.of(tick.trial, job.seed).scalars([(point.step, _named(values))])

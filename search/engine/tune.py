@@ -19,19 +19,19 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 
 from ...archs import InputError, OperationError
-from ...results.console import Console
-from ...results.store import plain_name, run_folder
-from ..data.dataset import Request
-from ..plan import Ready, Search, prepare, usual_ladder
+from ...results.render.terminal import Console
+from ...results.runs.store import plain_name, run_folder
+from ..config import Settings, limits_of
+from ..context import PreparedSearch, SearchConfig, default_scheduler, prepare
+from ..data.dataset import DataConfig
+from ..redact import REDACTED
 from ..run import conclude, opened
-from ..secrets import HIDDEN
-from ..settings import Settings, limits_of
-from ..strategy.ledger import Ledger
 from ..training import recipes
-from ..training.depot_uri import shown_uri
+from ..training.artifact_store import shown_uri
 from ..training.job import Job
-from .leg import Leg, LegTrainable, moment, unpacked
+from ..trials.controller import SearchController
 from .pool import Resources
+from .tune_task import TuneTask, TuneTrainable, moment, unpacked
 from .worker import Worker
 
 
@@ -44,21 +44,21 @@ class TuneSearch:
         ready: the search, checked, with its data.
     """
 
-    ready: Ready
+    ready: PreparedSearch
 
     @cached_property
-    def searcher(self) -> LedgerSearcher:
+    def searcher(self) -> ControllerSearcher:
         """For `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
-        return LedgerSearcher(self.ready.plan, self.ready)
+        return ControllerSearcher(self.ready.plan, self.ready)
 
     @property
-    def trainable(self) -> type[LegTrainable]:
+    def trainable(self) -> type[TuneTrainable]:
         """For one `Tuner(...)` or `Tuner.restore(...)`: holds the data, which go into the object store once.
 
         It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
         data = self.ready.data.without_test()
-        return with_parameters(LegTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
+        return with_parameters(TuneTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
         """For `Tuner(tune_config=...)`: this searcher, as many legs as it takes, and actors that are used again.
@@ -68,7 +68,7 @@ class TuneSearch:
         """
         return TuneConfig(
             search_alg=self.searcher,
-            scheduler=Patient(),
+            scheduler=NoPreemptScheduler(),
             num_samples=-1,
             max_concurrent_trials=workers,
             reuse_actors=True,
@@ -110,16 +110,16 @@ def search(
         space=space,
         data=data,
         strategy=strategy,
-        ladder=ladder or usual_ladder(run, strategy, trials),
+        ladder=ladder or default_scheduler(run, strategy, trials),
         objective=objective,
         recipe=how if epochs is None else how.with_epochs(epochs),
         seed=seed,
         limits=limits_of(macs=max_macs, params=max_params),
     )
-    return inside(Search(settings, Request(data), trials, run, Resources()))
+    return from_config(SearchConfig(settings, DataConfig(data), trials, run, Resources()))
 
 
-def inside(plan: Search) -> TuneSearch:
+def from_config(plan: SearchConfig) -> TuneSearch:
     """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: of the resources the depot alone counts.
 
     Raises:
@@ -127,28 +127,28 @@ def inside(plan: Search) -> TuneSearch:
     """
     if plan.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if HIDDEN in shown_uri(plan.resources.checkpoints):
+    if REDACTED in shown_uri(plan.resources.checkpoints):
         raise InputError("checkpoints: Tune would keep the URI with its password; leave that to the environment")
     if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(plan, Console(stderr=True)))
 
 
-class LedgerSearcher(Searcher):
+class ControllerSearcher(Searcher):
     """Hands out the legs of a ledger, and reports how they ended. Pickled, as Tune does, it is but its plan."""
 
-    def __init__(self, plan: Search, ready: Ready | None = None) -> None:
+    def __init__(self, plan: SearchConfig, ready: PreparedSearch | None = None) -> None:
         super().__init__()
         self._plan, self._ready = plan, ready
         self._console = Console(stderr=True)
         self._open = ExitStack()
-        self._ledger: Ledger | None = None
+        self._ledger: SearchController | None = None
         self._most = math.inf
         self._legs: dict[str, int] = {}  # Tune's trials under way -> ours
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LedgerSearcher, (self._plan,)
+        return ControllerSearcher, (self._plan,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The configuration of the next leg; None if there is none for now, FINISHED at the end of the search."""
@@ -192,13 +192,13 @@ class LedgerSearcher(Searcher):
         self._open.close()
         self._ledger = None
 
-    def _opened(self) -> Ledger:
+    def _opened(self) -> SearchController:
         if self._ledger is None:
             self._ready = self._ready or prepare(self._plan, self._console)
             self._ledger = self._open.enter_context(opened(self._ready))
         return self._ledger
 
-    def _report(self, ledger: Ledger) -> None:
+    def _report(self, ledger: SearchController) -> None:
         """Tell the ledger how legs have ended."""
         while self._ended:
             trial, outcome = self._ended.pop(0)
@@ -211,7 +211,7 @@ class LedgerSearcher(Searcher):
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
 
 
-class Patient(FIFOScheduler):
+class NoPreemptScheduler(FIFOScheduler):
     """First in, first out, but for one thing: a leg whose worker is starting waits for it.
 
     Tune's own would give that leg the next worker that is free and end the starting one; where legs are shorter
@@ -227,7 +227,7 @@ def _config(job: Job) -> dict[str, Any]:
     """What Tune's loggers show of a leg, and the leg itself."""
     net = job.genotype
     shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
-    return shown | {"leg": Leg(job, moment())}
+    return shown | {"leg": TuneTask(job, moment())}
 
 
 def _name(trial: Trial) -> str:

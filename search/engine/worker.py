@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Genotype
-from ...archs.files import full
+from ...archs.files import disk_full_message
 from ..data.dataset import DataSet
 from ..data.view import WHOLE, View, seen
-from ..training.depot import DepotError
-from ..training.job import Job, Outcome, Tick, Timing
-from ..training.transfer import at_hand
+from ..training.artifact_store import StoreError
+from ..training.artifact_sync import local_files
+from ..training.job import Job, JobResult, Progress, Timing
 
 if TYPE_CHECKING:
-    from ..training.bench import Bench
+    from ..training.loaders import DeviceLoader
 
 
 class Worker:
@@ -27,8 +27,8 @@ class Worker:
 
     def __init__(self, threads: int, device: str) -> None:
         self._threads, self._device = threads, device
-        self._bench: Bench | None = None
-        self._part: tuple[View, Bench] | None = None  # of the data, as the last job saw them
+        self._bench: DeviceLoader | None = None
+        self._part: tuple[View, DeviceLoader] | None = None  # of the data, as the last job saw them
 
     def warm(self) -> None:
         """Import what is needed, which takes seconds."""
@@ -41,40 +41,40 @@ class Worker:
         self.warm()
         import torch
 
-        from ..training.memory import open_bench
+        from ..training.loaders import open_loader
 
-        self._bench = open_bench(data, torch.device(self._device), workers=self._threads)
+        self._bench = open_loader(data, torch.device(self._device), workers=self._threads)
         self._part = None
 
-    def run(self, job: Job) -> Iterator[Tick | Outcome]:
+    def run(self, job: Job) -> Iterator[Progress | JobResult]:
         """Train or measure: some ticks, then exactly one outcome, whatever happens."""
-        from ..training.train import train
+        from ..training.trainer import train
 
         try:
             if job.timing:
-                yield Outcome(job.trial, "ok", latency=timed(job.genotype, job.timing))
+                yield JobResult(job.trial, "ok", latency=timed(job.genotype, job.timing))
                 return
-            with at_hand(job) as here:
+            with local_files(job) as here:
                 for event in train(here, self._seen(here.view)):
-                    yield self._whole(here, event) if isinstance(event, Outcome) else event
+                    yield self._whole(here, event) if isinstance(event, JobResult) else event
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
             yield _failure(job, error)
 
-    def _seen(self, view: View) -> Bench:
+    def _seen(self, view: View) -> DeviceLoader:
         """The data as a job sees them; the last part is kept, for the next job is likely to see the same."""
-        from ..training.memory import open_bench
+        from ..training.loaders import open_loader
 
         assert self._bench is not None, "run before take"
         if view == WHOLE:
             return self._bench
         if self._part is None or self._part[0] != view:
             part = seen(self._bench.data, view)
-            self._part = view, open_bench(part, self._bench.device, workers=self._threads)
+            self._part = view, open_loader(part, self._bench.device, workers=self._threads)
         return self._part[1]
 
-    def _whole(self, job: Job, outcome: Outcome) -> Outcome:
+    def _whole(self, job: Job, outcome: JobResult) -> JobResult:
         """An outcome with what was measured beside the training."""
-        from ..training.few import few_shots
+        from ..training.few_shot import few_shots
 
         if job.few is None or outcome.status != "ok" or job.until < job.steps:
             return outcome
@@ -96,15 +96,15 @@ def timed(net: Genotype, timing: Timing) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name != "busy"}
 
 
-def _failure(job: Job, error: Exception) -> Outcome:
+def _failure(job: Job, error: Exception) -> JobResult:
     from ..training.gradients import out_of_memory
 
-    if disk := full(error):
-        return Outcome(job.trial, "full", error=f"a worker {disk}")
-    if isinstance(error, DepotError):
-        return Outcome(job.trial, "lost", error=str(error))
+    if disk := disk_full_message(error):
+        return JobResult(job.trial, "full", error=f"a worker {disk}")
+    if isinstance(error, StoreError):
+        return JobResult(job.trial, "lost", error=str(error))
     text = f"{type(error).__name__}: {error}".strip()
     frames = traceback.extract_tb(error.__traceback__)
     place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
     line = " ".join(text.split())[:300]
-    return Outcome(job.trial, "oom" if out_of_memory(error) else "error", error=line + place)
+    return JobResult(job.trial, "oom" if out_of_memory(error) else "error", error=line + place)

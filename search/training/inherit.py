@@ -14,14 +14,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...archs.blocks import Projection
-from ...archs.encoder import TransformerEncoder
+from ...archs.blocks.encoder import TransformerEncoder
+from ...archs.blocks.residual import Projection
+from ...archs.layout import Block, Layout
 from ...archs.network import Network
 from ...archs.parts import Style
-from ...archs.plan import Block, Plan
 from ...archs.stage import MODERN
-from .fit import Linear, Tally, cyclic, spread, take, take_stem
-from .fit_tokens import take_tokens
+from .net2net import CopyCount, Linear, copy_stem, copy_tensor, copy_tokens, cyclic, spread
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 
@@ -62,9 +61,9 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
     """Fill the fresh `child` in place from `parent`, and tell part by part what it took."""
     rows = [_stem(child, parent), *_stages(child, parent)]
     if child.norm is not None:
-        tally = Tally()
+        tally = CopyCount()
         if parent.norm is not None:
-            take(child.norm, parent.norm, tally)
+            copy_tensor(child.norm, parent.norm, tally)
         rows.append(_row("last norm", child.norm.parameters(), "last norm", tally))
     if child.encoder is not None:
         image = (child.genotype.stem.kind == "none", parent.genotype.stem.kind == "none")
@@ -110,7 +109,7 @@ def _best(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[list[tu
     return best
 
 
-def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: Tally, new: bool = False) -> Inherited:
+def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: CopyCount, new: bool = False) -> Inherited:
     params = sum(parameter.numel() for parameter in part)
     how = next((how for how in ("fitted", "resized", "copied") if how in tally.hows), "fresh")
     if how != "fresh" and tally.taken < params:
@@ -119,9 +118,9 @@ def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: Tally, ne
 
 
 def _stem(child: Network, parent: Network) -> Inherited:
-    tally = Tally()
+    tally = CopyCount()
     if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
-        take_stem(child.stem, parent.stem, tally)
+        copy_stem(child.stem, parent.stem, tally)
     return _row("stem", child.stem.parameters(), "stem", tally)
 
 
@@ -147,19 +146,19 @@ def _species(b: Block) -> tuple[str, str, str]:
     return (b.kind, order, "" if b.kind in MODERN else b.style.norm)
 
 
-def _new_block(place: str, block: nn.Module, b: Block, parent: Plan) -> Inherited:
+def _new_block(place: str, block: nn.Module, b: Block, parent: Layout) -> Inherited:
     """A block without partner: an identity, or as initialised where the parent has no stages to go on from."""
     if parent.stages:
         silence(block, _last(b))
         _pass_on(block, parent.channels)
-    return _row(place, block.parameters(), "", Tally(), new=bool(parent.stages))
+    return _row(place, block.parameters(), "", CopyCount(), new=bool(parent.stages))
 
 
 def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module, Block]) -> Inherited:
     name, other, p = source
-    tally, same = Tally(), _species(b) == _species(p)
+    tally, same = CopyCount(), _species(b) == _species(p)
     if same:
-        take(block, other, tally)
+        copy_tensor(block, other, tally)
     else:
         silence(block, _last(b))
         _take_common(block, b, other, p, tally)
@@ -168,12 +167,12 @@ def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module,
     return _row(place, block.parameters(), name, tally, new=not same)
 
 
-def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: Tally) -> None:
+def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: CopyCount) -> None:
     """What means the same in blocks of two kinds: a norm of the block's input, the projection."""
     if _norms_input(b) and _norms_input(p):
-        take(block.get_submodule("norm1"), other.get_submodule("norm1"), tally)
+        copy_tensor(block.get_submodule("norm1"), other.get_submodule("norm1"), tally)
     if _family(b) == _family(p) and b.projects and p.projects:
-        take(block.get_submodule("shortcut"), other.get_submodule("shortcut"), tally)
+        copy_tensor(block.get_submodule("shortcut"), other.get_submodule("shortcut"), tally)
 
 
 def _family(b: Block) -> str:
@@ -226,16 +225,16 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
     """The encoder's rows; as initialised where the parent has none. `image`: whether each one sees the image itself."""
     had = [] if parent is None else list(parent.blocks)
     pairs = aligned([""] * len(child.blocks), [""] * len(had))
-    tokens, norm = Tally(), Tally()
+    tokens, norm = CopyCount(), CopyCount()
     if parent is not None:
-        take_tokens(child, parent, image, pairs, tokens)
-        take(child.norm, parent.norm, norm)
+        copy_tokens(child, parent, image, pairs, tokens)
+        copy_tensor(child.norm, parent.norm, norm)
     vectors = [vectors for name, vectors in child.named_parameters() if not name.startswith(("blocks.", "norm."))]
     rows = [_row("encoder tokens", vectors, "encoder tokens", tokens)]
     for i, (block, j) in enumerate(zip(child.blocks, pairs, strict=True)):
-        tally = Tally()
+        tally = CopyCount()
         if j is not None:
-            take(block, had[j], tally)
+            copy_tensor(block, had[j], tally)
         elif had:
             silence(block, LAST["encoder"])
         place, source = f"encoder block {i + 1}", "" if j is None else f"encoder block {j + 1}"
@@ -245,7 +244,7 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
 
 def _head(child: Network, parent: Network) -> Inherited:
     """Taken where the classes and the kind of features are the same: tokens or channels of a map."""
-    tally = Tally()
+    tally = CopyCount()
     if child.num_classes == parent.num_classes and (child.encoder is None) == (parent.encoder is None):
-        take(child.head, parent.head, tally)
+        copy_tensor(child.head, parent.head, tally)
     return _row("head", child.head.parameters(), "head", tally)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype
-from ...results.latency.setting import Setting
+from ...archs import Genotype, OperationError
+from ...results.latency.setting import LatencySetting
 from ..data.view import WHOLE, View
-from .depot import Depot
+from .artifact_store import ArtifactStore
+from .init import InitWeights
 from .recipe import Recipe
-from .start import Start
 
-TICKS = 16  # over a full budget
-MOST_LOSSES = 2  # retries of a job whose worker died
+READINGS = 16  # over a full budget
+MAX_RETRIES = 2  # retries of a job whose worker died
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
 
@@ -40,7 +40,7 @@ class FewShot:
 class Timing:
     """What the latency of a net is measured with: a setting, an image (channels, height, width), the classes."""
 
-    setting: Setting
+    setting: LatencySetting
     image: tuple[int, int, int]
     classes: int
 
@@ -80,18 +80,18 @@ class Job:
     weights: str
     keep: tuple[str, ...] = ()
     view: View = WHOLE
-    start: Start | None = None
+    start: InitWeights | None = None
     task: str = "classes"
     test: bool = False
     few: FewShot | None = None
     timing: Timing | None = None
     limit: float = math.inf
-    depot: Depot | None = None
+    depot: ArtifactStore | None = None
 
     @property
     def tick_steps(self) -> int:
         """Optimiser steps between two ticks."""
-        return max(1, self.steps // TICKS)
+        return max(1, self.steps // READINGS)
 
     @property
     def confusion(self) -> str:
@@ -118,7 +118,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Tick:
+class Progress:
     """A sign of life while training: where it stands, and the seconds spent on this trial so far."""
 
     trial: int
@@ -127,7 +127,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """How a job ended.
 
     Attributes:
@@ -159,3 +159,49 @@ class Outcome:
     lineage: dict[str, Any] = field(default_factory=dict)
     latency: dict[str, Any] = field(default_factory=dict)
     error: str = ""
+
+
+def of_net(net: Genotype) -> dict[str, Any]:
+    """family, key, genotype."""
+    return {"family": net.family, "key": net.key, "genotype": net.to_dict()}
+
+
+def check_disk(outcome: JobResult) -> None:
+    """Raise OperationError if a worker found the disk full: the net is not ended, and the same command resumes."""
+    if outcome.status == "full":
+        raise OperationError(outcome.error)
+
+
+def of_outcome(outcome: JobResult) -> dict[str, Any]:
+    """metrics, curve, seconds, device, how, lineage."""
+    return {
+        "metrics": finite(outcome.metrics),
+        "curve": [finite(asdict(point)) for point in outcome.curve],
+        "seconds": round(outcome.seconds, 3),
+        "device": outcome.device,
+        "how": outcome.how,
+        "lineage": outcome.lineage,
+    }
+
+
+def note_of(outcome: JobResult) -> dict[str, Any]:
+    """What a driver that takes over must know of a net that stands at a rung, as JSON has it."""
+    return of_outcome(outcome) | {"step": outcome.step}
+
+
+def of_note(trial: int, accuracy: float, note: dict[str, Any]) -> JobResult:
+    """The outcome that a note was made of."""
+    points = (_numbers(point) for point in note["curve"])
+    curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
+    told = (note["seconds"], note["device"], note["how"], note["lineage"])
+    return JobResult(trial, "ok", note["step"], accuracy, _numbers(note["metrics"]), curve, *told)
+
+
+def _numbers(told: dict[str, Any]) -> dict[str, float]:
+    """With NaN for None."""
+    return {name: math.nan if value is None else value for name, value in told.items()}
+
+
+def finite(numbers: dict[str, float]) -> dict[str, Any]:
+    """With None, which JSON has, for NaN and infinity, which it has not."""
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ...archs.errors import InputError, shown
+from ...archs.errors import InputError, short_repr
 
 MOST = 10.0  # the largest magnitude
 ENHANCERS = ("Color", "Contrast", "Brightness", "Sharpness")
@@ -54,11 +54,11 @@ class RandAugment:
 
     def __post_init__(self) -> None:
         if not isinstance(self.ops, int) or self.ops < 1:
-            raise InputError(f"ops: must be a whole number of at least 1, got {shown(self.ops)}")
+            raise InputError(f"ops: must be a whole number of at least 1, got {short_repr(self.ops)}")
         if not 0 <= self.magnitude <= MOST:
-            raise InputError(f"magnitude: must be from 0 to {MOST:g}, got {shown(self.magnitude)}")
+            raise InputError(f"magnitude: must be from 0 to {MOST:g}, got {short_repr(self.magnitude)}")
         if not 0 <= self.spread < math.inf:
-            raise InputError(f"spread: must be a finite number of at least 0, got {shown(self.spread)}")
+            raise InputError(f"spread: must be a finite number of at least 0, got {short_repr(self.spread)}")
 
     def __call__(self, x_BCHW: Tensor, generator: torch.Generator, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
@@ -103,7 +103,7 @@ def apply(x_BCHW: Tensor, draw: Draw, fill: tuple[float, ...]) -> Tensor:
     if channels not in (1, 3):
         raise InputError(f"RandAugment: images must have 1 or 3 channels, got {channels}")
     if len(fill) not in (1, channels):
-        raise InputError(f"RandAugment: fill must hold 1 value or one a channel ({channels}), got {shown(fill)}")
+        raise InputError(f"RandAugment: fill must hold 1 value or one a channel ({channels}), got {short_repr(fill)}")
     fill_C11 = _beside(torch.tensor(fill).round(), x_BCHW).view(-1, 1, 1)
     for op_B, argument_B in zip(draw.op_NB, draw.argument_NB, strict=True):
         x_BCHW = _round(x_BCHW, op_B, argument_B, fill_C11)

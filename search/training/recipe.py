@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from ...archs.errors import InputError, one_of, shown
+from ...archs.errors import InputError, check_choice, short_repr
 
 SCHEDULES = ("cosine", "linear", "constant")
 LOSSES = ("cross_entropy", "binary")
@@ -127,10 +127,10 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _kinds(self, "")
-        one_of("recipe: schedule", self.schedule, SCHEDULES)
-        one_of("recipe: optimizer", self.optimizer, OPTIMIZERS)
-        one_of("recipe: loss", self.loss, LOSSES)
-        one_of("recipe: precision", self.precision, PRECISIONS)
+        check_choice("recipe: schedule", self.schedule, SCHEDULES)
+        check_choice("recipe: optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("recipe: loss", self.loss, LOSSES)
+        check_choice("recipe: precision", self.precision, PRECISIONS)
         for name in ("batch", "accumulate"):
             _within(name, getattr(self, name), 1, 2**20)
         if len(self.name) > MOST_NAME:
@@ -200,9 +200,9 @@ def check_on(recipe: Recipe, peak: float, channels: int, size: tuple[int, int]) 
 
 def _fields_of(cls: type, data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise InputError(f"{where}: must be an object, got {shown(data)}")
+        raise InputError(f"{where}: must be an object, got {short_repr(data)}")
     for name in data:
-        one_of(f"{where}: field", name, [f.name for f in fields(cls)])
+        check_choice(f"{where}: field", name, [f.name for f in fields(cls)])
     return data
 
 
@@ -212,11 +212,11 @@ def _kinds(value: Any, where: str) -> None:
     for f in fields(value):
         given, kind = getattr(value, f.name), str(f.type)
         if not isinstance(given, allowed[kind]) or (isinstance(given, bool) and kind != "bool"):
-            raise InputError(f"recipe: {where}{f.name} must be of type {kind}, got {shown(given)}")
+            raise InputError(f"recipe: {where}{f.name} must be of type {kind}, got {short_repr(given)}")
 
 
 def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
     fine = (least < value if above else least <= value) and value <= most  # false of NaN
     if not fine:
         rule = f"above {least}, at most {most}" if above else f"{least} to {most}"
-        raise InputError(f"recipe: {name} must be {rule}, got {shown(value)}")
+        raise InputError(f"recipe: {name} must be {rule}, got {short_repr(value)}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ...archs.errors import InputError, one_of
+from ...archs.errors import InputError, check_choice
 from ...archs.files import parse_json
 from .recipe import Augment, Recipe
 
@@ -127,7 +127,7 @@ def get(name: str) -> Recipe:
         InputError: if the name is unknown, or the file holds no recipe.
     """
     if not name.endswith(".json"):
-        return RECIPES[one_of("recipe", name, RECIPES)]()
+        return RECIPES[check_choice("recipe", name, RECIPES)]()
     try:
         data = parse_json(Path(name).read_bytes())
     except (OSError, ValueError) as error:

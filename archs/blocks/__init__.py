@@ -1,0 +1,1 @@
+"""What nets are made of: residual, attention, modern and transformer blocks, and what each costs."""

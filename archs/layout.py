@@ -1,0 +1,163 @@
+"""The geometry of a genotype at one image size: each block with its channels and maps.
+
+One walk, used by the cost formulas, the builder and the drawing, so that they cannot disagree.
+Every rule about maps (window, patch) is checked here. Strided convs and pools halve upwards:
+a map of 7 becomes 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from .errors import InputError, short_repr
+from .parts import GROUPS, Encoder, Stem, Style, check_int
+from .stage import MODERN, Stage
+
+ImageSize = int | tuple[int, int]
+Map = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Block:
+    """One residual block in place. Maps are (height, width); `window` is resolved, never 0."""
+
+    place: str
+    kind: str
+    stage: Stage
+    style: Style
+    c_in: int
+    stride: int
+    map_in: Map
+    map_out: Map
+    window: Map
+
+    @property
+    def c_out(self) -> int:
+        return self.stage.channels
+
+    @property
+    def width(self) -> int:
+        """Channels of the inner convs; of an AlterNet MSA block, its input's over the expansion."""
+        return self.c_in // self.stage.expansion if self.kind in ("msa", "msa_a") else self.stage.width
+
+    @property
+    def projects(self) -> bool:
+        """Whether the shortcut is a 1x1 conv instead of the identity."""
+        return self.stride != 1 or self.c_in != self.c_out
+
+    @property
+    def raw(self) -> bool:
+        """Whether the output still wants norm and activation: all but post-activation conv blocks."""
+        return self.style.order == "pre" or self.kind not in ("basic", "bottleneck")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A genotype laid out: stem map, blocks by stage, last map, token grid of the encoder."""
+
+    image: Map
+    stem_map: Map
+    stages: tuple[tuple[Block, ...], ...]
+    channels: int
+    grid: Map | None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return tuple(block for stage in self.stages for block in stage)
+
+    @property
+    def last_map(self) -> Map:
+        """The map that the head or the encoder sees."""
+        return self.stages[-1][-1].map_out if self.stages else self.stem_map
+
+    @property
+    def final_norm(self) -> bool:
+        """Whether a last norm and ReLU stand behind the stages."""
+        return bool(self.stages) and self.stages[-1][-1].raw
+
+
+def as_map(image_size: ImageSize) -> Map:
+    """(height, width) of an image size given as one side or as a pair.
+
+    Raises:
+        InputError: if it is neither.
+    """
+    pair = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
+    if len(pair) != 2:
+        raise InputError(f"image size: one side or (height, width), got {short_repr(image_size)}")
+    height, width = (check_int("image size", "side", side, 1, 16384) for side in pair)
+    return height, width
+
+
+def layout(
+    parts: tuple[Stem, tuple[Stage, ...], Encoder | None], style: Style, image_size: ImageSize, in_chans: int
+) -> Layout:
+    """Walk the parts (stem, stages, encoder) from the image to the head.
+
+    Raises:
+        InputError: if a patch or window does not divide its map.
+    """
+    stem, stages, encoder = parts
+    image = as_map(image_size)
+    check_int("image", "channels", in_chans)
+    if stem.kind == "patchify":
+        _must_divide("stem", "patch", stem.patch, image)
+    at, channels = _shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
+    if stem.kind == "bit" or (style.norm == "group" and style.order == "post" and stem.kind != "patchify"):
+        _check_group("stem", channels, _shrink(image, min(stem.stride, 2)))
+    stem_map, laid = at, []
+    for number, stage in enumerate(stages, start=1):
+        laid.append(stage_layout(f"stage {number}", stage, style, channels, at))
+        at, channels = laid[-1][-1].map_out, stage.channels
+    if style.norm == "group" and laid and laid[-1][-1].raw:
+        _check_group("last norm", channels, at)
+    grid = None
+    if encoder is not None:
+        _must_divide("encoder", "patch", encoder.patch, at)
+        grid = (at[0] // encoder.patch, at[1] // encoder.patch)
+    return Layout(image, stem_map, tuple(laid), channels, grid)
+
+
+@lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
+def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
+    """The blocks of a stage behind a map `at` of `c_in` channels.
+
+    Raises:
+        InputError: if a window does not divide its map.
+    """
+    blocks = []
+    for i, kind in enumerate(stage.kinds):
+        stride = stage.stride if i == 0 else 1
+        out = _shrink(at, stride)
+        window = _window(place, stage.window, out) if kind == stage.attention else (1, 1)
+        block = Block(place, kind, stage, style, c_in, stride, at, out, window)
+        if style.norm == "group" and kind not in MODERN:
+            for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
+                _check_group(place, channels, norm_map)
+        blocks.append(block)
+        at, c_in = out, stage.channels
+    return tuple(blocks)
+
+
+def _check_group(place: str, channels: int, at: Map) -> None:
+    if channels * at[0] * at[1] == GROUPS:  # PyTorch refuses a norm over one value
+        raise InputError(f"{place}: group norm of {channels} channels on a {at[0]}x{at[1]} map has one value a group")
+
+
+def _window(place: str, window: int, at: Map) -> Map:
+    if not window:
+        return at
+    _must_divide(place, "window", window, at)
+    return (window, window)
+
+
+def _must_divide(place: str, field: str, side: int, at: Map) -> None:
+    if side > at[0] or side > at[1]:
+        raise InputError(f"{place}: {field} {side} is larger than the {at[0]}x{at[1]} map")
+    if at[0] % side or at[1] % side:
+        raise InputError(f"{place}: {field} {side} does not divide a {at[0]}x{at[1]} map")
+
+
+def _shrink(at: Map, stride: int) -> Map:
+    return (-(-at[0] // stride), -(-at[1] // stride))

@@ -1,0 +1,1 @@
+"""timm's nets: made by name, converted to ours and back, counted."""

@@ -1,0 +1,98 @@
+"""Errors of code that the user wrote, spaces and samplers: one line that says where, instead of a traceback."""
+
+from __future__ import annotations
+
+import signal
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import current_thread, main_thread
+from types import CodeType
+from typing import Any
+
+from .errors import InputError, short_repr
+
+SECONDS = 120.0  # for loading a file and drawing its nets; importing a large library takes half a minute
+
+
+@contextmanager
+def user_code_errors(what: str) -> Iterator[None]:
+    """Turn any error of code that the user wrote, run inside, into one line that says where it arose.
+
+    Raises:
+        InputError: "WHAT: FILE:LINE: ERROR".
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, Overtime):  # Ctrl-C and SIGTERM, and the alarm of `time_limit`
+        raise
+    except SystemExit as error:
+        raise InputError(f"{what}: the code exits the program with {short_repr(error.code)}") from None
+    except BaseException as error:  # noqa: BLE001 - code of the user's can raise anything
+        raise InputError(f"{what}: {_blamed(error)}") from None
+
+
+class Overtime(BaseException):
+    """Code of the user's has not come to its end in time; no error, which that code might catch and go on."""
+
+
+@contextmanager
+def time_limit(what: str) -> Iterator[None]:
+    """End code that the user wrote, run inside, after `SECONDS`. Inside another limit, that one holds.
+
+    Python hears the alarm between two of its own instructions, in the main thread alone: elsewhere there is no limit.
+
+    Raises:
+        InputError: "WHAT: FILE:LINE: takes longer than 120 s".
+    """
+    heard = signal.getsignal(signal.SIGALRM)
+    if current_thread() is not main_thread() or heard is _stop:
+        yield
+        return
+    signal.signal(signal.SIGALRM, _stop)
+    left, again = signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    try:
+        yield
+    except Overtime as error:
+        raise InputError(f"{what}: {_place(error)}takes longer than {SECONDS:g} s") from None
+    finally:
+        spent = SECONDS - signal.setitimer(signal.ITIMER_REAL, 0)[0]
+        signal.signal(signal.SIGALRM, heard)
+        if left:  # somebody else's alarm
+            signal.setitimer(signal.ITIMER_REAL, max(left - spent, 1e-3), again)
+
+
+def _stop(*_: Any) -> None:
+    raise Overtime
+
+
+def _blamed(error: BaseException) -> str:
+    """An error in one line, behind the line of the user's code that it comes from, where there is one."""
+    if isinstance(error, SyntaxError):  # never ran: no frame is of its file
+        return f"{_near(error.filename or '?')}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    kind = "" if isinstance(error, InputError) else type(error).__name__
+    return _place(error) + ": ".join(part for part in (kind, " ".join(str(error).split())) if part)
+
+
+def _place(error: BaseException) -> str:
+    """The last line of the user's code that an error came through, as "FILE:LINE: "; "" if there is none."""
+    frames = traceback.walk_tb(error.__traceback__)
+    places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_globals, frame.f_code)]
+    return f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
+
+
+def _is_users(names: dict[str, object], code: CodeType) -> bool:
+    """Whether code is neither ours nor of an installed package nor Python's own."""
+    if str(names.get("__name__")).split(".")[0] == __name__.split(".")[0] or code.co_filename.startswith("<"):
+        return False
+    installed = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+    parents = {str(parent) for parent in Path(code.co_filename).parents}
+    return not parents & installed and not any(Path(parent).name == "dist-packages" for parent in parents)
+
+
+def _near(file: str) -> str:
+    """A file's path from the current folder, where it lies below it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

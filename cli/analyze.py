@@ -1,0 +1,187 @@
+"""The command `explain`: parses, calls one function, prints."""
+
+from __future__ import annotations
+
+from itertools import count
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..archs.errors import InputError
+from ..results.analysis.registry import ANALYSES
+from ..results.render.console import print_json, print_text
+from ..results.render.terminal import print_lines
+from .options import Epochs, Eta, Json, Rungs, console_of, recipe_of, request_of, resources_of
+
+commands = typer.Typer()
+QUICK_SAMPLES = 64
+DATA, SEEDS = "digits", 3  # of the findings
+
+
+@commands.command()
+def explain(
+    run: Annotated[
+        str, typer.Argument(help="A run's name below runs/, or its folder, a study's too; RUN:TRIAL names a net.")
+    ] = "",
+    against: Annotated[
+        str, typer.Option(help="A second net: a trial, RUN:TRIAL, or zoo for the run's plain ResNet next in MACs.")
+    ] = "",
+    analyses: Annotated[str, typer.Option(help=f"Only these, with commas between: {', '.join(ANALYSES)}.")] = "",
+    samples: Annotated[
+        int,
+        typer.Option(help="Images of the validation split, and of the training split where it takes part, at most."),
+    ] = 1024,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for pictures and tables; without it, explain/ in the run's.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Few images, short trainings: to see that it works.")] = False,
+    findings: Annotated[
+        bool, typer.Option("--findings", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims.")
+    ] = False,
+    training: Annotated[
+        bool,
+        typer.Option("--training", help="Train the nets again: the Hessian after warm-up, and on 6 % of the data."),
+    ] = False,
+    data: Annotated[str, typer.Option(help=f"Of --findings: what they are trained on; {DATA} without it.")] = "",
+    seeds: Annotated[int | None, typer.Option(help=f"Of --findings: trainings of each; {SEEDS} without it.")] = None,
+    epochs: Epochs = None,
+    name: Annotated[str, typer.Option(help="Of --findings: name of its run.")] = "",
+    workers: Annotated[int | None, typer.Option(help="Of --findings and --training: nets trained at a time.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Why a net wins: the papers' analyses of it, as pictures, tables and words; `report` shows them too."""
+    if findings == bool(run):
+        raise InputError(f"explain: takes a run, or --findings without one, got {'both' if run else 'neither'}")
+    ofs = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
+    of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
+    of_runs |= {"training": training or None}
+    if wrong := [name for name, value in (of_runs if findings else ofs).items() if value not in ("", None)]:
+        raise InputError(f"explain: --{wrong[0]} goes {'without' if findings else 'with'} --findings")
+    samples = min(samples, QUICK_SAMPLES) if quick else samples
+    if findings:
+        _findings(
+            data or DATA, SEEDS if seeds is None else seeds, epochs, (samples, quick), name, workers or 0, as_json
+        )
+        return
+    from ..search.experiments.explain import Explain, said
+    from ..search.experiments.explain import explain as run_explain
+
+    names = tuple(part.strip() for part in analyses.split(",") if part.strip())
+    place = resources_of("", workers or 0, 1.0, None) if training else None
+    facts = run_explain(Explain(run, against, names, samples, device, out, place), console_of(as_json))
+    if as_json:
+        print_json(facts)
+    else:
+        print_lines(*said(facts))
+
+
+def _findings(
+    data: str, seeds: int, epochs: float | None, depth: tuple[int, bool], name: str, workers: int, as_json: bool
+) -> None:
+    from ..search.experiments.paper_claims import Findings, drawing, usual_epochs
+    from ..search.experiments.paper_claims import findings as run_findings
+
+    recipe = recipe_of("", data, usual_epochs(data) if epochs is None else epochs, False)
+    place = resources_of("", workers, 1.0, None)
+    asked = Findings(request_of(data, "", "auto", False, False), recipe, seeds, *depth, name, place)
+    told = run_findings(asked, console_of(as_json))
+    if as_json:
+        print_json(told)
+    else:
+        print_text(drawing(told))
+
+
+@commands.command()
+def bench(
+    strategy: Annotated[
+        str, typer.Option(help="Strategies, with commas between; also oracle and largest. Without it, all.")
+    ] = "",
+    ladder: Annotated[
+        str, typer.Option(help="Ladders, with commas between. Without it, all; single for random draws alone.")
+    ] = "",
+    data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
+    seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
+    workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,
+    rungs: Rungs = "",
+    eta: Eta = 1.5,
+    processes: Annotated[int, typer.Option(help="Real processes; 0 means one a core.")] = 0,
+    plot: Annotated[str, typer.Option(help="File to draw the searches into: .png, .svg or .pdf.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Compare strategies on a table of trained nets, with a simulated clock: minutes, no training."""
+    from pathlib import Path
+
+    from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
+    from ..results.render.console import print_json, print_text
+    from ..results.render.terminal import Console
+    from ..search.config import RUNGS, names, shares
+    from ..search.tabular.evaluate import BenchmarkConfig, rows, run_benchmark
+    from ..search.tabular.plots import bench_table
+    from ..search.tabular.plots import plot as draw
+    from ..search.tabular.searchers import searchers
+    from ..search.tabular.simulated import SearcherConfig
+
+    check_count("seeds", seeds, most=MOST_SEEDS)
+    check_count("workers", workers, most=10_000)
+    check_count("processes", processes, 0)
+    file = Path(plot) if plot else None
+    if file and file.suffix not in (".png", ".svg", ".pdf"):
+        raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
+    how = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
+    chosen = searchers(names(strategy), names(ladder), how)
+    console = Console(stderr=True)
+    with console.status(f"0 of {len(chosen)}") as status:
+        match, done = BenchmarkConfig(data, seeds, workers, processes), count(1)
+        traces = run_benchmark(
+            match, chosen, lambda last: status.update(f"{next(done)} of {len(chosen)}; last: {last}")
+        )
+    found = rows(traces)
+    if as_json:
+        print_json(found)
+    else:
+        print_text(bench_table(found, f"{data}, {seeds} seeds, {workers} workers"))
+    if file:
+        draw(traces, file)
+
+
+@commands.command()
+def latency(
+    target: Annotated[
+        str, typer.Argument(help="A run, or a net: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")
+    ],
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    batch: Annotated[str, typer.Option(help="Images at once; several with commas between.")] = "1",
+    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16; several with commas between.")] = "float32",
+    compile_nets: Annotated[bool, typer.Option("--compile", help="Compile each net with torch.compile.")] = False,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Run each net in onnxruntime.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads of the CPU.")] = 1,
+    top: Annotated[int, typer.Option(help="So many nets of a run, the best ranked first; 0 means all.")] = 0,
+    image_size: Annotated[
+        str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")] = False,
+) -> None:
+    """How long nets take on this machine; of a run it is kept, for `front --objectives accuracy,latency_ms`."""
+    import logging
+
+    from ..results.render.terminal import Console, plain
+
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
+    from ..results.latency.nets import measured, subjects_of
+    from ..results.latency.setting import settings_of
+    from ..results.latency.table import agreement, drawn, rows_of
+    from ..results.render.console import print_json, print_text
+
+    settings = settings_of(device, batch, dtype, (compile_nets, onnx), threads)
+    subjects = subjects_of(target, image_size, top)
+    with Console(stderr=True).status("measuring") as status:
+        pairs = list(measured(subjects, settings, lambda name: status.update(plain(f"measuring {name}"))))
+    groups = [(setting, [pair for pair in pairs if pair[1].setting == setting]) for setting in settings]
+    if as_json:
+        found = [rows_of(group) for _, group in groups]
+        print_json([{"rows": rows, "rank_correlation_macs": agreement(rows)} for rows in found])
+        return
+    for setting, group in groups:
+        print_text(drawn(rows_of(group), setting))

@@ -1,0 +1,101 @@
+"""The command line: parses, calls one function, prints. Heavy imports wait for their command.
+
+Exit code 0 done, 1 not done and not the input's fault, 2 the input is wrong, 130 stopped with Ctrl-C, 143 with SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from typing import Any
+
+import typer
+
+from ..archs.errors import InputError, OperationError
+from ..archs.files import disk_full_message
+from ..results.render.terminal import LogHandler, guarded, visible
+from . import analyze, export, ops, results, search, train
+
+app = typer.Typer(
+    name="alternas",
+    help="Find the image classifier that gives the most accuracy for the compute it costs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # importing rich for the help would double its time
+)
+
+MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
+INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
+RESUMING = ("search", "retrain", "finetune", "buildup", "study")  # commands that go on where they were
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
+
+
+for group in (search, results, export, train, analyze, ops):  # in the order of the help
+    app.add_typer(group.commands)
+
+
+_terminated: list[int] = []  # the signal that came
+
+
+def _terminate(number: int, _: Any) -> None:
+    """SIGTERM, as job schedulers send it, ends a command as Ctrl-C does. Ray lets no other exception through."""
+    _terminated.append(number)
+    raise KeyboardInterrupt
+
+
+def _check_here() -> None:
+    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been deleted; change to one that is there") from None
+
+
+def main() -> None:
+    """Entry point: runs the command, and ends with its exit code."""
+    with guarded():
+        code = _run()
+    sys.exit(code)
+
+
+def _run() -> int:
+    """One command: turns `InputError` into one line and exit code 2."""
+    _terminated.clear()
+    before = signal.signal(signal.SIGTERM, _terminate)
+    logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
+    try:
+        _check_here()
+        code = app(standalone_mode=False)
+    except InputError as error:
+        code = _print_error(str(error), 2)
+    except USAGE_ERROR as error:
+        code = _print_error(error.format_message(), 2)
+    except OperationError as error:
+        code = _print_error(str(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing any more
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        code = INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except OSError as error:
+        if not disk_full_message(error):
+            raise
+        code = _print_error(disk_full_message(error), 1)
+    if code == INTERRUPTED:
+        again = "; the same command resumes" if {*sys.argv[1:2]} & {*RESUMING} else ""
+        print(f"alternas: stopped{again}", file=sys.stderr)
+        code = TERMINATED if _terminated else code
+    else:
+        signal.signal(signal.SIGTERM, before)
+    return code
+
+
+def _print_error(message: str, code: int) -> int:
+    line = visible(" ".join(message.split()))
+    print(f"alternas: {line if len(line) <= MOST else f'{line[: MOST - 3]}...'}", file=sys.stderr)
+    return code

@@ -1,0 +1,101 @@
+"""Commands that hand nets out or describe them: export, cost, archs, spaces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..archs.errors import InputError
+from ..results.render.console import print_json, print_listing, print_text
+from ..results.render.terminal import print_lines
+from .options import Json, Svg
+
+commands = typer.Typer()
+
+
+@commands.command()
+def export(
+    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder; RUN:TRIAL names a net.")],
+    out: Annotated[Path, typer.Option(help="Folder to create.")],
+    trial: Annotated[int | None, typer.Option(help="Number of a trial, instead of the best.")] = None,
+    pick: Annotated[str, typer.Option(help="The best of the front by accuracy (default), gain, or cheapest.")] = "",
+    formats: Annotated[str, typer.Option(help="Comma list of package, onnx, pt2, timm.")] = "package",
+    as_json: Json = False,
+) -> None:
+    """Write the best net as a folder that needs no alternas: weights, a model card, and the formats asked for."""
+    from ..results.export.folder import export_net, said
+    from ..results.runs.select import parse_run_spec
+
+    folder, named = parse_run_spec(run)
+    if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
+        rule = "RUN:TRIAL and --trial name a net and --pick chooses one: only one of them"
+        raise InputError(f"export: {rule}, got both {run if named is not None else trial} and {pick or trial!r}")
+    facts = export_net(folder, out, named if trial is None else trial, pick or "accuracy", formats.split(","))
+    if as_json:
+        print_json(facts)
+    else:
+        print_lines(*said(facts, out))
+
+
+@commands.command()
+def cost(
+    arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
+    image_size: Annotated[
+        str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
+    ] = "",
+    classes: Annotated[
+        int | None, typer.Option(help="Number of classes; without it, the run's, timm's or 1000.")
+    ] = None,
+    channels: Annotated[
+        int | None, typer.Option(help="Channels of the image; without it, the run's, timm's or 3.")
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Images of a training step, for its memory.")] = 1,
+    images: Annotated[str, typer.Option(help="Images of a whole training, such as 2.1G, for its compute.")] = "",
+    svg: Svg = None,
+    as_json: Json = False,
+) -> None:
+    """Params, MACs and memory of one net, part by part; of timm's nets too."""
+    from ..results.render.cost import cost_facts, cost_svg
+    from ..search.config import amount
+
+    total = amount("images", images) if images else None
+    if svg:
+        cost_svg(arch, svg, image_size, classes, channels)
+    facts, drawing = cost_facts(arch, image_size, classes, channels, batch, total)
+    if as_json:
+        print_json(facts)
+    else:
+        print_text(drawing)
+
+
+@commands.command()
+def archs(as_json: Json = False) -> None:
+    """The zoo: named nets and where they come from."""
+    from ..archs.zoo import ZOO
+
+    rows = [{"name": name, "timm": entry.timm, "about": entry.about} for name, entry in ZOO.items()]
+    print_listing(rows, as_json)
+
+
+@commands.command()
+def spaces(
+    space: Annotated[str, typer.Argument(help="One of them, or a file of your own, which is checked.")] = "",
+    image_size: Annotated[
+        str, typer.Option(help="Side in pixels, or HEIGHTxWIDTH; without it 8, 32 and 224, for a file 32.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """The search spaces and how many distinct nets they hold."""
+    from ..results.render.net import parse_size
+    from ..spaces import SPACES, find, is_file, options_of
+
+    usual = (32,) if is_file(space) else (8, 32, 224)
+    sizes = [parse_size(image_size)] if image_size else [(side, side) for side in usual]
+    found = [(find(name, size), size) for name in ([space] if space else SPACES) for size in sizes]
+    rows = [
+        {"space": s.name, "image_size": f"{h}x{w}", "genes": len(options_of(s)), "nets": s.size()}
+        for s, (h, w) in found
+    ]
+    print_listing(rows, as_json)

@@ -1,0 +1,51 @@
+"""The commands `dashboard` and `doctor`, around a search: parse, call one function, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import Address, Checkpoints, Data, Json
+
+commands = typer.Typer()
+
+
+@commands.command()
+def dashboard(
+    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")],
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
+    storage: Annotated[
+        str, typer.Option(help="The URL of the run's database, as its search was given it, if it has one.")
+    ] = "",
+) -> None:
+    """Show a run's study in a browser with optuna-dashboard, while it runs or after; Ctrl-C ends it."""
+    from ..results.runs.store import find_run
+    from ..search.trials.dashboard import serve
+
+    serve(find_run(run), host, port, storage)
+
+
+@commands.command()
+def doctor(
+    address: Address = "",
+    data: Data = "digits",
+    storage_path: Annotated[Path, typer.Option(help="The folder that all nodes write to.")] = Path("runs"),
+    checkpoints: Checkpoints = "",
+    as_json: Json = False,
+) -> None:
+    """Whether this machine or a Ray cluster is fit for a search: versions, GPUs, data, storage, a tiny trial a node."""
+    from ..results.render.console import print_json, print_text
+    from ..search.engine.checks import drawn
+    from ..search.engine.doctor import examine
+
+    checks = examine(address, data, storage_path, checkpoints)
+    fit = all(check.ok for check in checks)
+    if as_json:
+        print_json({"ok": fit, "checks": [check.to_dict() for check in checks]})
+    else:
+        print_text(drawn(checks))
+    if not fit:
+        raise typer.Exit(1)

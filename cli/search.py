@@ -1,0 +1,186 @@
+"""The commands `search`, `data` and `recipes`: parse, call one function, print."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any
+
+import typer
+
+from ..results.render.console import print_front, print_json, print_listing, print_text
+from ..results.render.terminal import print_lines
+from .options import (
+    Address,
+    Checkpoints,
+    Compile,
+    Cpus,
+    Data,
+    Download,
+    Epochs,
+    Eta,
+    Gpus,
+    ImageSize,
+    Json,
+    Loader,
+    MaxHours,
+    MaxTrainSteps,
+    Name,
+    RecipeName,
+    Rungs,
+    SkipBroken,
+    Storage,
+    TensorBoard,
+    TrialMinutes,
+    Workers,
+    recipe_of,
+    request_of,
+    resources_of,
+)
+
+commands = typer.Typer()
+
+
+@commands.command()
+def search(
+    space: Annotated[str, typer.Argument(help="One of `alternas spaces`, or a file: ./my_space.py.")] = "all",
+    data: Data = "digits",
+    trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
+    name: Name = "",
+    strategy: Annotated[
+        str,
+        typer.Option(
+            help="Who proposes: evolution, random, tpe, nsga2, buildup, enumerate, or an Optuna sampler of your own, "
+            "as package.module:Class."
+        ),
+    ] = "evolution",
+    ladder: Annotated[
+        str,
+        typer.Option(
+            help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone. Without it: "
+            "pareto from 32 --trials on, else off."
+        ),
+    ] = "",
+    rungs: Rungs = "",
+    eta: Eta = 1.5,
+    repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
+    inherit: Annotated[
+        bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
+    ] = False,
+    objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs, params, latency_ms.")] = "macs",
+    latency: Annotated[
+        str,
+        typer.Option(help="What latency_ms means: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, as cuda/32/float16."),
+    ] = "",
+    latency_on: Annotated[
+        str,
+        typer.Option(
+            help="Measure latency on the node with this Ray resource, where then nothing trains; without it, one "
+            "worker trains and measures in turn."
+        ),
+    ] = "",
+    max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
+    recipe: RecipeName = "",
+    epochs: Epochs = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Compile = False,
+    keep: Annotated[
+        str, typer.Option(help="Early weights to keep: warmup, or shares of the budget, as in warmup,0.06.")
+    ] = "",
+    seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
+    trial_minutes: TrialMinutes = math.inf,
+    max_hours: MaxHours = math.inf,
+    max_train_steps: MaxTrainSteps = math.inf,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    checkpoints: Checkpoints = "",
+    storage: Storage = "",
+    tensorboard: TensorBoard = False,
+    as_json: Json = False,
+) -> None:
+    """Search for nets; the same command again resumes."""
+    from ..results.ranking.objectives import RankingQuery, parse_objectives
+    from ..results.render.terminal import Console
+    from ..results.runs.store import plain_name
+    from ..search.config import RUNGS, Budget, Settings, latency_of, limits_of, names, shares
+    from ..search.context import SearchConfig, default_scheduler
+    from ..search.run import search as run_search
+
+    limits = limits_of(macs=max_macs, params=max_params)
+    kept = names(keep)
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    steps = shares("rungs", rungs) if rungs else RUNGS
+    run_name = name or plain_name(space, data)
+    ladder = ladder or default_scheduler(run_name, strategy, trials)
+    settings = Settings(
+        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
+        latency_of(objective, latency),
+    )  # fmt: skip
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints, latency_on)
+    effort = Budget(trial_minutes, max_hours, max_train_steps)
+    plan = SearchConfig(settings, request, trials, run_name, place, effort, storage, tensorboard)
+    folder = run_search(plan, Console(stderr=as_json))
+    on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
+    if on_front and not as_json:
+        print_lines("", f"export the best:  alternas export {run_name} --out {run_name}-best")
+
+
+@commands.command()
+def data(
+    name: Annotated[str, typer.Argument(help="As --data of a search.")],
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    as_json: Json = False,
+) -> None:
+    """What a data set holds, how it is split and read; --download fetches it."""
+    from ..results.render.terminal import Console
+    from ..search.data.dataset import BrokenPicturesError
+    from ..search.data.load import load_showing
+    from ..search.data.summary import broken_summary, summary, summary_table
+
+    request = request_of(name, image_size, loader, skip_broken, download)
+    try:
+        facts = summary(load_showing(request, Console(stderr=True)))
+    except BrokenPicturesError as error:
+        _say(broken_summary(name, error), as_json)
+        raise
+    if not as_json:
+        print_text(summary_table(facts))
+    _say(facts, as_json)
+
+
+def _say(facts: dict[str, Any], as_json: bool) -> None:
+    """All of it as JSON, or the broken pictures for the terminal."""
+    from ..results.render.terminal import print_lines
+    from ..search.data.summary import broken_lines
+
+    if as_json:
+        print_json(facts)
+    else:
+        print_lines(*broken_lines(facts["broken"]))
+
+
+@commands.command()
+def recipes(
+    name: Annotated[str, typer.Argument(help="One of them, whole; without it, all of them.")] = "",
+    as_json: Json = False,
+) -> None:
+    """The training recipes and where they come from; one as JSON, to change and use as --recipe FILE.json."""
+    from ..search.training.recipes import RECIPES, get
+
+    if name:
+        print_json(get(name).to_dict())
+        return
+    rows: list[dict[str, Any]] = []
+    for known, make in RECIPES.items():
+        recipe, about = make(), (make.__doc__ or "").split("\n")[0]
+        rows.append({"recipe": known, "epochs": recipe.epochs, "batch": recipe.batch, "about": about})
+    print_listing(rows, as_json)

@@ -1,0 +1,258 @@
+"""The commands `retrain`, `finetune`, `buildup`, `few-shot`, `study` and `studies`: parse, call one function, print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..results.render.console import print_json, print_listing, print_text
+from ..results.render.terminal import print_lines
+from .options import (
+    Address,
+    Checkpoints,
+    Compile,
+    Cpus,
+    Data,
+    Download,
+    Epochs,
+    Gpus,
+    ImageSize,
+    Json,
+    Loader,
+    Name,
+    RecipeName,
+    Seeds,
+    SkipBroken,
+    Workers,
+    console_of,
+    numbers,
+    recipe_of,
+    request_of,
+    resources_of,
+)
+
+commands = typer.Typer()
+
+From = Annotated[
+    str, typer.Option("--from", help="Trained weights: timm:NAME, RUN, RUN:TRIAL, an export's folder, a .safetensors.")
+]
+Arch = Annotated[
+    str, typer.Option(help="The net of a .safetensors file that does not say: a zoo name, a genotype, or timm:NAME.")
+]
+
+FromSize = Annotated[
+    str, typer.Option(help="Image size that such a file is for, a side or HEIGHTxWIDTH; timm's nets know their own.")
+]
+
+
+def _named(text: str, arch: str, size: str) -> Any:
+    from ..results.render.net import parse_size
+    from ..results.runs.weights import WeightsSpec
+
+    return WeightsSpec(text, arch, parse_size(size) if size else None)
+
+
+@commands.command()
+def retrain(
+    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")],
+    top: Annotated[int, typer.Option(help="So many nets: by Pareto rank, then by accuracy.")] = 3,
+    trials: Annotated[str, typer.Option(help="These nets instead, as 4,7.")] = "",
+    max_macs: Annotated[str, typer.Option(help="Only nets of at most these MACs, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Only nets of at most so many parameters, such as 2M.")] = "",
+    seeds: Seeds = 3,
+    recipe: Annotated[
+        str, typer.Option(help="A name of `alternas recipes` or a JSON file; without one, the search's.")
+    ] = "",
+    epochs: Annotated[float | None, typer.Option(help="Epochs of each training; without it, the recipe's.")] = None,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    checkpoints: Checkpoints = "",
+    as_json: Json = False,
+) -> None:
+    """Train the best nets of a run in full, with several seeds; test accuracy; the same command again resumes."""
+    from ..results.runs.retrained import failures, summary, table
+    from ..results.runs.store import find_run, read_records
+    from ..search.config import limits_of
+    from ..search.experiments.retrain import Retrain
+    from ..search.experiments.retrain import retrain as run_retrain
+    from ..search.training import recipes
+
+    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    limits, how = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
+    asked = Retrain(folder, seeds, place, top, numbers("trials", trials), limits, how, epochs)
+    records = run_retrain(asked, console_of(as_json))
+    rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"})
+    if as_json:
+        print_json(rows)
+        return
+    print_text(table(rows))
+    best = f"{run}:{rows[0]['trial']}" if trials and rows else run
+    print_lines(*failures(records), "", f"export the best:  alternas export {best} --out {folder.name}-best")
+
+
+@commands.command()
+def finetune(
+    weights: From,
+    data: Data,
+    arch: Arch = "",
+    from_size: FromSize = "",
+    regime: Annotated[
+        str,
+        typer.Option(
+            help="What is trained: whole, large-different, large-similar, small-different, small-similar "
+            "(how large the new data are, how like the old), or new."
+        ),
+    ] = "whole",
+    seeds: Seeds = 3,
+    name: Name = "",
+    recipe: RecipeName = "",
+    epochs: Epochs = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Compile = False,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    checkpoints: Checkpoints = "",
+    as_json: Json = False,
+) -> None:
+    """Train from weights on new data, with a new head; at any image size that the net fits."""
+    from ..results.runs.retrained import failures, summary, table
+    from ..search.experiments.finetune import Finetune
+    from ..search.experiments.finetune import finetune as run_finetune
+
+    request = request_of(data, image_size, loader, skip_broken, download)
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    asked = Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place)
+    folder, records = run_finetune(asked, console_of(as_json))
+    rows = summary(records, {})
+    if as_json:
+        print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
+        return
+    print_text(table(rows))
+    best = f"export the best:  alternas export {folder} --out {folder.name}-best"
+    print_lines(*failures(records), "", best)
+
+
+@commands.command()
+def buildup(
+    weights: From,
+    data: Data,
+    arch: Arch = "",
+    from_size: FromSize = "",
+    msa: Annotated[
+        str, typer.Option(help="Attention blocks at the end of each stage, as 0,1,1,2; without it, the rule's.")
+    ] = "",
+    train: Annotated[str, typer.Option(help="all, or new: only the head and what was swapped in.")] = "all",
+    seeds: Seeds = 3,
+    name: Name = "",
+    recipe: RecipeName = "",
+    epochs: Epochs = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Compile = False,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    checkpoints: Checkpoints = "",
+    as_json: Json = False,
+) -> None:
+    """Swap blocks of a trained ResNet for attention, inherit the rest, train: before and after, with noise."""
+    from ..search.experiments.swap_attention import SwapAttention, swap_attention
+
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    asked = SwapAttention(
+        _named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place
+    )
+    found = swap_attention(asked, console_of(as_json))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_text(found.drawing())
+
+
+@commands.command("few-shot")
+def few_shot(
+    weights: From,
+    data: Data,
+    arch: Arch = "",
+    from_size: FromSize = "",
+    shots: Annotated[str, typer.Option(help="Training images a class.")] = "1,5,10",
+    ways: Annotated[str, typer.Option(help="Classes of an episode.")] = "2,5",
+    episodes: Annotated[int, typer.Option(help="Of each kind.")] = 600,
+    seeds: Annotated[int, typer.Option(help="Draws of the probes' images.")] = 5,
+    plot: Annotated[str, typer.Option(help="Draw the curves to files whose names begin so, PNG and SVG.")] = "",
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    as_json: Json = False,
+) -> None:
+    """What trained features are worth with few images: linear probes and episodes, in closed form, nothing trained."""
+    from ..search.experiments.few_shot import FewShotRun, drawing, measure
+    from ..search.experiments.few_shot import plot as draw_curves
+
+    request = request_of(data, image_size, loader, skip_broken, download)
+    k, n = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
+    asked = FewShotRun(_named(weights, arch, from_size), request, k, n, episodes, seeds)
+    found = measure(asked, console_of(as_json))
+    found["files"] = [str(path) for path in draw_curves(found, Path(plot))] if plot else []
+    if as_json:
+        print_json(found)
+    else:
+        print_text(drawing(found))
+
+
+@commands.command()
+def study(
+    name: Annotated[str, typer.Argument(help="One of `alternas studies`.")],
+    data: Data = "cue",
+    quick: Annotated[bool, typer.Option("--quick", help="Few points, short trainings, two seeds: minutes.")] = False,
+    seeds: Seeds = 3,
+    run_name: Annotated[str, typer.Option("--name", help="Name of the run; without one, made of study and data.")] = "",
+    recipe: RecipeName = "",
+    epochs: Epochs = None,
+    image_size: ImageSize = "",
+    loader: Loader = "auto",
+    skip_broken: SkipBroken = False,
+    download: Download = False,
+    compile_nets: Compile = False,
+    workers: Workers = 0,
+    cpus_per_trial: Cpus = 1.0,
+    gpus_per_trial: Gpus = None,
+    address: Address = "",
+    checkpoints: Checkpoints = "",
+    as_json: Json = False,
+) -> None:
+    """One of the papers' studies: a table and a plot with seeds and intervals; the same command again resumes."""
+    from ..search.experiments.registry import ComparisonRun, make_study
+
+    request = request_of(data, image_size, loader, skip_broken, download)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    how = recipe_of(recipe, data, epochs, compile_nets)
+    found = make_study(ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
+    if as_json:
+        print_json(found.to_dict())
+    else:
+        print_text(found.drawing())
+
+
+@commands.command()
+def studies(as_json: Json = False) -> None:
+    """The papers' studies that `alternas study` carries out."""
+    from ..search.experiments.registry import STUDIES
+
+    print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)

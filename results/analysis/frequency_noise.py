@@ -1,0 +1,135 @@
+"""Robustness to noise of one frequency: MSAs should bear high frequencies, convs low ones.
+
+Park & Kim, ICLR 2022, section 3 and figure 2b; their FourierAttack class and the recipe in issue 44 of their
+repository. Their ring is cut for square images of three channels; this one takes any. Their noise is added to
+normalised images, as here, but has less energy in low rings; here all rings have one root mean square, so that
+frequencies can be compared. Frequencies are in units of pi: 1 is the highest that pixels can hold.
+B batch, C channels, H x W pixels, N images, S seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from ..analysis_tools.hooks import undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Images, hits
+from ..analysis_tools.metrics import interval, largest_loss, side_of_zero
+from ..render.plots import COLOURS
+
+RMS = 0.7  # of normalised images: what the recipe's noise has before its ring is cut out
+REACH = 0.2  # half the width of a ring in radians, the class's default
+MOST = 11  # frequencies asked for
+
+
+def ring(height: int, width: int, frequency_pi: float) -> Tensor:
+    """(H, W) of 0 and 1, in the order of `torch.fft.fft2`: the square ring around one frequency.
+
+    Its members have max(|row frequency|, |column frequency|) in (f - s, f + s], s = 0.2 radians: between boxes of
+    half-sizes floor((f ± s) side / 2 pi), as the authors'. On sides below 16 px it is empty at frequencies that the
+    image does not have; `asked` names those that it has.
+    """
+    rows, columns = (2 * math.pi * torch.fft.fftfreq(side, dtype=torch.float64).abs() for side in (height, width))
+    largest_HW = torch.maximum(rows[:, None], columns[None, :])
+    f = math.pi * frequency_pi
+    return ((largest_HW > f - REACH) & (largest_HW <= f + REACH)).double()
+
+
+def ring_noise(shape: Sequence[int], frequency_pi: float, rms: float, generator: torch.Generator) -> Tensor:
+    """Noise of `shape` (B, C, H, W) whose energy lies in the ring alone, of one root mean square for every ring.
+
+    Signs of normal noise, of which only the ring's frequencies are kept, divided by the root of the ring's share of all
+    frequencies. The authors' noise is not: theirs has less energy in low rings, which have fewer members.
+    """
+    signs_BCHW = torch.randn(tuple(shape), generator=generator).sign()
+    kept_HW = ring(shape[-2], shape[-1], frequency_pi)
+    scale = rms / kept_HW.mean().sqrt()
+    return (scale * torch.fft.ifft2(torch.fft.fft2(signs_BCHW) * kept_HW).real).float()
+
+
+def noisy(images: Images, frequency_pi: float, rms: float, seed: int) -> Images:
+    """`images` with noise that has this rms once they are normalised; not clipped, which would leave the ring."""
+    generator = torch.Generator().manual_seed(seed)
+    x_NCHW = images.x_NCHW
+    noise = [ring_noise(part.shape, frequency_pi, rms, generator) for part in x_NCHW.split(256)]
+    return images.with_pixels(x_NCHW + images.std_C[:, None, None] * torch.cat(noise).to(x_NCHW))
+
+
+def asked(height: int, width: int) -> list[float]:
+    """Frequencies from 0 to the highest in equal steps: at most 11, and no more than the shorter side tells apart."""
+    side = min(height, width)
+    count, highest = min(MOST, side // 2 + 1), 2 * (side // 2) / side  # pi only where the side is even
+    return [highest * k / max(1, count - 1) for k in range(count)]
+
+
+def analyse(subject: AnalysisInput, rms: float = RMS, seeds: int = 2) -> AnalysisResult:
+    """Accuracy on images with noise of one frequency, by frequency, at one rms; mean over seeds of the noise."""
+    images, rows = subject.images, []
+    height, width = images.x_NCHW.shape[2:]
+    costs: list[Tensor] = []  # of each frequency and image: accuracy over the seeds minus that without noise
+    with undisturbed(subject.net):
+        clean_N = hits(subject.net, images)
+        for frequency in asked(height, width):
+            shown = [noisy(images, frequency, rms, seed) for seed in range(seeds)]
+            found_SN = torch.stack([hits(subject.net, each) for each in shown])
+            costs.append(found_SN.mean(0) - clean_N)
+            low, high = interval(costs[-1].tolist())
+            rows.append(
+                {
+                    "frequency_pi": frequency,
+                    "rms": _rms(images, shown),
+                    "accuracy": found_SN.mean().item(),
+                    "lowest": found_SN.mean(1).min().item(),
+                    "highest": found_SN.mean(1).max().item(),
+                    "change": costs[-1].mean().item(),
+                    "low": low,
+                    "high": high,
+                }
+            )
+    clean = clean_N.mean().item()
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        xs = [row["frequency_pi"] for row in rows]
+        low, high = ([clean + row[side] for row in rows] for side in ("low", "high"))
+        axes.fill_between(xs, low, high, alpha=0.15)
+        axes.plot(xs, [row["accuracy"] for row in rows], "o-", color=COLOURS[0], label="with noise")
+        axes.axhline(clean, color="#000000", linewidth=0.8, linestyle="--", label="clean")
+        axes.set_xlabel(f"frequency of the noise (units of pi), all of rms {rms:g}; band: 95 % over images")
+        axes.set_ylabel("accuracy")
+        axes.legend(frameon=False)
+
+    title = f"{subject.name}: accuracy under noise of one frequency"
+    return AnalysisResult("noise", title, rows, _reading(clean, rows, costs, rms, seeds), draw)
+
+
+def _rms(images: Images, shown: Sequence[Images]) -> float:
+    """Of the noise, as the net gets it."""
+    noise = torch.stack([(images.seen(each.x_NCHW) - images.seen(images.x_NCHW)) for each in shown])
+    return noise.double().square().mean().sqrt().item()
+
+
+def _reading(clean: float, rows: Sequence[dict[str, Any]], costs: Sequence[Tensor], rms: float, seeds: int) -> str:
+    said = [
+        f"Accuracy is {clean:.3f} on {len(costs[0])} clean images. Noise of every frequency has the same root mean "
+        f"square, {rms:g} of the normalised images ({seeds} draws)."
+    ]
+    if min(row["high"] for row in rows) >= 0:
+        return said[0] + " Of no frequency does the 95 % interval over images lie below 0."
+    said += largest_loss(rows, "at {frequency_pi:.2g} pi")
+    pairs = list(zip(rows, costs, strict=True))
+    halves = [[cost_N for row, cost_N in pairs if (row["frequency_pi"] <= 0.5) == low] for low in (True, False)]
+    if all(halves):
+        low_N, high_N = (torch.stack(half).mean(0) for half in halves)
+        told = ("which cost more is not told", "low ones cost more", "high ones cost more")
+        said.append(
+            f"Frequencies up to 0.5 pi change accuracy by {100 * low_N.mean().item():+.1f} points on average, those "
+            f"above by {100 * high_N.mean().item():+.1f}: at this energy "
+            f"{told[side_of_zero((high_N - low_N).tolist())]} (95 %, paired over images)."
+        )
+    return " ".join(said)

@@ -1,0 +1,222 @@
+"""The curvature of the loss: eigenvalues of its Hessian, large, negative and how dense.
+
+Park & Kim, ICLR 2022, section 3 and figure 4 (their code for it was not published): a ViT's loss is flatter than a
+ResNet's, but not convex. Eigenvalues come from Lanczos, not from power iteration: that tracks the magnitude, and
+stops early where a positive and a negative eigenvalue are about as large. In float64 with full
+reorthogonalisation: without it eigenvalues appear several times. Products are of a
+float64 copy of the net: those of float32 are off by some 1e-7 of the largest eigenvalue, far more than Lanczos's own
+error. BatchNorm is in eval mode, so that the loss is a sum over images. B batch, P parameters.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from statistics import mean
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from ...archs.errors import InputError
+from ..analysis_tools.hooks import undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective
+from ..render.plots import COLOURS
+
+Product = Callable[[Tensor], Tensor]  # v_P float64 -> (Hessian v)_P float64
+Batch = tuple[Tensor, Tensor]  # x_BCHW, labels y_B or soft targets y_BK
+TOP, MINIBATCH, MINIBATCHES = 5, 16, 16  # the paper's k and batch
+ROUNDING = 1e-10  # of the largest eigenvalue: nearer to 0 a sign says nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Ritz:
+    """What Lanczos knows after its steps, ascending by value.
+
+    Attributes:
+        values: eigenvalues of the tridiagonal matrix. The smallest is never below the matrix's smallest eigenvalue.
+        weights: share of the start vector on each: nodes and weights of a Gauss quadrature; they sum to 1.
+        errors: residual norms: some eigenvalue of the matrix, nobody says which, is at most this far from each value.
+    """
+
+    values: Tensor
+    weights: Tensor
+    errors: Tensor
+
+
+def lanczos(product: Product, start_P: Tensor, steps: int) -> Ritz:
+    """Ritz values of a symmetric matrix. Takes steps x P x 8 bytes; ends early when the Krylov space is exhausted."""
+    basis, diagonal, beside = [start_P.double() / start_P.double().norm()], [], []
+    columns: list[Tensor] = []  # of the matrix in the basis, as its products had it
+    for step in range(min(steps, len(start_P))):
+        w_P = product(basis[-1])
+        diagonal.append(torch.dot(w_P, basis[-1]).item())
+        vectors, column = torch.stack(basis), torch.zeros(len(basis)).to(w_P)
+        for _ in range(2):  # twice is enough (Parlett, The Symmetric Eigenvalue Problem, 1980)
+            found = vectors @ w_P
+            w_P, column = w_P - vectors.T @ found, column + found
+        columns.append(column)
+        beside.append(w_P.norm().item())
+        if beside[-1] <= 1e-10 * max(map(abs, diagonal + beside)) or step + 1 == min(steps, len(start_P)):
+            break
+        basis.append(w_P / beside[-1])
+    off = torch.tensor(beside[:-1], dtype=torch.float64)
+    matrix = torch.diag(torch.tensor(diagonal, dtype=torch.float64)) + torch.diag(off, 1) + torch.diag(off, -1)
+    values, vectors = torch.linalg.eigh(matrix)
+    products = torch.diag(off, -1)
+    for step, column in enumerate(columns):
+        products[: step + 1, step] = column.cpu()
+    inside = (products @ vectors - values * vectors).norm(dim=0)  # not 0: products are rounded
+    return Ritz(values, vectors[0] ** 2, torch.hypot(inside, beside[-1] * vectors[-1].abs()))
+
+
+def largest(ritz: Ritz, count: int) -> list[tuple[float, float]]:
+    """(eigenvalue, error) of the `count` largest by magnitude, with their signs, the largest first."""
+    order = ritz.values.abs().argsort(descending=True)[:count].tolist()
+    return [(ritz.values[i].item(), ritz.errors[i].item()) for i in order]
+
+
+def loss_of(net: nn.Module, batch: Batch, objective: Objective) -> Tensor:
+    """Mean loss of a batch in nats, plus L2."""
+    x_BCHW, y = batch
+    return objective.loss(net(x_BCHW), y) + objective.l2(dict(net.named_parameters()))
+
+
+@contextmanager
+def differentiable_twice(net: nn.Module) -> Iterator[list[Tensor]]:
+    """All parameters of `net` as variables, in eval mode, attention in plain operations (the fused ones lack it)."""
+    with undisturbed(net), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
+        yield [*(p.requires_grad_() for p in net.parameters())]
+
+
+def hessian_product(loss: Tensor, parameters: Sequence[Tensor]) -> Product:
+    """v_P -> Hessian of `loss` times v_P by double backward; the graph of `loss` is kept as long as the product."""
+    gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
+    curved = [i for i, gradient in enumerate(gradients) if gradient.requires_grad]
+    sizes = [p.numel() for p in parameters]
+
+    def product(v_P: Tensor) -> Tensor:
+        parts = [part.view_as(p).to(p) for part, p in zip(v_P.split(sizes), parameters, strict=True)]
+        found = torch.autograd.grad(
+            [gradients[i] for i in curved],
+            parameters,
+            [parts[i] for i in curved],
+            retain_graph=True,
+            materialize_grads=True,
+        )
+        return torch.cat([part.flatten() for part in found]).double()
+
+    return product
+
+
+def batch_ritz(net: nn.Module, batch: Batch, steps: int, seed: int, objective: Objective) -> Ritz:
+    """Ritz values of the Hessian of one batch's loss, from a random start of signs, all of it in float64."""
+    x_BCHW, y = batch
+    exact = (x_BCHW.double(), y.double() if y.is_floating_point() else y)
+    twin = copy.deepcopy(net).double()
+    with differentiable_twice(twin) as parameters:
+        product = hessian_product(loss_of(twin, exact, objective), parameters)
+        size, device = sum(p.numel() for p in parameters), x_BCHW.device
+        signs = torch.randint(2, (size,), generator=torch.Generator().manual_seed(seed)).double() * 2 - 1
+        return lanczos(product, signs.to(device), steps)
+
+
+def density(
+    net: nn.Module, batch: Batch, objective: Objective, probes: int = 4, steps: int = 30, seed: int = 0
+) -> tuple[Tensor, Tensor]:
+    """(values, weights) of the whole spectrum of one batch's Hessian by stochastic Lanczos quadrature.
+
+    The weights sum to 1: a weight is the share of eigenvalues near its value (Ghorbani et al., ICML 2019). Nearly all
+    of a net's eigenvalues are about 0, where few steps do not tell their sign.
+    """
+    runs = [batch_ritz(net, batch, steps, seed + i, objective) for i in range(probes)]
+    return torch.cat([run.values for run in runs]), torch.cat([run.weights for run in runs]) / probes
+
+
+def negative_share(values: Tensor, weights: Tensor | None = None) -> float:
+    """NEP, negative eigenvalue proportion: the mass of a spectrum below 0, in [0, 1]."""
+    weights = torch.ones_like(values) if weights is None else weights
+    return (weights[values < 0].sum() / weights.sum()).item()
+
+
+def positive_mean(values: Tensor, weights: Tensor | None = None) -> float:
+    """APE, average positive eigenvalue: the mean of a spectrum above 0; NaN where there is none."""
+    weights = torch.ones_like(values) if weights is None else weights
+    up = values > 0
+    return ((weights * values)[up].sum() / weights[up].sum()).item()
+
+
+def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
+    """Hessian max-eigenvalue spectrum: the five largest by magnitude of each minibatch, and its smallest Ritz value.
+
+    Args:
+        subject: the net. The loss is its objective. Minibatches are those of its training, the paper's choice; of a
+            subject without them, the first 16 of 16 of its images.
+        steps: Hessian products a minibatch.
+
+    Raises:
+        InputError: if there is no minibatch, or an eigenvalue is not finite.
+    """
+    given = subject.training or tuple(islice(subject.images.batches(MINIBATCH), MINIBATCHES))
+    rows = []
+    for b, batch in enumerate(given):
+        ritz = batch_ritz(subject.net, batch, steps, b, subject.objective)
+        least = {"smallest_ritz": ritz.values[0].item(), "smallest_error": ritz.errors[0].item(), "steps": steps}
+        for rank, (value, error) in enumerate(largest(ritz, TOP), 1):
+            found = {"minibatch": b, "images": len(batch[0]), "rank": rank, "eigenvalue": value, "error": error}
+            rows.append(found | least)
+    if not rows:
+        raise InputError("hessian: needs at least one minibatch, got none")
+    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        axes.ecdf(values.tolist(), color=COLOURS[0])
+        axes.axvline(0, color="#000000", linewidth=0.8)
+        axes.set_xlabel(f"eigenvalue of the Hessian ({TOP} largest by magnitude of each minibatch)")
+        axes.set_ylabel("share up to it (at 0: NEP)")
+
+    own = "augmented training images" if subject.training else "images as they are, not augmented"
+    title = f"{subject.name}: Hessian max-eigenvalue spectrum"
+    return AnalysisResult("hessian", title, rows, _reading(rows, own, subject.objective.words), draw)
+
+
+def _reading(rows: Sequence[dict[str, Any]], own: str, loss: str) -> str:
+    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
+    count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
+    said = [
+        f"Of {count} minibatches of up to {max(row['images'] for row in rows)} images ({own}; {loss}), "
+        f"{100 * share:.1f} % of the {TOP} largest eigenvalues by magnitude are negative (NEP {share:.3f})."
+    ]
+    if not math.isnan(average):
+        said.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
+    errors = [row["error"] for row in rows]
+    said.append(
+        f"Within {max(errors):.2g} of each of them, {mean(errors):.2g} on average, there is an eigenvalue of its "
+        "minibatch's Hessian (residual norms)."
+    )
+    return " ".join([*said, _convexity(rows)])
+
+
+def _convexity(rows: Sequence[dict[str, Any]]) -> str:
+    """What the smallest Ritz values prove: an eigenvalue is at or below each of them, and one below 0 is enough."""
+    firsts = [row for row in rows if row["rank"] == 1]
+    least = [row["smallest_ritz"] for row in firsts]
+    below = [v for v, row in zip(least, firsts, strict=True) if v < -ROUNDING * abs(row["eigenvalue"])]
+    steps = f"{rows[0]['steps']} steps of Lanczos"
+    if not below:
+        return (
+            f"In none of {len(firsts)} minibatches did {steps} meet downward curvature (the smallest Ritz value is "
+            f"{min(least):.3g}), which does not prove that there is none."
+        )
+    return (
+        f"In {len(below)} of {len(firsts)} minibatches the smallest Ritz value of {steps} is negative, from "
+        f"{min(below):.3g} to {max(below):.3g}; the Hessian has an eigenvalue at or below it, so that the loss of "
+        "these minibatches is not convex around these weights."
+    )

@@ -1,0 +1,154 @@
+"""The loss around trained weights, on a plane through them.
+
+Li et al., NeurIPS 2018: two random directions, each filter's with the norm of that filter. Park & Kim, ICLR 2022,
+section 3 and figure 1, draw 21 x 21 points on [-1, 1] squared with the loss of the augmented training set; their
+code takes other norms ("rows" below) and adds the sum of unsquared norms as L2, here the loss is the recipe's.
+The net's own tensors are never written: each point calls the net with other tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from ...archs.errors import InputError, check_choice
+from ..analysis_tools.hooks import undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective
+
+NORMS = ("filter", "rows")
+POSITIONS = ("table", "rows", "columns", "pos_embed", "relative_position_bias_table")  # last parts of names
+BATCH = 256
+
+Batch = tuple[Tensor, Tensor]  # x_BCHW as the net sees it, labels y_B or soft targets y_BK
+Tensors = dict[str, Tensor]
+
+
+def direction(net: nn.Module, generator: torch.Generator, norm: str = "filter") -> Tensors:
+    """A random direction in the space of parameters, by name; zero for 1-D tensors and position tables.
+
+    Args:
+        net: whose parameters it is scaled to.
+        generator: of the normal noise, on the CPU.
+        norm: "filter": each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.). "rows": norms
+            are taken over dimension 0 only, so each [:, j, ...] has that of the weights' (Park & Kim's code).
+
+    Raises:
+        InputError: if `norm` is none of these.
+    """
+    check_choice("landscape: norm", norm, NORMS)
+    found = {}
+    for name, p in net.named_parameters():
+        noise = torch.randn(p.shape, generator=generator).to(p)
+        still = p.ndim <= 1 or name.rsplit(".", 1)[-1] in POSITIONS
+        found[name] = torch.zeros_like(noise) if still else noise * _scale(p.detach(), noise, norm)
+    return found
+
+
+def _scale(weight: Tensor, noise: Tensor, norm: str) -> Tensor:
+    dims = tuple(range(1, weight.ndim)) if norm == "filter" else (0,)
+    wanted, had = (torch.linalg.vector_norm(x, dim=dims, keepdim=True) for x in (weight, noise))
+    return wanted / had.clamp_min(1e-12)
+
+
+@torch.no_grad()
+def losses_at(net: nn.Module, weights: Tensors, batches: Sequence[Batch], objective: Objective) -> tuple[float, float]:
+    """Mean NLL and mean loss of an objective, in nats with other parameters over all images; the mode as it is."""
+    totals = torch.zeros(2, dtype=torch.double)
+    for x, y in batches:
+        logits = functional_call(net, weights, (x,))
+        totals += len(x) * torch.stack([F.cross_entropy(logits, y), objective.loss(logits, y)]).double().cpu()
+    nll, loss = (totals / sum(len(x) for x, _ in batches)).tolist()
+    return nll, loss
+
+
+def plane(
+    net: nn.Module, batches: Sequence[Batch], directions: tuple[Tensors, Tensors], side: int, objective: Objective
+) -> list[dict[str, Any]]:
+    """Rows of a, b in [-1, 1] for weights + a direction 1 + b direction 2.
+
+    Their mean NLL, the objective's mean loss of the images, its L2 term, and the sum of the last two.
+
+    Raises:
+        InputError: if `side` is no odd number of at least 3: the middle point is the trained net.
+    """
+    if side < 3 or side % 2 == 0:
+        raise InputError(f"landscape: side must be odd and at least 3, got {side}")
+    steps, rows = [2 * i / (side - 1) - 1 for i in range(side)], []
+    with undisturbed(net), torch.no_grad():
+        for a in steps:
+            for b in steps:
+                first, second = directions
+                moved = {name: p + a * first[name] + b * second[name] for name, p in net.named_parameters()}
+                nll, data_loss = losses_at(net, moved, batches, objective)
+                l2 = objective.l2(moved).item()
+                rows.append({"a": a, "b": b, "nll": nll, "data_loss": data_loss, "l2": l2, "loss": data_loss + l2})
+    return rows
+
+
+def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> AnalysisResult:
+    """The loss on a plane of two random directions (seed 0) through the trained weights.
+
+    Args:
+        subject: the net. The loss is its objective, of its training's minibatches, the paper's choice; of a subject
+            without them, of its images.
+        side: points a side, odd.
+        norm: "filter" or "rows", see `direction`.
+
+    Raises:
+        InputError: if side or norm is wrong.
+    """
+    generator = torch.Generator().manual_seed(0)
+    directions = (direction(subject.net, generator, norm), direction(subject.net, generator, norm))
+    given = subject.training or list(subject.images.batches(BATCH))
+    rows = plane(subject.net, given, directions, side, subject.objective)
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        steps = [row["b"] for row in rows[:side]]
+        grid = [[row["loss"] for row in rows[i * side : (i + 1) * side]] for i in range(side)]
+        figure.colorbar(axes.contourf(steps, steps, grid, levels=20, cmap="viridis"), ax=axes, label="loss (nats)")
+        axes.plot(0, 0, "o", color="white", markeredgecolor="black")
+        axes.set_xlabel("second direction")
+        axes.set_ylabel(f"first direction ({norm}-normalised)")
+        axes.set_aspect("equal")
+
+    title = f"{subject.name}: loss around its weights"
+    own = "augmented training images" if subject.training else "images as they are"
+    shown = f"{sum(len(x) for x, _ in given)} {own}; {subject.objective.words}"
+    return AnalysisResult("landscape", title, rows, _reading(rows, side, shown), draw)
+
+
+def minima(rows: Sequence[dict[str, Any]], side: int) -> list[dict[str, Any]]:
+    """Rows inside the border whose loss is below that of all eight neighbours."""
+    found = []
+    for i in range(1, side - 1):
+        for j in range(1, side - 1):
+            around = [rows[(i + di) * side + j + dj]["loss"] for di in (-1, 0, 1) for dj in (-1, 0, 1) if di or dj]
+            if rows[i * side + j]["loss"] < min(around):
+                found.append(rows[i * side + j])
+    return found
+
+
+def _reading(rows: Sequence[dict[str, Any]], side: int, shown: str) -> str:
+    middle, lowest = rows[len(rows) // 2], min(rows, key=lambda row: row["loss"])
+    border = [row["loss"] - middle["loss"] for row in rows if max(abs(row["a"]), abs(row["b"])) == 1]
+    said = [
+        f"The trained weights have a loss of {middle['loss']:.3g} ({shown}), of which L2 is {middle['l2']:.3g}; their "
+        f"NLL is {middle['nll']:.3g}. Along the border of the plane the loss is {mean(border):+.3g} on average, from "
+        f"{min(border):+.3g} to {max(border):+.3g}."
+    ]
+    if lowest["loss"] < middle["loss"]:
+        said.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
+    else:
+        said.append(f"None of the other {len(rows) - 1} points is lower.")
+    count = len(minima(rows, side))
+    found = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
+    said.append(f"The grid of {side} x {side} has {found} inside its border.")
+    return " ".join(said)

@@ -1,0 +1,86 @@
+"""What the patch embedding looks for: principal components of its filters.
+
+Dosovitskiy et al., ICLR 2021, section 4.5 and figure 7: the filters of the layer that makes tokens of pixels, brought
+to their principal components; the leading ones resemble a basis of low-frequency patterns within a patch.
+
+D filters, C channels of the image, P x P pixels of a patch, R components.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+from ...archs import Network
+from ...archs.errors import InputError
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ..analysis_tools.plots import maps
+
+SHOWN = 28  # as many as the paper's figure 7
+MOST = 0.9  # of the variance
+
+
+def patch_filters(net: nn.Module) -> Tensor:
+    """(D, C, P, P): the filters of a patchify stem, or of an encoder that takes the image itself.
+
+    Raises:
+        InputError: if the net makes no patches of the image.
+    """
+    parts: Any = net
+    if isinstance(net, Network):
+        stem = net.genotype.stem.kind
+        if stem == "patchify":
+            return parts.stem.weight.detach()
+        if stem == "none" and net.encoder is not None and not len(net.stages):
+            return net.encoder.proj.weight.detach()
+    elif type(net).__name__ == "VisionTransformer":
+        return parts.patch_embed.proj.weight.detach()
+    raise InputError("filters: this net makes no patches of the image")
+
+
+def components(filters_DCPP: Tensor) -> tuple[Tensor, Tensor]:
+    """(R, C, P, P) principal components of length 1, and the share (R,) of the variance that each explains."""
+    flat = filters_DCPP.flatten(1).double()
+    _, s_R, v_RF = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    return v_RF.unflatten(1, filters_DCPP.shape[1:]), s_R.square() / s_R.square().sum()
+
+
+def analyse(subject: AnalysisInput) -> AnalysisResult:
+    """Principal components of the patch filters and their shares; no image is looked at.
+
+    Raises:
+        InputError: as of `patch_filters`.
+    """
+    filters = patch_filters(subject.net)
+    parts, shares = (each.cpu().numpy() for each in components(filters))
+    held = shares.cumsum()
+    rows = [{"component": i + 1, "share": float(shares[i]), "cumulative": float(held[i])} for i in range(len(shares))]
+    enough = int((held < MOST).sum()) + 1
+    reading = (
+        f"{enough} of {len(shares)} components hold {MOST:.0%} of the variance of the {len(filters)} patch filters, "
+        f"the first {shares[0]:.1%}. One draw of normal noise of this shape needs {_even(filters.shape):.0f}."
+    )
+    title = f"Principal components of the patch filters of {subject.name}"
+    return AnalysisResult("filters", title, rows, reading, lambda figure: _draw(figure, parts, shares))
+
+
+def _even(shape: torch.Size) -> float:
+    """Components that hold MOST of Gaussian filters of this shape: the Marchenko-Pastur law, by one draw of it."""
+    random = np.random.default_rng(0).normal(size=(shape[0], int(np.prod(shape[1:]))))
+    power = np.linalg.svd(random - random.mean(0), compute_uv=False) ** 2
+    return int((np.cumsum(power) < MOST * power.sum()).sum()) + 1
+
+
+def _draw(figure: Figure, parts: np.ndarray, shares: np.ndarray) -> None:
+    images = [_picture(part) for part in parts[:SHOWN]]
+    maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
+
+
+def _picture(part_CPP: np.ndarray) -> np.ndarray:
+    """Colours of three channels, else their mean; 0 to 1."""
+    image = part_CPP.transpose(1, 2, 0) if len(part_CPP) == 3 else part_CPP.mean(0)
+    return (image - image.min()) / max(float(np.ptp(image)), 1e-12)

@@ -1,0 +1,1 @@
+"""What analyses share: hook points, ridge probes, corruptions, plots, files of results."""

@@ -1,0 +1,119 @@
+"""What an analysis looks at: a net, the images it is shown, and what comes out.
+
+N images, C channels, H x W pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from matplotlib.figure import Figure
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Labelled images as they are, before they are normalised for a net.
+
+    Attributes:
+        x_NCHW: float32, black 0 and white 1 (sets without a white keep their raw values).
+        y_N: labels.
+        mean_C, std_C: what a net's images are normalised by, in the units of x_NCHW.
+    """
+
+    x_NCHW: Tensor
+    y_N: Tensor
+    mean_C: Tensor
+    std_C: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x_NCHW)
+
+    def seen(self, x_BCHW: Tensor) -> Tensor:
+        """x_BCHW as a net wants it: normalised by channel."""
+        return (x_BCHW - self.mean_C[:, None, None]) / self.std_C[:, None, None]
+
+    def batches(self, size: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Normalised (x_BCHW, y_B) in the order of the images; the last batch may be smaller."""
+        for x, y in zip(self.x_NCHW.split(size), self.y_N.split(size), strict=True):
+            if len(x):  # nothing is split into one batch of nothing
+                yield self.seen(x), y
+
+    def first(self, count: int) -> Images:
+        """The first `count` images."""
+        return replace(self, x_NCHW=self.x_NCHW[:count], y_N=self.y_N[:count])
+
+    def with_pixels(self, x_NCHW: Tensor) -> Images:
+        """Other pixels, the same labels."""
+        return replace(self, x_NCHW=x_NCHW)
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What a training lowers: a loss of its images, and L2 of some parameters.
+
+    Attributes:
+        loss: mean over a batch in nats, of (logits_BK, labels y_B or shares of labels y_BK).
+        decay: weight decay by the name of a parameter; parameters without a name here have none.
+        words: both in a few words.
+    """
+
+    loss: Callable[[Tensor, Tensor], Tensor] = F.cross_entropy
+    decay: Mapping[str, float] = field(default_factory=dict)
+    words: str = "cross-entropy without L2"
+
+    def l2(self, weights: Mapping[str, Tensor]) -> Tensor:
+        """Half of the weight decay times the squared norm, summed over the decayed parameters in float64."""
+        parts = [decay / 2 * weights[name].double().square().sum() for name, decay in self.decay.items()]
+        return torch.stack(parts).sum() if parts else torch.zeros((), dtype=torch.double)
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysisInput:
+    """A trained net under its name, and the images that it is shown.
+
+    Attributes:
+        training: some minibatches of what it was trained on, augmented and normalised: (x_BCHW, y_B), labels or
+            shares of labels; () where they are unknown.
+        objective: of its training; plain cross-entropy where that is unknown.
+    """
+
+    name: str
+    net: nn.Module
+    images: Images
+    training: tuple[tuple[Tensor, Tensor], ...] = ()
+    objective: Objective = field(default_factory=Objective)
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysisResult:
+    """What one analysis found of a subject.
+
+    Attributes:
+        analysis: its name, which files are called by: "fourier", "cka".
+        title: one line.
+        rows: the numbers, one object a row, all with the same keys: they become a CSV file.
+        reading: a paragraph computed from the numbers.
+        draw: draws them on an empty figure.
+    """
+
+    analysis: str
+    title: str
+    rows: list[dict[str, Any]]
+    reading: str
+    draw: Callable[[Figure], None]
+
+
+@torch.no_grad()
+def hits(net: nn.Module, images: Images, batch: int = 256) -> Tensor:
+    """(N,) float64 on the CPU: 1 for each image whose largest logit is its label's, else 0; the mode as it is."""
+    return torch.cat([net(x).argmax(1) == y for x, y in images.batches(batch)]).double().cpu()
+
+
+def accuracy(net: nn.Module, images: Images, batch: int = 256) -> float:
+    """Share of images whose largest logit is their label's; the net in the mode it is in."""
+    return hits(net, images, batch).mean().item()

@@ -1,0 +1,136 @@
+"""`onnx`: model.onnx, for onnxruntime and other runtimes. Input `images`, output `logits`, any batch."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .subject import ExportNet
+
+FILE = "model.onnx"
+OPSET = 18  # the lowest that torch's exporter writes without a conversion
+MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
+KEPT = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
+USAGE = f"""\
+`model.onnx` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
+gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
+
+```python
+import json
+
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+known = {{name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}}
+mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
+(logits,) = session.run(["logits"], {{"images": (np.asarray(images, np.float32) - mean) / std}})
+labels = [known["classes"][i] for i in logits.argmax(1)]
+```
+"""
+
+
+def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.onnx.
+
+    Raises:
+        RuntimeError: if torch cannot express the net in ONNX, or the file breaks a rule of the format.
+    """
+    import onnx
+
+    model = _converted(subject)
+    _name_the_batch(model.model)
+    model.model.metadata_props.update({name: json.dumps(subject.facts[name]) for name in KEPT})
+    large = sum(tensor.nbytes for tensor in subject.network.state_dict().values()) > MOST_BYTES
+    model.save(folder / FILE, external_data=large)
+    try:
+        onnx.checker.check_model(folder / FILE)
+    except onnx.checker.ValidationError as error:
+        raise RuntimeError(f"the file breaks a rule of ONNX: {error}") from None
+    return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": f"{FILE}.data"} if large else {})
+
+
+def _converted(subject: ExportNet) -> Any:
+    """torch's ONNX program of the net."""
+    program, ours = subject.program, _operators()
+    there = {node.target for node in program.graph.nodes}
+    if there & ours.keys():  # else a second of work for nothing
+        program = program.run_decompositions({operator: made for operator, made in ours.items() if operator in there})
+    chatty = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in chatty]
+    for logger in chatty:
+        logger.setLevel(logging.ERROR)
+    try:
+        return torch.onnx.export(
+            program, opset_version=OPSET, dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
+        )
+    finally:
+        for logger, level in zip(chatty, levels, strict=True):
+            logger.setLevel(level)
+
+
+def _operators() -> dict[Any, Any]:
+    """The operators that are put into others before torch's exporter sees them."""
+    aten = torch.ops.aten
+    return {aten.scaled_dot_product_attention.default: _attention, aten.pad.default: _pad}
+
+
+def _pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
+    """Padding by concatenation.
+
+    onnxruntime folds a Pad of zeros into the MaxPool behind it, which ignores what it pads with: BiT's root, whose
+    maps may be negative, would be off by percents at the borders.
+    """
+    assert mode == "constant", "our nets pad with constants"
+    for i, (before, behind) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        axis = x.dim() - 1 - i
+        shapes = [[*x.shape[:axis], side, *x.shape[axis + 1 :]] for side in (before, behind)]
+        first, last = (x.new_full(shape, value or 0) for shape in shapes)
+        x = torch.cat([first, x, last], dim=axis)
+    return x
+
+
+def _attention(
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Attention in plain operators, for operator sets below 23, which have none.
+
+    torch's own decomposition does not pass: the program was traced with the strides of the fused kernel, and the
+    views behind it cannot be made of others.
+    """
+    assert not any((dropout_p, is_causal, enable_gqa)), "our nets do not ask for them"
+    logits = (queries * (scale or queries.shape[-1] ** -0.5)) @ keys.transpose(-2, -1)
+    if attn_mask is not None:
+        seen = attn_mask.dtype == torch.bool
+        logits = logits.masked_fill(~attn_mask, float("-inf")) if seen else logits + attn_mask
+    return logits.softmax(-1) @ values
+
+
+def _name_the_batch(model: Any) -> None:
+    """Call the batch's dimension `batch`, in sums and products too, where torch has a number for a name."""
+    from onnx_ir import SymbolicDim
+
+    invented = str(model.graph.inputs[0].shape[0])
+    for value in _values(model.graph):
+        for axis, side in enumerate(value.shape or ()):
+            if isinstance(side, SymbolicDim) and side.value:
+                value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
+
+
+def _values(graph: Any) -> Iterator[Any]:
+    yield from graph.inputs
+    for node in graph:
+        yield from node.outputs

@@ -1,0 +1,63 @@
+"""`package`: model.py, the net's code in one readable file that stands alone, with functions that load it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ...archs import Genotype
+from .source import net_source, sections
+from .subject import ExportNet
+
+FILE = "model.py"
+USAGE = """\
+`model.py` holds the net's code in one file. It needs torch and safetensors, and timm only where its imports say so. \
+With this folder as the working folder or on the Python path:
+
+```python
+import model
+
+net = model.load()
+logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an array, in the data's own values
+labels = [model.classes()[i] for i in logits.argmax(1)]
+```
+
+Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
+training. `python model.py` loads the net and prints what it is.
+"""
+
+
+def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.py."""
+    net = subject.network.genotype
+    template = (Path(__file__).parent / "model_template.txt").read_text()
+    parts = {
+        "NET_NAME": subject.facts["name"],
+        "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(net, subject.network.image_size)),
+        "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections(net)),
+        "# SOURCES": net_source(net),
+    }
+    for mark, text in parts.items():
+        template = template.replace(mark, text)
+    (folder / FILE).write_text(template)
+    return {}
+
+
+def layout(net: Genotype, image_size: tuple[int, int]) -> list[str]:
+    """The net from the image to the head, a line a part: blocks, channels and map."""
+    plan, lines = net.plan(image_size), []
+    if net.stem.kind != "none":
+        lines.append(f"stem     {net.stem.kind}, {_sides(net.stem.width, plan.stem_map)}")
+    for number, blocks in enumerate(plan.stages, start=1):
+        kinds = " ".join(block.kind for block in blocks)
+        lines.append(f"stage {number}  {kinds}, {_sides(blocks[-1].c_out, blocks[-1].map_out)}")
+    if net.encoder is not None and plan.grid is not None:
+        spec, (rows, columns) = net.encoder, plan.grid
+        about = f"{spec.depth} blocks of {spec.heads} heads, positions {spec.position}"
+        lines.append(f"encoder  {about}, {spec.embed_dim} x {rows}x{columns} tokens")
+    hidden = f", hidden layer of {net.head.hidden}" if net.head.hidden else ""
+    return [*lines, f"head     {'class token' if net.head.pool == 'token' else 'average'}{hidden}"]
+
+
+def _sides(channels: int, at: tuple[int, int]) -> str:
+    return f"{channels} x {at[0]}x{at[1]}"

@@ -1,0 +1,34 @@
+"""`pt2`: model.pt2, the net as torch.export traces it: a graph and its weights, without any Python code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .subject import ExportNet
+
+FILE = "model.pt2"
+USAGE = """\
+`model.pt2` is a program of torch.export: the net's graph and its weights, without Python code. It takes normalised \
+images of the one size, in a batch of any number, and cannot be trained on. Load it with the torch that wrote it \
+or a later one.
+
+```python
+import json
+
+import torch
+
+config = json.load(open("config.json"))
+mean, std = (torch.tensor(config[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
+net = torch.export.load("model.pt2").module()
+logits = net((torch.as_tensor(images).float() - mean) / std)
+```
+"""
+
+
+def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.pt2."""
+    torch.export.save(subject.program, folder / FILE)
+    return {"torch": torch.__version__}

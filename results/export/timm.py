@@ -1,0 +1,51 @@
+"""`timm`: timm_model.py beside model.py; importing it makes the net one of timm's models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from .subject import ExportNet
+
+FILE = "timm_model.py"
+USAGE = """\
+Importing `timm_model.py`, with this folder as the working folder or on the Python path, registers the net with timm \
+as `NET_NAME`. Weights come from this folder, offline.
+
+```python
+import timm
+import timm_model
+from timm.data import create_transform, resolve_model_data_config
+
+net = timm.create_model("NET_NAME", pretrained=True).eval()
+transform = create_transform(**resolve_model_data_config(net))  # for pictures
+tuned = timm.create_model("NET_NAME", pretrained=True, num_classes=5)  # a new head
+```
+
+`reset_classifier`, `get_classifier`, `forward_features`, `forward_head`, `num_features` and `group_matcher` are there\
+NET_FEATURES
+"""
+FEATURES = """\
+; so are maps of the stages for detection and segmentation:
+
+```python
+import timm
+import timm_model
+
+trunk = timm.create_model("NET_NAME", pretrained=True, features_only=True)
+print(trunk.feature_info.channels(), trunk.feature_info.reduction())
+```
+"""
+
+
+def usage(facts: dict[str, Any]) -> str:
+    """How to load it: the net's name, and maps of stages where it has stages."""
+    has_stages = bool(facts["stages"])
+    return USAGE.replace("NET_FEATURES", FEATURES if has_stages else ".").replace("NET_NAME", facts["name"])
+
+
+def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write timm_model.py; it needs the package's model.py beside it."""
+    template = (Path(__file__).parent / "timm_template.txt").read_text()
+    (folder / FILE).write_text(template.replace("NET_NAME", subject.facts["name"]))
+    return {"name": subject.facts["name"], "features_only": bool(subject.network.genotype.stages)}

@@ -1,0 +1,1 @@
+"""Ranking on accuracy per compute: objectives, Pareto fronts, gains, seed noise."""

@@ -1,0 +1,116 @@
+"""What nets can be ranked on: names of objectives, what is asked of a ranking, and a record's values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...archs.cost import BACKWARD_FACTOR
+from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.genotype import FAMILIES
+from ..latency.store import Measurement
+from ..runs.record import Record
+
+ACCURACY = "accuracy"
+COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
+LATENCY = "latency_ms"  # likewise, though not to limit
+OBJECTIVES = {
+    ACCURACY: "accuracy",
+    "macs": "MACs",
+    "params": "params",
+    LATENCY: "latency ms",
+    "memory": "memory",
+    "train_flops": "train FLOPs",
+    "train_seconds": "train s",
+}  # name in rows and on the command line: title
+
+
+@dataclass(frozen=True)
+class RankingQuery:
+    """What nets of a run are ranked on, and which of them.
+
+    Attributes:
+        objectives: two or three of OBJECTIVES; none are the run's own.
+        limits: largest value of a net, by objective.
+        families: of nets; none are all.
+        latency_of: which of the settings that latencies were measured in; see `results.latency.kept`.
+    """
+
+    objectives: tuple[str, ...] = ()
+    limits: Mapping[str, float] = field(default_factory=dict)
+    families: tuple[str, ...] = ()
+    latency_of: str = ""
+
+    def __post_init__(self) -> None:
+        for family in self.families:
+            check_choice("family", family, FAMILIES)
+
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """The objectives that are minimised."""
+        return tuple(name for name in self.objectives if name != ACCURACY)
+
+    @property
+    def maximise(self) -> tuple[bool, ...]:
+        """Of each objective whether more is better."""
+        return tuple(name == ACCURACY for name in self.objectives)
+
+
+def parse_objectives(text: str) -> tuple[str, ...]:
+    """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms"; "macs" is short for "accuracy,macs".
+
+    "" is none: the run's own.
+
+    Raises:
+        InputError: if one is unknown or named twice, or there are not two or three.
+    """
+    named = [check_choice("objectives", part.strip(), OBJECTIVES) for part in text.split(",") if part.strip()]
+    if len(named) == 1 and named != [ACCURACY]:
+        named = [ACCURACY, *named]
+    if named and not (len(named) == len(set(named)) and len(named) in (2, 3)):
+        raise InputError(f"objectives: two or three different ones of {', '.join(OBJECTIVES)}, got {short_repr(text)}")
+    return tuple(sorted(named, key=lambda name: name != ACCURACY))
+
+
+def own_flops(record: Record) -> int:
+    """FLOPs of training the net once, from where it started: 6 x MACs x images, 0 where steps or batch are unknown."""
+    return BACKWARD_FACTOR * record.cost["macs"] * record.budget.get("done", 0) * record.recipe.get("batch", 0)
+
+
+def train_flops(record: Record) -> int | None:
+    """FLOPs of training the net once, and what it inherited from: 6 x MACs x images seen, 2 forward and 4 backward.
+
+    As `Cost.training_flops` and the lineage of heirs count them. None where steps, batch or ancestors are unknown.
+    """
+    own, inherited = own_flops(record), record.lineage.get("flops") if record.lineage else 0
+    return own + inherited if own and inherited is not None else None
+
+
+def train_seconds(record: Record, by_trial: Mapping[int, Record]) -> float | None:
+    """Seconds of training the net once, and what it inherited from; None where they are unknown."""
+    seconds, at, seen = 0.0, record, set[int]()
+    while True:
+        own = at.seconds / max(1, len(at.accuracies))  # those of a record are of all its seeds
+        if own <= 0 or at.trial in seen:
+            return None
+        seconds += own
+        if not at.lineage:
+            return seconds
+        seen.add(at.trial)
+        parent = by_trial.get(at.lineage.get("trial", -1))
+        if parent is None:
+            return None
+        at = parent
+
+
+def values(record: Record, latency: Measurement | None, by_trial: Mapping[int, Record]) -> dict[str, float | None]:
+    """Every objective of a trained net but its accuracy, by name, and the latency's spread; None where unknown."""
+    return {
+        "macs": record.cost["macs"],
+        "params": record.cost.get("params"),
+        "latency_ms": latency.ms if latency else None,
+        "latency_spread_ms": latency.spread_ms if latency else None,
+        "memory": record.cost.get("peak_activation_bytes"),
+        "train_flops": train_flops(record),
+        "train_seconds": train_seconds(record, by_trial),
+    }

@@ -1,0 +1,209 @@
+"""A study in rows and tables: trainings that differ in named factors, each repeated with several seeds."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ...archs.errors import InputError, check_choice
+from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd
+from ..runs.record import Record
+from .cells import csv_cell
+from .tables import short
+from .terminal import plain
+
+COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
+SHARES = ("accuracy", "error", "top5", "ece", "shot")  # ends of the names of metrics from 0 to 1
+COUNTS = ("failed", "seconds")  # columns of every study, next to its factors and metrics
+MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high": None}
+
+
+@dataclass(frozen=True)
+class PlotSpec:
+    """How a study is shown.
+
+    Attributes:
+        title: over table and plot.
+        x: factor or metric on the x axis: fraction, train_flops, shots, ...
+        y: metric on the y axis.
+        line: factor that makes separate curves; "" is none.
+        log_x: whether the x axis is logarithmic.
+        metrics: columns of the table, each mean ± sd (n).
+        x_label, y_label: of the axes; "" takes the names.
+    """
+
+    title: str
+    x: str
+    y: str = "accuracy"
+    line: str = ""
+    log_x: bool = False
+    metrics: tuple[str, ...] = ("accuracy",)
+    x_label: str = ""
+    y_label: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that rows need for table and plot, for `study_rows`."""
+        return tuple(dict.fromkeys((*self.metrics, self.y, self.x)))
+
+
+def study_rows(records: Sequence[Record], metrics: Sequence[str]) -> list[dict[str, Any]]:
+    """One row for each combination of factors, in order of first appearance.
+
+    A row holds the factors (None where a record has no such factor), mean, sd, n, low and high of
+    each metric over the trainings that are ok (means of None where none has it), `failed`, the
+    number of those that are not, and `seconds`, the mean of those that are. `metrics` may name
+    factors, failed or seconds; those stay what they are.
+
+    Raises:
+        InputError: if a factor has the name of a column, or a seed of a combination is there twice.
+    """
+    rows = []
+    for factors, group in _groups(records):
+        good = [r for r in group if r.status == "ok"]
+        measured = {name: _cell(good, name) for name in metrics if name not in factors and name not in COUNTS}
+        seconds = mean_ci([r.seconds for r in good]).mean if good else None
+        rows.append(factors | measured | {"failed": len(group) - len(good), "seconds": seconds})
+    return rows
+
+
+def seed_noise(records: Sequence[Record], metric: str = "accuracy") -> float | None:
+    """Standard deviation between seeds, pooled over the combinations of factors; None without repetitions."""
+    groups = [[r for r in group if r.status == "ok"] for _, group in _groups(records)]
+    return pooled_sd([_values(group, metric) for group in groups])
+
+
+def _groups(records: Sequence[Record]) -> list[tuple[dict[str, Any], list[Record]]]:
+    """Records by combination of factors; 1 and 1.0, a tuple and a list are the same."""
+    names = dict.fromkeys(name for record in records for name in record.factors)
+    for name in COUNTS:
+        if name in names:
+            raise InputError(f"study: a factor cannot be called {name!r}, which is a column of every study")
+    found: dict[str, tuple[dict[str, Any], list[Record]]] = {}
+    for record in records:
+        factors = {name: record.factors.get(name) for name in names}
+        key = json.dumps(json.loads(json.dumps(factors), parse_int=float))
+        found.setdefault(key, (factors, []))[1].append(record)
+    for factors, group in found.values():
+        _check_seeds(factors, group)
+    return list(found.values())
+
+
+def _check_seeds(factors: dict[str, Any], group: list[Record]) -> None:
+    """One training counted twice would make the intervals too narrow."""
+    seeds = [record.seed for record in group if record.status == "ok"]
+    twice = [seed for seed in seeds if seeds.count(seed) > 1]
+    if twice:
+        where = ", ".join(f"{name} {factor_text(name, value)}" for name, value in factors.items())
+        raise InputError(f"study: seed {twice[0]} is there {seeds.count(twice[0])} times at {where or 'no factors'}")
+
+
+def _values(records: Sequence[Record], metric: str) -> list[float]:
+    """A metric of each record that has it as a finite number."""
+    found = [_value(record, metric) for record in records]
+    return [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v)]
+
+
+def _value(record: Record, metric: str) -> Any:
+    if metric == "accuracy":
+        return record.accuracy
+    if metric == "error":
+        return None if record.accuracy is None else 1 - record.accuracy
+    value = record.metrics.get(metric)
+    return record.cost.get(metric) if value is None else value
+
+
+def _cell(records: Sequence[Record], metric: str) -> dict[str, Any]:
+    values = _values(records, metric)
+    within = SHARE if metric.endswith(SHARES) else ANY
+    return asdict(mean_ci(values, within)) if values else dict(MISSING)
+
+
+def is_spread(value: Any) -> bool:
+    """Whether a row's value is a metric, not a factor or a number."""
+    return isinstance(value, dict) and value.keys() == MISSING.keys()
+
+
+def factor_names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The columns of rows that are factors."""
+    return [name for name, value in rows[0].items() if not is_spread(value) and name not in COUNTS] if rows else []
+
+
+def factor_text(name: str, value: Any) -> str:
+    """A factor's value for people: 0.03 of a `fraction` is "3 %"."""
+    if name == "fraction" and is_number(value):
+        return f"{100 * value:g} %"
+    return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def study_table(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> Table:
+    """Rows as a table: factors, metrics as mean ± sd, seeds, failures if there are any, seconds.
+
+    Where the metrics of the rows come from different numbers of seeds, each has its own behind it.
+
+    Raises:
+        InputError: if the rows do not have a metric of the sight.
+    """
+    factors, failed = factor_names(rows), any(row["failed"] for row in rows)
+    alike = all(len({row[name]["n"] for name in sight.metrics if is_spread(row.get(name))}) == 1 for row in rows)
+    metrics = [name for name in sight.metrics if name not in COUNTS and name not in factors]
+    table = Table(title=plain(sight.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    counts = [*(["seeds"] if alike else []), *(["failed"] if failed else []), "seconds"]
+    for name in (*factors, *metrics, *counts):
+        left = name in factors and not all(is_number(row[name]) for row in rows)
+        table.add_column(plain(name), justify="left" if left else "right", overflow="fold")
+    for row in rows:
+        cells = [factor_text(name, row[name]) for name in factors]
+        cells += [_cell_text(name, row[check_choice("metric", name, row)], not alike) for name in metrics]
+        cells += [str(row[metrics[0]]["n"])] if alike else []
+        cells += [str(row["failed"])] if failed else []
+        table.add_row(*map(plain, cells), "-" if row["seconds"] is None else f"{row['seconds']:.1f}")
+    return table
+
+
+def _cell_text(name: str, cell: dict[str, Any], counted: bool) -> str:
+    if cell["mean"] is None:
+        return "-"
+    if name in COSTS and not cell["sd"]:
+        return short(cell["mean"])
+    said = mean_ci_text(MeanCI(**cell))
+    return said if counted else said.rpartition(" (")[0]
+
+
+def study_json(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows as a copy of objects, lists, text, numbers and None only."""
+    return json.loads(json.dumps(rows))
+
+
+def study_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write rows as CSV with columns accuracy_mean, accuracy_sd, ...; None is empty.
+
+    Raises:
+        InputError: if there are no rows.
+    """
+    if not rows:
+        raise InputError(f"{path}: no rows to write")
+    flat = [_flat(row) for row in rows]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(map(csv_cell, flat[0]))
+        writer.writerows([csv_cell(value) for value in row.values()] for row in flat)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for name, value in row.items():
+        out |= {f"{name}_{part}": number for part, number in value.items()} if is_spread(value) else {name: value}
+    return out

@@ -1,0 +1,106 @@
+"""What leaves for the terminal: names, errors and texts of files show the characters in them that a terminal obeys.
+
+`visible` is the filter. `guarded` puts it on stdout and stderr, `LogHandler` on log lines, `console.Console` on what
+rich draws; styles are rich's own and pass.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from io import TextIOWrapper
+from typing import Any, TextIO, cast
+
+from rich import console
+from rich.segment import Segment
+from rich.text import Text
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""`text` with each character that does not print as Python escapes it, as \x1b; those of `keep` stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
+
+
+class Guarded:
+    """A stream on which lines of printable characters leave, and nothing else."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.unguarded = stream
+
+    def write(self, text: str) -> int:
+        self.unguarded.write(visible(text, keep="\n"))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unguarded, name)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Put a guard before stdout and stderr."""
+    out, err = sys.stdout, sys.stderr
+    if isinstance(out, TextIOWrapper):
+        out.reconfigure(errors="backslashreplace")  # a letter that its encoding lacks is no error
+    sys.stdout, sys.stderr = cast(TextIO, Guarded(out)), cast(TextIO, Guarded(err))
+    yield  # in no try: the traceback of a bug comes later, and is to leave through them too
+    sys.stdout, sys.stderr = out, err
+
+
+def unguarded(stream: TextIO) -> TextIO:
+    """The stream behind the guard, for one that filters itself."""
+    return getattr(stream, "unguarded", stream)
+
+
+def print_lines(*lines: str) -> None:
+    """Each on a line of its own to stdout, whatever it holds."""
+    print(*map(visible, lines), sep="\n", flush=True)
+
+
+class LogHandler(logging.Handler):
+    """A message a line on stderr: above a live view, not into it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(_OneLine("alternas: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        shared = sys.stderr.isatty()  # else rich's view, which takes stderr's place, keeps lines from their file
+        print(self.format(record), file=sys.stderr if shared else getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+
+class _OneLine(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - its name in logging
+        return visible(super().formatMessage(record))
+
+
+class Console(console.Console):
+    """rich's, in which a `str` is one line of plain text, without markup; a `Text` may have several lines."""
+
+    def __init__(self, stderr: bool = False, **options: Any) -> None:
+        stream = unguarded(sys.stderr if stderr else sys.stdout)
+        super().__init__(**{"file": stream, "markup": False, "emoji": False} | options, stderr=stderr)
+        if not (self.width and self.height):  # COLUMNS=0, on which rich draws nothing at all
+            self.size = console.ConsoleDimensions(*shutil.get_terminal_size())
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(visible(text), **options)
+
+    def render(
+        self, renderable: console.RenderableType, options: console.ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text, keep="\n"), segment.style)
+
+
+def plain(*lines: str, style: str = "") -> Text:
+    """Lines of text, each of which stays one line whatever it holds."""
+    return Text("\n".join(map(visible, lines)), style)

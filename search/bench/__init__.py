@@ -1,1 +1,0 @@
-"""The tabular bench: strategies run on a table of trained nets, with a simulated clock."""

@@ -1,0 +1,190 @@
+"""`Settings`: what defines a search. A run keeps them, and the same ones resume it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from fractions import Fraction
+from typing import Any
+
+from ..archs import Cost
+from ..archs.errors import InputError, check_choice, short_repr
+from ..results.latency.setting import LatencySetting
+from ..results.ranking.objectives import COSTS, LATENCY
+from .training.recipe import Recipe
+
+RUNGS = (1 / 8, 1 / 4, 1 / 2)
+ETA = 1.5
+_AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
+_PART = re.compile(r"\d{1,9}([./]\d{1,9})?")  # 1e999999999 would take Fraction for ever
+_SHARE = re.compile(r"[01](\.\d+)?")
+_UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One search, apart from how long it goes on and where it runs.
+
+    Attributes:
+        space: name of the space.
+        data: name of the data set.
+        strategy: name of the strategy.
+        ladder: name of the ladder.
+        objective: the cost to weigh accuracy against, "macs", "params" or "latency_ms".
+        latency: under what that is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
+        limits: largest cost allowed, by kind of cost.
+        recipe: how each net is trained.
+        seed: of the strategy and of every training.
+        keep: states of each training whose weights are kept too; see `Job`.
+        rungs: shares of the budget at which a ladder compares nets.
+        eta: one of so many nets at a rung goes on.
+        repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
+        inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
+    """
+
+    space: str
+    data: str
+    strategy: str
+    ladder: str
+    objective: str
+    recipe: Recipe
+    seed: int = 0
+    limits: dict[str, int] = field(default_factory=dict)
+    keep: tuple[str, ...] = ()
+    rungs: tuple[float, ...] = RUNGS
+    eta: float = ETA
+    repeats: int = 1
+    inherit: bool = False
+    latency: str = ""
+
+    def __post_init__(self) -> None:
+        for name in self.keep:
+            _check_kept(name)
+        if not 1 <= self.repeats <= 1000:
+            raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
+        if self.ladder == "off" and (self.rungs, self.eta) != (RUNGS, ETA):
+            raise InputError("rungs and eta: without a ladder nets do not stop; choose pareto or single")
+        check_choice("objective", self.objective, (*COSTS, LATENCY))
+        if (self.objective == LATENCY) != bool(self.latency):
+            raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Of the settings that have one, as JSON gives them back: what runs of an earlier alternas mean."""
+        plain = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
+        made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
+        return json.loads(json.dumps(plain | made))
+
+    def over_limit(self, cost: Cost) -> dict[str, float]:
+        """For each limit broken, by which share."""
+        return {k: getattr(cost, k) / most - 1 for k, most in self.limits.items() if getattr(cost, k) > most}
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON gives it back."""
+        return json.loads(json.dumps(asdict(self)))
+
+
+def _check_kept(name: str) -> None:
+    share = float(name) if _SHARE.fullmatch(name) else 0.0
+    if name != "warmup" and not 0 < share <= 1:
+        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {short_repr(name)}")
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """ "name: old, not new" for each setting that differs, nested ones with a dot."""
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            found += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            found.append(f"{prefix}{name} is {a!r} there, {b!r} here")
+    return found
+
+
+def amount(what: str, text: str) -> int:
+    """A positive amount such as 500000, 50M or 1.2G.
+
+    Raises:
+        InputError: if `text` is none.
+    """
+    match = _AMOUNT.fullmatch(text.strip()) if len(text) < 40 else None
+    value = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if value < 1:
+        raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {short_repr(text)}")
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The parts of a text with commas between, spaces and empty ones left out.
+
+    Raises:
+        InputError: if a text has no part.
+    """
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if text and not found:
+        raise InputError(f"names with commas between are wanted, got {short_repr(text)}")
+    return found
+
+
+def shares(what: str, text: str) -> tuple[float, ...]:
+    """Shares of the budget, of "1/8,1/4,1/2" or "0.125, 0.25".
+
+    Raises:
+        InputError: if one is no number.
+    """
+    try:
+        return tuple(_share(part.strip()) for part in text.split(","))
+    except (ValueError, ZeroDivisionError):
+        raise InputError(
+            f"{what}: shares of the budget with commas between, such as 1/8,1/2, got {short_repr(text)}"
+        ) from None
+
+
+def _share(part: str) -> float:
+    if not _PART.fullmatch(part):
+        raise ValueError(part)
+    return float(Fraction(part))
+
+
+def latency_of(objective: str, text: str) -> str:
+    """How latency is measured, every part of it said; "" where it is no objective and nothing was given.
+
+    Raises:
+        InputError: if a part is none.
+    """
+    return str(LatencySetting.parse(text)) if text or objective == LATENCY else ""
+
+
+def limits_of(macs: str, params: str) -> dict[str, int]:
+    """Largest costs from what was typed; "" is none.
+
+    Raises:
+        InputError: if one is no amount.
+    """
+    given = {"macs": macs, "params": params}
+    return {cost: amount(f"max-{cost}", text) for cost, text in given.items() if text}
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Attributes:
+    trial_minutes: of training one net; one that takes longer ends as timeout.
+    hours: of this command; then it stops, and the same command goes on.
+    train_steps: optimiser steps of all trainings of the run, after which no further net is begun or sent on; the run
+        ends there.
+    """
+
+    trial_minutes: float = math.inf
+    hours: float = math.inf
+    train_steps: float = math.inf
+
+    def __post_init__(self) -> None:
+        given = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        for name, most in given.items():
+            if not most > 0:
+                raise InputError(f"{name}: must be above 0, got {most}")

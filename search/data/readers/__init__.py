@@ -1,0 +1,1 @@
+"""Readers of data sets: one kind of source a file."""

@@ -1,0 +1,194 @@
+"""Folders of pictures, a folder for each class, as torchvision and timm read them; pictures that are files."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from ....archs.errors import InputError, short_repr
+from ..dataset import DataConfig, RawDataset, RawSplit
+from ..images import decode
+from ..splits import numbered
+
+EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")  # torchvision's
+PARTS = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
+}
+LITTER = ("__macosx", "desktop.ini", "thumbs.db")
+
+log = logging.getLogger("alternas")
+
+
+@dataclass(frozen=True)
+class Files:
+    """Pictures that are files: paths relative to a root."""
+
+    root: str
+    paths: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def open(self, place: int) -> Image.Image:
+        return decode(self.name(place))
+
+    def name(self, place: int) -> str:
+        return os.path.join(self.root, self.paths[place])
+
+
+def stamp(root: str | Path, paths: Iterable[str]) -> str:
+    """What differs once one of the files does, by path, size and time of change."""
+    digest = hashlib.sha256()
+    for path in paths:
+        size, changed = _facts(os.path.join(root, path))
+        digest.update(f"{path}\0{size}\0{changed}\n".encode(errors="surrogateescape"))
+    return digest.hexdigest()
+
+
+def _facts(path: str) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)
+    except OSError:  # a link to nowhere, or listed but not there: reading it will say so
+        return 0, 0
+    return facts.st_size, facts.st_mtime_ns
+
+
+def read_folder(request: DataConfig) -> RawDataset:
+    """ROOT/CLASS/**.jpg, or ROOT/train/CLASS/** with or without val and test folders beside train.
+
+    Classes are numbered in the order of their names. Hidden files are passed over; what else is no picture is logged.
+
+    Raises:
+        InputError: if it is not of that form.
+    """
+    root = str(_root(request.name).absolute())
+    tops = _parts(root)
+    barred = {_identity(path) for path in (root, *tops.values())}  # so that no link leads back, or to another part
+    files = {part: _by_class(folder, barred) for part, folder in tops.items()}
+    first = next(iter(files.values()))
+    if not request.skip_broken:
+        _refuse_empty(root, first)
+    names = sorted({*first} | {name for by in files.values() for name, found in by.items() if found})
+    labels = {
+        part: np.repeat(np.searchsorted(names, [*by]), [len(found) for found in by.values()])
+        for part, by in files.items()
+    }
+    y, classes = numbered(request.name, labels, names)
+    paths = {
+        part: tuple(os.path.relpath(path, root) for found in by.values() for path in found)
+        for part, by in files.items()
+    }
+    parts = {part: RawSplit(Files(root, paths[part]), y[part]) for part in files}
+    return RawDataset(parts, classes, stamp(root, (path for part in paths.values() for path in part)))
+
+
+def _root(name: str) -> Path:
+    root = Path(name).expanduser()
+    if not os.path.exists(root):  # unlike Path's, False where a folder above cannot be read
+        raise InputError(f"data: no such folder: {short_repr(name)}")
+    if root.is_dir():
+        return root
+    if root.suffix == ".tar":
+        raise InputError(f"data: {name} is a tar file: unpack it, or read it as wds/{name}")
+    if root.suffix in (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"):
+        raise InputError(f"data: {name} is an archive: unpack it")
+    raise InputError(f"data: {name} is a file, not a folder with a folder for each class")
+
+
+def _parts(root: str) -> dict[str, str]:
+    """The folder of each part; that of "all" is the root."""
+    folders, _ = _listing(root)
+    found = {part: [f for f in folders if f.lower() in names] for part, names in PARTS.items()}
+    named = [folder for names in found.values() for folder in names]
+    others = [folder for folder in folders if folder not in named]
+    deep = any(_listing(os.path.join(root, folder))[0] for folder in named)
+    if not named or (others and not deep):  # a class may be called train, but it holds no folders
+        return {"all": root}
+    _refuse_doubtful(root, found, others)
+    return {part: os.path.join(root, names[0]) for part, names in found.items() if names}
+
+
+def _refuse_doubtful(root: str, found: dict[str, list[str]], others: list[str]) -> None:
+    for part, names in found.items():
+        if len(names) > 1:
+            raise InputError(f"data: {root}: which of {', '.join(names)} is the {part} part?")
+    if not found["train"]:
+        first = next(names[0] for names in found.values() if names)
+        raise InputError(f"data: {root} has {first}/ but no train/")
+    for folder in others:
+        if any(_is_picture(path) for path in _walk(os.path.join(root, folder), set())):
+            raise InputError(f"data: {root} has {found['train'][0]}/ beside {folder}/ with pictures: part or class?")
+        log.warning("data: %s: left aside: %s/", root, folder)
+
+
+def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]:
+    """The pictures of every class folder, in the order of torchvision's ImageFolder."""
+    classes, files = _listing(folder)
+    loose = [file for file in files if _is_picture(file)]
+    first = f"{len(loose)} pictures lie loose, the first: {loose[0]}" if loose else ""
+    if not classes:
+        raise InputError(f"data: {folder} holds no class folders" + (f"; {first}" if loose else ""))
+    if loose:
+        raise InputError(f"data: {folder}: beside the class folders {first}")
+    tops = [os.path.join(folder, name) for name in classes]
+    seen = barred | {_identity(path) for path in tops}  # nor to another class
+    found = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
+    _log_others([path for paths in found.values() for path in paths if not _is_picture(path)])
+    return {name: sorted(filter(_is_picture, paths), key=os.path.split) for name, paths in found.items()}
+
+
+def _log_others(files: list[str]) -> None:
+    if files:
+        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(files), files[0])
+
+
+def _refuse_empty(root: str, files: dict[str, list[str]]) -> None:
+    empty = [name for name, paths in files.items() if not paths]
+    if empty:
+        names = short_repr(", ".join(empty))
+        kinds = f"pictures ({', '.join(EXTENSIONS)})"
+        what = f"{len(empty)} of {len(files)} classes hold no {kinds}: {names}"
+        raise InputError(f"data: {root}: {what}; --skip-broken leaves them out")
+
+
+def _is_picture(path: str) -> bool:
+    return path.lower().endswith(EXTENSIONS)
+
+
+def _walk(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+    """Every file below, through links too, but no folder twice."""
+    folders, files = _listing(folder)
+    yield from (os.path.join(folder, file) for file in files)
+    for below in (os.path.join(folder, name) for name in folders):
+        if (identity := _identity(below)) not in seen:
+            seen.add(identity)
+            yield from _walk(below, seen)
+
+
+def _identity(folder: str) -> tuple[int, int]:
+    facts = os.stat(folder)
+    return facts.st_dev, facts.st_ino
+
+
+def _listing(folder: str) -> tuple[list[str], list[str]]:
+    """The names of the folders and of the files in a folder, sorted, without hidden ones."""
+    try:
+        with os.scandir(folder) as entries:
+            visible = [entry for entry in entries if not _is_hidden(entry.name)]
+            kinds = {entry.name: entry.is_dir() for entry in visible}
+    except OSError as error:
+        raise InputError(f"data: cannot read the folder {folder}: {error.strerror}") from error
+    return sorted(name for name in kinds if kinds[name]), sorted(name for name in kinds if not kinds[name])
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name.lower() in LITTER

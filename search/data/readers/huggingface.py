@@ -1,0 +1,166 @@
+"""`hfds/NAME`: sets of Hugging Face's `datasets` library, from a folder or from the Hub."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from ....archs.errors import InputError
+from ..dataset import DataConfig, RawDataset, RawSplit, need
+from ..images import decode, why
+from ..splits import labelled, numbered
+from .folder import PARTS
+
+IMAGES = ("image", "img")
+LABELS = ("label", "labels", "fine_label")
+
+log = logging.getLogger("alternas")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Pictures in a column of a `datasets.Dataset`, as encoded bytes or as paths."""
+
+    label: str
+    rows: Any
+    column: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def open(self, place: int) -> Image.Image:
+        value = self.rows[place][self.column] or {}
+        if value.get("bytes") is not None:
+            return decode(BytesIO(value["bytes"]))
+        if value.get("path") is not None:
+            return decode(value["path"])
+        raise ValueError("the row holds no picture")
+
+    def name(self, place: int) -> str:
+        return f"row {place} of {self.label}"
+
+
+def read_hugging(request: DataConfig, root: Path) -> RawDataset:
+    """A folder written by `save_to_disk`, or what `load_dataset` makes of the name, kept below `root`.
+
+    The image column is the one of type Image, the label column the ClassLabel or else one called
+    label. A set with one split is a set in one piece.
+
+    Raises:
+        InputError: if `datasets` is not installed, the set cannot be loaded, or its columns or splits are not clear.
+    """
+    if find_spec("datasets") is None:
+        raise need(request.name, "datasets")
+    sets = parts_of(request.name, _load(request, root))
+    image, label = _columns(request.name, next(iter(sets.values())).features)
+    values = {part: rows.select_columns([label])[:][label] for part, rows in sets.items()}
+    names = getattr(next(iter(sets.values())).features[label], "names", ())
+    y, classes = numbered(request.name, labelled(request.name, values), names)
+    parts = {part: RawSplit(_rows(f"{request.name} {part}", sets[part], image), y_N) for part, y_N in y.items()}
+    identity = " ".join(f"{part} {rows._fingerprint}" for part, rows in sets.items())
+    return RawDataset(parts, classes, identity)
+
+
+@contextmanager
+def hub(request: DataConfig) -> Iterator[None]:
+    """Within, the Hugging Face Hub is asked only for a download, and what `datasets` cannot load is an InputError."""
+    import datasets.config  # pyright: ignore[reportMissingImports]
+    import huggingface_hub.constants  # pyright: ignore[reportMissingImports]
+    from datasets.exceptions import DatasetsError  # pyright: ignore[reportMissingImports]
+
+    modules: list[Any] = [datasets.config, huggingface_hub.constants]  # each keeps what the variable said on import
+    before = [module.HF_HUB_OFFLINE for module in modules]
+    for module in modules:
+        module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not request.download
+    try:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        raise unreadable(request, error) from error
+    finally:
+        for module, was in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = was
+
+
+def unreadable(request: DataConfig, error: Exception) -> InputError:
+    """The error for a set that a library does not load."""
+    if isinstance(error, ConnectionError) and not request.download:
+        hint = "--download fetches it from the Hugging Face Hub"
+        return InputError(f"data: {request.name} is not on this machine: {hint}")
+    reason, cause = why(error), why(error.__cause__ or error)  # the cause often says more
+    return InputError(f"data: {request.name}: {reason if cause in reason else f'{reason}: {cause}'}")
+
+
+def _load(request: DataConfig, root: Path) -> dict[str, Any]:
+    """The splits by their own names; "all" if there are none."""
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    name = request.name.partition("/")[2]
+    saved = any(os.path.isfile(os.path.join(name, file)) for file in ("dataset_dict.json", "state.json"))
+    with hub(request):
+        found = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(root))
+    return {str(split): rows for split, rows in found.items()} if isinstance(found, dict) else {"all": found}
+
+
+def parts_of(name: str, splits: dict[str, Any]) -> dict[str, Any]:
+    """Splits by our names for them; the only one is "all". Others are left aside, and logged.
+
+    Raises:
+        InputError: if there is no train split among several, or two splits are the same part.
+    """
+    if len(splits) == 1:
+        return {"all": next(iter(splits.values()))}
+    named = {part: [split for split in splits if split.lower() in names] for part, names in PARTS.items()}
+    if not named["train"]:
+        raise InputError(f"data: {name}: no train split among {', '.join(splits)}")
+    for part, names in named.items():
+        if len(names) > 1:
+            raise InputError(f"data: {name}: which of the splits {', '.join(names)} is the {part} part?")
+    others = [split for split in splits if not any(split in names for names in named.values())]
+    if others:
+        log.warning("data: %s: left aside the splits %s", name, ", ".join(others))
+    return {part: splits[names[0]] for part, names in named.items() if names}
+
+
+def _columns(name: str, features: Any) -> tuple[str, str]:
+    """The names of the image and the label column."""
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
+    labels = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    if not labels:
+        labels = [column for column, kind in features.items() if column in LABELS and _is_plain(kind)]
+    return _one(name, "image", images, IMAGES, features), _one(name, "label", labels, LABELS, features)
+
+
+def _is_plain(kind: Any) -> bool:
+    dtype = str(getattr(kind, "dtype", ""))
+    return "int" in dtype or "string" in dtype
+
+
+def _one(name: str, what: str, columns: Sequence[str], preferred: Sequence[str], features: Any) -> str:
+    """The only one of `columns`, or else the first that is preferred."""
+    if len(columns) == 1:
+        return columns[0]
+    for column in preferred:
+        if column in columns:
+            return column
+    count = "several columns" if columns else "no column"
+    raise InputError(f"data: {name}: {count} could be the {what}: {', '.join(columns or features)}")
+
+
+def _rows(label: str, rows: Any, column: str) -> Rows:
+    """Left encoded: `datasets` would decode by its own rules."""
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    return Rows(label, rows.cast_column(column, datasets.Image(decode=False)).select_columns([column]), column)

@@ -1,0 +1,113 @@
+"""The nets that studies compare: each family at three sizes that suit the images, or those that the user names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
+from ...archs.errors import InputError, check_choice
+from ...archs.layout import Map
+from ...archs.stage import attention_beside
+from ...spaces.alternet import fit_window
+from ...spaces.presets import preset_for
+
+FAMILIES = ("resnet", "alternet", "hybrid", "vit")
+SIZES = ("s", "m", "l")
+SMALL_SIDE = 64  # px; above it, the zoo's nets
+GRID = {16: 4, 64: 8}  # tokens a side of a ViT, about, by scale
+TRUNKS = {  # width and depths of a first and later stages, by scale: up to 16 px, up to 64 px
+    16: ((8, (1, 2, 2)), (12, (1, 2, 2)), (16, (2, 2, 2))),
+    64: ((16, (2, 2, 2, 2)), (32, (2, 2, 2, 2)), (64, (2, 2, 2, 2))),
+}
+ENCODERS = {16: ((32, 3), (48, 4), (64, 6)), 64: ((96, 4), (192, 6), (256, 8))}  # embed_dim and depth
+LARGE = {
+    "resnet": ("resnet18", "resnet50", "resnet101"),
+    "alternet": ("alternet18", "alternet50", "alternet101"),
+    "hybrid": ("vit_tiny_r_s16_p8", "vit_small_r26_s32", "vit_base_r50_s16"),
+    "vit": ("vit_tiny_patch16", "vit_small_patch16", "vit_base_patch16"),
+}
+
+
+def net_of(family: str, size: str, image: Map) -> Genotype:
+    """The net of a family ("resnet", "alternet", "hybrid", "vit") and size ("s", "m", "l") for images of `image` px.
+
+    Raises:
+        InputError: if family or size is unknown.
+    """
+    number = SIZES.index(check_choice("size", size, SIZES))
+    check_choice("family", family, FAMILIES)
+    if max(image) > SMALL_SIDE:
+        return zoo.get(LARGE[family][number], image)
+    of = 16 if max(image) <= 16 else 64
+    if family == "vit":
+        return vit(ENCODERS[of][number], image, GRID[of])
+    trunk = _trunk(*TRUNKS[of][number])
+    if family == "resnet":
+        return trunk
+    return _alternet(trunk, image) if family == "alternet" else _hybrid(trunk, ENCODERS[of][number], image)
+
+
+def with_pool(net: Genotype, pool: str) -> Genotype:
+    """The transformer `net`, read by its class token ("token") or by averaging ("avg")."""
+    return replace(net, head=replace(net.head, pool=pool))
+
+
+def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
+    """`net` with so many MSA blocks at the end of each stage, by the build-up rule.
+
+    Raises:
+        InputError: if there are not as many counts as stages, or a stage is too shallow for its count.
+    """
+    if len(counts) != len(net.stages):
+        raise InputError(f"msa: one number a stage, got {len(counts)} for {len(net.stages)} stages")
+    sides = [stage[-1].map_out for stage in net.plan(image).stages]
+    wanted = max(4, preset_for(image).windows[0])
+    stages = []
+    for stage, count, side in zip(net.stages, counts, sides, strict=True):
+        heads, head_dim = attention_beside(stage.width)
+        window = _window(wanted, side)
+        stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
+    return replace(net, stages=tuple(stages))
+
+
+def _window(wanted: int, side: Map) -> int:
+    """A window of `wanted` where it fits; 0, the whole map, on a map that is not square."""
+    if side[0] != side[1]:
+        return 0
+    return side[0] if wanted >= side[0] else fit_window(wanted, side[0])
+
+
+def _trunk(width: int, depths: tuple[int, ...]) -> Genotype:
+    stages = [Stage("basic", depth, width * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths)]
+    return Genotype(Stem("cifar", width), tuple(stages))
+
+
+def _alternet(trunk: Genotype, image: Map) -> Genotype:
+    return swapped(trunk, tuple(0 if i == 0 else 1 for i in range(len(trunk.stages))), image)
+
+
+def _hybrid(trunk: Genotype, sizes: tuple[int, int], image: Map) -> Genotype:
+    """All stages but the last; the encoder takes its place."""
+    stages = trunk.stages[:-1]
+    embed_dim, depth = sizes
+    encoder = Encoder(embed_dim, max(1, depth // 2), embed_dim // 16, patch=1)
+    return Genotype(trunk.stem, stages, encoder, Head("token"))
+
+
+def with_grid(net: Genotype, image: Map, tokens: int) -> Genotype:
+    """The ViT `net` with about `tokens` x `tokens` patches."""
+    assert net.encoder is not None
+    return replace(net, encoder=replace(net.encoder, patch=_patch(image, tokens)))
+
+
+def vit(sizes: tuple[int, int], image: Map, tokens: int) -> Genotype:
+    """A ViT of (embed_dim, depth) over about `tokens` x `tokens` patches."""
+    embed_dim, depth = sizes
+    encoder = Encoder(embed_dim, depth, embed_dim // 16, patch=_patch(image, tokens))
+    return Genotype(Stem("none"), (), encoder, Head("token"))
+
+
+def _patch(image: Map, tokens: int) -> int:
+    """The largest patch that leaves at least `tokens` a side and divides the image."""
+    side = max(1, min(image) // tokens)
+    return next(p for p in range(side, 0, -1) if image[0] % p == 0 and image[1] % p == 0)

@@ -1,0 +1,121 @@
+"""Retrain the best nets of a search at full budget with several seeds, and measure them on the test split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+
+from ...archs import Genotype, InputError
+from ...archs.errors import MOST_SEEDS, check_count
+from ...results.ranking.objectives import OBJECTIVES, RankingQuery
+from ...results.ranking.run_leaderboard import leaderboard_of, limits_of, no_net, objective_of
+from ...results.render.net import find_trial
+from ...results.runs.record import Record
+from ...results.runs.retrained import FOLDER, prune
+from ...results.runs.store import read_records, read_settings
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .run import ExperimentContext, run_experiment
+from .trained_nets import data_of, recipe_of
+from .training import Training
+
+TOP = 3
+
+
+@dataclass(frozen=True)
+class Retrain:
+    """Which nets of a run are retrained, how and where.
+
+    Attributes:
+        run: folder of the search.
+        seeds: trainings of each net.
+        top: so many nets: by Pareto rank, then by accuracy.
+        trials: these nets instead.
+        limits: largest cost of a net, by kind of cost.
+        recipe: None takes that of the search.
+        epochs: of the recipe; None leaves them.
+        resources: where.
+    """
+
+    run: Path
+    seeds: int
+    resources: Resources
+    top: int = TOP
+    trials: tuple[int, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
+    recipe: Recipe | None = None
+    epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        check_count("top", self.top)
+        if self.trials and self.limits:
+            raise InputError("retrain: --trials names nets and a limit chooses among them; give one of the two")
+
+
+def retrain(asked: Retrain, console: Console) -> list[Record]:
+    """Retrain, or go on with it; the best weights of each net are kept. Returns the records of all trainings.
+
+    Raises:
+        InputError: if there is no such net, or the data are not those of the search.
+        OperationError: if workers do not start or everything fails.
+    """
+    nets = chosen(asked)
+    for line in over_limits(asked.run, nets):
+        console.print(line, highlight=False)
+    recipe = asked.recipe or recipe_of(asked.run)
+    recipe = recipe if asked.epochs is None else recipe.with_epochs(asked.epochs)
+    data = data_of(asked.run, console)
+    if data.test is None:
+        console.print(f"{data.name} has no test split: validation accuracy is all there is", highlight=False)
+    steps, test = recipe.steps(len(data.train)), data.test is not None
+    plan = [
+        Training(Genotype.from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
+        for net in nets
+        for seed in other_seeds(asked.run, asked.seeds)
+    ]
+    settings = {"objective": objective_of(asked.run), "run": asked.run.name}
+    room = ExperimentContext(asked.run / FOLDER, "retrain", data, asked.resources, settings, test)
+    records = run_experiment(plan, room, console)
+    prune(asked.run)
+    return records
+
+
+def chosen(asked: Retrain) -> Sequence[Record]:
+    """The nets to retrain.
+
+    Raises:
+        InputError: if one is not there, or none is within the limits.
+    """
+    records = read_records(asked.run)
+    if asked.trials:
+        named = [find_trial(asked.run, trial) for trial in asked.trials]
+        first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
+        return list({r.key: first[r.key] for r in named}.values())
+    board = leaderboard_of(asked.run, RankingQuery(limits=asked.limits)).board
+    if none := no_net(board):
+        raise InputError(f"run {asked.run.name}: {none}")
+    rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
+    by_trial = {r.trial: r for r in records}
+    return [by_trial[row["trial"]] for row in rows[: asked.top]]
+
+
+def over_limits(run: Path, nets: Sequence[Record]) -> list[str]:
+    """A line for each net that the run's own limits leave out: whoever named it may not know."""
+    limits = limits_of(run)
+    return [
+        f"trial {net.trial} is over the limit of its run: {net.cost[cost]:,} {OBJECTIVES[cost]}, at most {most:,}; "
+        f"the front is without it, and `export {run.name}:{net.trial}` takes it by its number alone"
+        for net in nets
+        for cost, most in limits.items()
+        if net.cost.get(cost, 0) > most
+    ]
+
+
+def other_seeds(run: Path, count: int) -> list[int]:
+    """Seeds that the search did not use: its own made these nets look good, which a mean should not keep."""
+    used = read_settings(run).get("settings", {}).get("seed", 0)
+    return [seed for seed in range(count + 1) if seed != used][:count]

@@ -1,1 +1,0 @@
-"""What to train next: strategies, ladders and the ledger. Knows no Ray."""

@@ -1,1 +1,0 @@
-"""Trainings outside a search: retraining, transfer, build-up from weights, and the papers' studies."""

@@ -1,0 +1,198 @@
+"""One search on the table: the real ledger and strategies, workers that look results up, a clock that jumps."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from optuna.storages import InMemoryStorage
+
+from ...archs import Cost, Genotype, static_cost
+from ...results.runs.record import Record
+from ...spaces import Chooser, Space, get
+from ..config import ETA, RUNGS, Settings
+from ..engine.loop import run_loop
+from ..training.job import Job, JobResult, Progress
+from ..training.recipes import get as recipe
+from ..trials.controller import SearchController
+from ..trials.state import SearchContext
+from ..trials.study import StudyAdapter, fill_study
+from .tables import CLASSES, IMAGE_SIZE, IN_CHANS, Table
+
+STEPS = 625  # a full training of the table
+MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
+OUTSIDE = 10**15  # cost of a net that the table has not got: over any limit
+
+
+@dataclass(frozen=True)
+class SearcherConfig:
+    """A way to search.
+
+    Attributes:
+        strategy: its name.
+        ladder: its name.
+        rungs, eta: of the ladder.
+        repeats: trainings of each net.
+    """
+
+    strategy: str
+    ladder: str = "off"
+    rungs: tuple[float, ...] = RUNGS
+    eta: float = ETA
+    repeats: int = 1
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a search found: after so much training, in full trainings, this share of the table's hypervolume."""
+
+    spent: list[float] = field(default_factory=list)
+    volume: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)  # on the simulated clock
+
+    def spent_to(self, share: float) -> float | None:
+        """Training spent when `share` was reached first; None if it never was."""
+        return next((s for s, v in zip(self.spent, self.volume, strict=True) if v >= share), None)
+
+    def volume_at(self, spent: float) -> float:
+        """The share reached with so much training."""
+        return max((v for s, v in zip(self.spent, self.volume, strict=True) if s <= spent), default=0.0)
+
+
+class _EnoughError(Exception):
+    """As much as was asked for has been found, or spent."""
+
+
+class Simulator:
+    """An executor whose workers take their results from a table, in simulated time."""
+
+    def __init__(self, table: Table, workers: int, enough: float) -> None:
+        self.table, self.workers, self.enough = table, workers, enough
+        self.trace, self.clock, self.spent = Trace(), 0.0, 0.0
+        self._running: list[tuple[float, int, float, float, Job]] = []  # end, tie-break, begin, share of a training
+        self._at: dict[tuple[str, int], float] = {}
+        self._whole: list[str] = []
+        self._best = 0.0
+        self._jobs = 0
+
+    @property
+    def idle(self) -> int:
+        return self.workers - len(self._running)
+
+    @property
+    def starting(self) -> int:
+        return 0
+
+    def submit(self, job: Job) -> None:
+        """Work out when the job will be done."""
+        name = job.genotype.key, job.seed
+        begun, until = self._at.get(name, 0.0), job.until / job.steps
+        self._at[name] = until
+        share = (until - begun) * job.steps / STEPS
+        seconds = self.table.entries[job.genotype.key].drawn(*name).seconds * share
+        self._jobs += 1
+        heapq.heappush(self._running, (self.clock + seconds, self._jobs, self.clock, share, job))
+
+    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
+        """The job that ends next."""
+        if not self._running:
+            return []
+        self.clock, _, _, share, job = heapq.heappop(self._running)
+        self.spent += share
+        if self.spent > MOST:
+            raise _EnoughError
+        key = job.genotype.key
+        training = self.table.entries[key].drawn(key, job.seed)
+        if job.until == job.steps:
+            self._found(key)
+        return [JobResult(job.trial, "ok", job.until, training.at(job.until / job.steps), seconds=training.seconds)]
+
+    def _found(self, key: str) -> None:
+        """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""
+        if key in self._whole:
+            return
+        self._whole.append(key)
+        self._best = self.table.hypervolume(self._whole)
+        running = sum(
+            share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running if share
+        )
+        self.trace.spent.append(self.spent + running)
+        self.trace.volume.append(self._best)
+        self.trace.seconds.append(self.clock)
+        if self._best >= self.enough:
+            raise _EnoughError
+
+
+class _Alone:
+    """A space whose baselines are not trained for comparison."""
+
+    def __init__(self, space: Space) -> None:
+        self.space, self.name = space, space.name
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        return self.space.sample(chooser)
+
+    def size(self) -> int | None:
+        return self.space.size()
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return ()
+
+
+class _Records:
+    """A store that keeps its records in memory."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+
+    def append(self, record: Record) -> None:
+        self.records.append(record)
+
+
+class _NoView:
+    def started(self, job: Job) -> None: ...
+    def tick(self, tick: Progress) -> None: ...
+    def ended(self, record: Record | None, trial: int) -> None: ...
+    def refresh(self) -> None: ...
+
+
+def simulate(table: Table, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
+    """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
+    simulator = Simulator(table, workers, enough)
+    with suppress(_EnoughError):
+        run_loop(_ledger(table, contender, seed), simulator, _NoView())
+    return simulator.trace
+
+
+def _ledger(table: Table, contender: SearcherConfig, seed: int) -> SearchController:
+    price, space = _prices(table), get("bench", IMAGE_SIZE)
+    how = contender
+    settings = Settings(
+        "bench", table.data, how.strategy, how.ladder, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
+        rungs=how.rungs, eta=how.eta, repeats=how.repeats,
+    )  # fmt: skip
+    common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+    terms = SearchContext(settings, len(table.entries), STEPS, price, common, Path("/nowhere"))
+    ground = terms.ground(space)
+    memory = StudyAdapter(InMemoryStorage(), how.strategy, ground)
+    alone: Any = _Alone(space)
+    fill_study(memory, [], replace(ground, space=alone), terms.weigh)
+    store: Any = _Records()
+    return SearchController(terms, alone, store, memory)
+
+
+def _prices(table: Table) -> Callable[[Genotype], Cost]:
+    """Static costs, each worked out once."""
+    known: dict[str, Cost] = {}
+
+    def price(net: Genotype) -> Cost:
+        if net.key not in known:
+            cost = static_cost(net, CLASSES, IMAGE_SIZE, IN_CHANS)
+            known[net.key] = cost if net.key in table.entries else replace(cost, macs=OUTSIDE)
+        return known[net.key]
+
+    return price

@@ -1,0 +1,249 @@
+"""URIs of depots: what may be one, what of it may be shown, and the file system that it names."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+
+from ...archs.errors import InputError, OperationError, short_repr
+from ...archs.files import atomic_write, disk_full_message
+from ...results.runs.store import NAME, plain_name, read_settings
+from ..redact import REDACTED, redact
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+
+FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
+SECRET = re.compile("key|pass|secret|token|sig", re.IGNORECASE)  # in the name of what a URI says after its "?"
+GOOGLE = ("gs", "gcs")
+GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
+
+
+@cache
+def file_system(uri: str) -> tuple[FileSystem, str]:
+    """What pyarrow opens, and the path on it. Kept for the process: to find a bucket takes a request."""
+    from pyarrow.fs import FileSystem
+
+    parts = urlsplit(uri)
+    if parts.scheme in GOOGLE and "retry_limit_seconds=" not in parts.query:
+        query = "&".join([*filter(None, [parts.query]), f"retry_limit_seconds={GOOGLE_SECONDS}"])
+        uri = urlunsplit(parts._replace(query=query))
+    files, folder = FileSystem.from_uri(uri)
+    if not folder:
+        raise OSError("it names no bucket")
+    return files, folder
+
+
+def check_uri(uri: str) -> None:
+    """Raise InputError if this cannot be the URI of a depot. One that may hold a password is not repeated."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise InputError(f"checkpoints: must be a URI such as {FORMS}") from None
+    if not parts.scheme or not uri.lower().startswith(f"{parts.scheme}://") or not uri.isprintable():
+        got = "" if "@" in uri else f", got {short_repr(uri)}"
+        raise InputError(f"checkpoints: must be a URI such as {FORMS}{got}")
+    if "@" in parts.path:
+        raise InputError("checkpoints: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
+
+
+def shown_uri(uri: str) -> str:
+    """A URI as it may be shown, kept and compared: without passwords, and without a last slash."""
+    parts = urlsplit(uri)
+    user, at, host = parts.netloc.rpartition("@")
+    place = f"{user.partition(':')[0]}:{REDACTED}{at}{host}" if ":" in user else parts.netloc
+    said = [(name, REDACTED if SECRET.search(name) else value) for name, value in _said(parts)]
+    query = "&".join(f"{name}={value}" for name, value in said)
+    return urlunsplit(parts._replace(netloc=place, path=parts.path.rstrip("/") or parts.path, query=query))
+
+
+def without_secrets(words: Sequence[str], uri: str) -> list[str]:
+    """The words of a command, with `uri` among them as it may be kept."""
+    return [word.replace(uri, shown_uri(uri)) for word in words] if uri else list(words)
+
+
+def _said(parts: SplitResult) -> list[tuple[str, str]]:
+    """Names and values of what a URI says after its "?"."""
+    pairs = (pair.partition("=") for pair in parts.query.split("&") if pair)
+    return [(name, value) for name, _, value in pairs]
+
+
+def reason(error: BaseException, uri: str) -> str:
+    """What the file system said, in a line without passwords."""
+    parts = urlsplit(uri)
+    secrets = [parts.netloc.rpartition("@")[0].partition(":")[2]]
+    secrets += [value for name, value in _said(parts) if SECRET.search(name)]
+    return redact([form for secret in secrets for form in (secret, unquote(secret))], error)
+
+
+FOLDERS = ("checkpoints", "weights", "starts")
+CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
+AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
+
+
+class StoreError(OperationError):
+    """The depot cannot be reached or does not do what it is asked, which is no fault of a net."""
+
+
+@dataclass(frozen=True)
+class ArtifactStore:
+    """A run's folder in a depot, and the folder on this machine that has the same files under the same names.
+
+    Every method raises DepotError if the depot fails, and OSError if a disk is full.
+
+    Attributes:
+        uri: of the depot; may hold a password.
+        name: of the run's folder in it.
+        home: on this machine: the run's folder at the driver, a scratch folder at a worker. Paths are below it.
+    """
+
+    uri: str = field(repr=False)
+    name: str
+    home: Path
+
+    def __str__(self) -> str:
+        return f"{shown_uri(self.uri)}, folder {self.name}"
+
+    @property
+    def note(self) -> dict[str, str]:
+        """What run.json keeps of it."""
+        return {"uri": shown_uri(self.uri), "name": self.name}
+
+    def check(self) -> None:
+        """Make the run's folder, and send, fetch and delete a file."""
+        token = uuid.uuid4().hex
+        with self._opened("written") as (files, top):
+            for folder in FOLDERS:
+                files.create_dir(f"{top}/{folder}", recursive=True)
+        with tempfile.TemporaryDirectory() as own:
+            here, path = replace(self, home=Path(own)), Path(own) / FOLDERS[0] / token
+            atomic_write(path, lambda file: file.write(token.encode()))
+            here.send(path)
+            path.unlink()
+            came = here.fetch(path) and path.read_text() == token
+            here.drop(path)
+        if not came:
+            raise StoreError(f"checkpoints: {shown_uri(self.uri)} does not give back what is sent there")
+
+    def send(self, path: Path) -> None:
+        """Put a file there, in place of an older one, whole or not at all."""
+        with self._opened("written") as (files, top):
+            there = self._there(top, path)
+            # A name of this process alone: another may be sending the same file.
+            part = there if files.type_name in AT_ONCE else f"{there}.{uuid.uuid4().hex}.part"
+            try:
+                with open(path, "rb") as source, files.open_output_stream(part, compression=None) as target:
+                    shutil.copyfileobj(source, target, CHUNK)
+                if part != there:
+                    files.move(part, there)
+            except BaseException:
+                if part != there:
+                    with suppress(OSError):
+                        files.delete_file(part)
+                raise
+
+    def offer(self, path: Path) -> None:
+        """Put a file there that never changes, unless it is there."""
+        with self._opened("read") as (files, top):
+            found = files.get_file_info(self._there(top, path))
+        if found.size != path.stat().st_size:  # none, or what a driver was sending when it was stopped
+            self.send(path)
+
+    def fetch(self, path: Path) -> bool:
+        """Bring a file here, whole or not at all. Returns False if it is not there."""
+        with self._opened("read") as (files, top):
+            there = self._there(top, path)
+            if not files.get_file_info(there).is_file:
+                return False
+            with files.open_input_stream(there, compression=None) as source:
+                atomic_write(path, lambda file: shutil.copyfileobj(source, file, CHUNK))
+        return True
+
+    def drop(self, start: Path) -> None:
+        """Delete the files there whose paths begin so."""
+        from pyarrow.fs import FileSelector
+
+        with self._opened("cleared") as (files, top):
+            begins = self._there(top, start)
+            for found in files.get_file_info(FileSelector(begins.rpartition("/")[0], allow_not_found=True)):
+                if found.path.startswith(begins):
+                    files.delete_file(found.path)
+
+    def clear(self) -> None:
+        """Delete the run's folder there."""
+        with self._opened("cleared") as (files, top):
+            files.delete_dir(top)
+
+    def _there(self, top: str, path: Path) -> str:
+        return f"{top}/{path.relative_to(self.home).as_posix()}"
+
+    @contextmanager
+    def _opened(self, what: str) -> Iterator[tuple[FileSystem, str]]:
+        """The file system and the run's folder on it. What it raises becomes a DepotError, in one line."""
+        from pyarrow import ArrowException
+
+        doing = "opened"
+        try:
+            files, folder = file_system(self.uri)
+            doing = what
+            yield files, f"{folder.rstrip('/')}/{self.name}"
+        except (OSError, ArrowException) as error:
+            if disk_full_message(error):
+                raise
+            raise StoreError(
+                f"checkpoints: {shown_uri(self.uri)} cannot be {doing} ({reason(error, self.uri)})"
+            ) from None
+
+
+def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
+    """The depot of the run in `folder`, at `uri`; None for "".
+
+    A folder in a depot ends in random digits, so that runs of one name can share a depot and none finds another's
+    checkpoints. A run that is given another depot begins the nets that are under way anew.
+
+    Raises:
+        InputError: if the run has a depot and `uri` is "", or its run.json keeps something else. The URI in a run.json
+            is not opened: a run that others made could name any.
+    """
+    note = _kept(folder)
+    if not uri and note:
+        rule = "a URI is opened where you give it: repeat it, with its password if it has one: --checkpoints URI"
+        raise InputError(f"checkpoints: those of run {folder.name!r} are in {shown_uri(note['uri'])}; {rule}")
+    if not uri:
+        return None
+    same = note and shown_uri(uri) == note["uri"]
+    name = note["name"] if same else f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}"
+    return ArtifactStore(uri, name, folder.absolute())
+
+
+def check_store(depot: ArtifactStore | None) -> None:
+    """Raise InputError if a run's depot, where it has one, cannot be used from here."""
+    try:
+        if depot:
+            depot.check()
+    except StoreError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:  # its disk is full, or may not be written
+        raise InputError(f"checkpoints: {depot} cannot be written ({error.strerror})") from None
+
+
+def _kept(folder: Path) -> dict[str, str]:
+    """What a run's run.json keeps of its depot; empty if there is none."""
+    note = read_settings(folder).get("checkpoints") if (folder / "run.json").exists() else None
+    if note is None:
+        return {}
+    uri, name = note.get("uri"), note.get("name")
+    if not isinstance(uri, str) or not isinstance(name, str) or not NAME.fullmatch(name):
+        raise InputError(f"{folder / 'run.json'}: checkpoints must hold uri and name")
+    check_uri(uri)
+    return {"uri": uri, "name": name}

@@ -1,0 +1,147 @@
+"""`Start`: what a training starts from, and which parts of the net it then moves, how fast. Free of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ...archs import Network
+from ...archs.errors import check_choice
+from ...archs.weights import read
+from .inherit import Inherited, inherit, summary
+
+
+@dataclass(frozen=True)
+class Regime:
+    """What is trained of a net that starts from weights.
+
+    Attributes:
+        share: of its blocks, from the head backwards, that are trained with all that stands behind them; the
+            rest stands still, BatchNorm's statistics included. 0 trains the head alone.
+        rate: learning rate of what was inherited, as a share of the recipe's; what is new has the whole.
+        new: whether only the head and parts that are new, or did not fit, are trained.
+    """
+
+    share: float = 1.0
+    rate: float = 1.0
+    new: bool = False
+
+
+# The four of the transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014): the smaller the new set and the
+# more alike the old one, the less is trained, at a tenth of the rate.
+REGIMES = {
+    "whole": Regime(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
+    "large-different": Regime(1.0, 0.1),
+    "large-similar": Regime(0.25, 0.1),
+    "small-different": Regime(0.5, 0.1),
+    "small-similar": Regime(0.0, 0.1),
+    "new": Regime(new=True),
+}
+
+
+@dataclass(frozen=True)
+class InitWeights:
+    """What a training starts from.
+
+    Attributes:
+        weights: a safetensors file that says what net it is of; see `archs.weights`.
+        label: what a person calls them.
+        steps: optimiser steps spent on them and on what they came from; None if unknown.
+        zero_head: whether the last layer starts at zero instead of what it inherits.
+        regime: name of what is trained.
+    """
+
+    weights: str
+    label: str
+    steps: int | None = None
+    zero_head: bool = False
+    regime: str = "whole"
+
+    def __post_init__(self) -> None:
+        check_choice("regime", self.regime, REGIMES)
+
+
+TAKEN = ("copied", "resized", "fitted")  # how weights can come from a relative
+
+
+@dataclass(frozen=True)
+class InitializedNet:
+    """A net as training begins.
+
+    Attributes:
+        frozen: modules that stand still.
+        slow: parameters that learn at `rate` of the recipe's learning rate.
+        lineage: where the weights came from, for the record.
+    """
+
+    frozen: tuple[nn.Module, ...] = ()
+    slow: tuple[nn.Parameter, ...] = ()
+    rate: float = 1.0
+    lineage: dict[str, Any] = field(default_factory=dict)
+
+
+def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
+    """Give a fresh net its first weights, and settle what of it is trained.
+
+    Raises:
+        InputError: if the weights cannot be read.
+    """
+    if start is None:
+        return InitializedNet()
+    regime, rows = REGIMES[start.regime], inherit(net, read(Path(start.weights)))
+    if start.zero_head:
+        empty_head(net)
+        rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
+    places = parts(net)
+    still = {row.place for row in _standing(rows, regime)}
+    for place in still:
+        for part in places[place]:
+            part.requires_grad_(False)
+    frozen = [part for place in still for part in places[place] if isinstance(part, nn.Module)]
+    slow = [p for row in rows if row.how in TAKEN for part in places[row.place] for p in _parameters(part)]
+    lineage = {"weights": start.label, "steps": start.steps, "regime": start.regime} | summary(rows)
+    return InitializedNet(tuple(frozen), tuple(slow), regime.rate, lineage)
+
+
+@torch.no_grad()
+def empty_head(net: Network) -> None:
+    """Set the last layer to zero: all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)."""
+    last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]
+    last.weight.zero_()
+    last.bias.zero_()
+
+
+def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
+    """What each place that `inherit` tells of is made of."""
+    found: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
+    for s, stage in enumerate(net.stages):
+        found |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}
+    if net.norm is not None:
+        found["last norm"] = [net.norm]
+    if (encoder := net.encoder) is not None:
+        token = [] if encoder.cls_token is None else [encoder.cls_token]
+        found["encoder tokens"] = [encoder.proj, encoder.positions, *token]
+        found |= {f"encoder block {i + 1}": [block] for i, block in enumerate(encoder.blocks)}
+        found["encoder norm"] = [encoder.norm]
+    return found
+
+
+def _standing(rows: Sequence[Inherited], regime: Regime) -> Sequence[Inherited]:
+    """The parts that are not trained; rows stand in the order from the image to the head."""
+    if regime.new:
+        return [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
+    blocks = [i for i, row in enumerate(rows) if " block " in row.place]
+    trained = round(regime.share * len(blocks))
+    if regime.share == 1:
+        return []
+    first = blocks[len(blocks) - trained] if trained else next(i for i, r in enumerate(rows) if r.place == "head")
+    return rows[:first]
+
+
+def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:
+    return [part] if isinstance(part, nn.Parameter) else list(part.parameters())

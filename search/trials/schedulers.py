@@ -1,0 +1,160 @@
+"""Ladders: at which steps nets are compared, and which of the waiting ones may go on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ...archs.errors import InputError, check_choice
+from ...results.ranking.pareto import pareto_ranks
+from ..config import ETA, RUNGS
+
+
+@dataclass(frozen=True)
+class RungResult:
+    """A net that has reached a rung: its accuracy there, its cost, and whether it still waits."""
+
+    trial: int
+    accuracy: float
+    cost: float
+    waits: bool
+
+
+class Scheduler(Protocol):
+    """Decides where nets stop and who goes on."""
+
+    def rungs(self, steps: int) -> tuple[int, ...]:
+        """The steps at which nets stop, rising; the last is the full budget."""
+        ...
+
+    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+        """Places of those at one rung that may go on, given all that ever reached it; the best first.
+
+        `last` says that no new net will be proposed before one of these goes on.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class NoScheduler:
+    """Every net is trained at full budget."""
+
+    def rungs(self, steps: int) -> tuple[int, ...]:
+        return (steps,)
+
+    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+        return []
+
+
+@dataclass(frozen=True)
+class ParetoAsha:
+    """Rungs at shares of the budget; the best of `eta` nets at a rung goes on.
+
+    Better is a lower non-dominated rank on (accuracy, cost), then more area added to the front.
+    Asynchronous: decided anew whenever a worker is free, and a net passed over may still be
+    promoted later. After ASHA (Li et al., MLSys 2020), made multi-objective.
+
+    Raises:
+        InputError: if the shares do not rise between 0 and 1, or eta is 1 or less.
+    """
+
+    shares: tuple[float, ...] = RUNGS
+    eta: float = ETA
+
+    def __post_init__(self) -> None:
+        if not self.shares or not all(0 < a < b for a, b in zip(self.shares, (*self.shares[1:], 1.0), strict=True)):
+            shown = ", ".join(f"{share:g}" for share in self.shares) or "none"
+            raise InputError(f"rungs: must be rising shares of the budget between 0 and 1, got {shown}")
+        if not 1 < self.eta <= 1000:
+            raise InputError(f"eta: must be above 1 and at most 1000, got {self.eta:g}")
+
+    def rungs(self, steps: int) -> tuple[int, ...]:
+        return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*self.shares, 1.0)}))
+
+    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+        # A part of a net is rounded down while better ones may come, up once none will.
+        most = len(standings) / self.eta
+        return self.order(standings)[: math.ceil(most) if last else math.floor(most)]
+
+    def order(self, standings: Sequence[RungResult]) -> list[int]:
+        """Their places, the best first."""
+        return best_first(standings)
+
+
+class Asha(ParetoAsha):
+    """The rungs of `Pareto`, judged on accuracy alone, as successive halving does: for comparison."""
+
+    def order(self, standings: Sequence[RungResult]) -> list[int]:
+        return sorted(range(len(standings)), key=lambda i: (-standings[i].accuracy, standings[i].trial))
+
+
+SCHEDULERS: dict[str, type[NoScheduler] | type[ParetoAsha]] = {"off": NoScheduler, "pareto": ParetoAsha, "single": Asha}
+
+
+def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> Scheduler:
+    """The named ladder.
+
+    Raises:
+        InputError: if the name is unknown, or a number is wrong.
+    """
+    kind = SCHEDULERS[check_choice("ladder", name, SCHEDULERS)]
+    return kind(tuple(shares), eta) if issubclass(kind, ParetoAsha) else kind()
+
+
+class RungTable:
+    """Who stands where on a ladder, of all that ever reached a rung."""
+
+    def __init__(self, by: Scheduler, steps: int) -> None:
+        self.ladder, self.steps = by, by.rungs(steps)
+        self._here: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
+        self._waiting: list[set[int]] = [set() for _ in self._here]
+        self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
+
+    def reach(self, rung: int, standing: RungResult) -> None:
+        """A net has come to `rung`, counted from 0."""
+        self._here[rung][standing.trial] = standing
+        if standing.waits:
+            self._waiting[rung].add(standing.trial)
+        self._orders.clear()
+
+    def leave(self, rung: int, trial: int) -> None:
+        """A net waits there no longer: it goes on, or it has ended."""
+        self._here[rung][trial] = replace(self._here[rung][trial], waits=False)
+        self._waiting[rung].discard(trial)
+
+    def next(self, last: bool) -> tuple[int, int] | None:
+        """The rung and trial to send on next, from the highest rung down; None to wait."""
+        for rung in reversed(range(len(self._here))):
+            if waiting := self._waiting[rung]:
+                for trial in self._order(rung, last):
+                    if trial in waiting:
+                        return rung, trial
+        return None
+
+    def _order(self, rung: int, last: bool) -> list[int]:
+        if (rung, last) not in self._orders:
+            standings = list(self._here[rung].values())
+            self._orders[rung, last] = [standings[i].trial for i in self.ladder.promoted(standings, last)]
+        return self._orders[rung, last]
+
+
+def best_first(standings: Sequence[RungResult]) -> list[int]:
+    """Places of the standings: by non-dominated rank, then by the area that each adds to its front."""
+    points = [(s.accuracy, math.log10(s.cost)) for s in standings]
+    ranks = pareto_ranks(points)
+    fronts: dict[int, list[int]] = {}
+    for i, rank in enumerate(ranks):
+        fronts.setdefault(rank, []).append(i)
+    added = {i: area for front in fronts.values() for i, area in _contributions(front, points).items()}
+    return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], standings[i].trial))
+
+
+def _contributions(front: list[int], points: Sequence[tuple[float, float]]) -> dict[int, float]:
+    """Area each point of one front adds between its neighbours; the two ends always come first."""
+    order = sorted(front, key=lambda i: points[i][1])
+    areas = {order[0]: math.inf, order[-1]: math.inf}
+    for before, i, after in zip(order, order[1:], order[2:], strict=False):
+        areas[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
+    return areas

@@ -1,0 +1,181 @@
+"""A study in a database, for `--storage URL`: the URL checked, the driver, errors in one line, opened or rebuilt.
+
+`study.json` in a run's folder says which database its study is in and under which name; without that
+file it is the journal. A name ends in random digits, so that runs of the same name can share a
+database. Passwords are in the URL that is handed to Optuna and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from optuna.exceptions import StorageInternalError
+from optuna.storages import RDBStorage
+
+from ...archs.errors import InputError, OperationError
+from ...archs.files import parse_json, read_own
+from ...results.runs.record import Record
+from ...results.runs.store import write_json
+from ..redact import REDACTED, redact
+from ..samplers.context import SamplerContext
+from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+
+log = logging.getLogger("alternas")
+# Of each kind of database: the driver where the URL names none, and how it is installed.
+DRIVERS = {
+    "postgresql": ("psycopg", 'pip install "psycopg[binary]"'),
+    "mysql": ("pymysql", "pip install pymysql"),
+    "sqlite": ("pysqlite", ""),
+}
+TIMED = ("psycopg", "psycopg2", "pymysql", "mysqldb")  # drivers that know connect_timeout
+CONNECT_SECONDS = 10
+FORMS = "postgresql://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or sqlite:///FILE"
+
+
+def parse_url(text: str) -> URL:
+    """The URL of a database, with its driver and, for a file, its whole path.
+
+    Raises:
+        InputError: if it is none. The message does not repeat it, for it may hold a password.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        raise InputError(f"storage: must be {FORMS}") from None
+    kind = url.get_backend_name()
+    if kind not in DRIVERS:
+        raise InputError(f"storage: must be {FORMS}, got one that begins with {kind!r}")
+    if kind != "sqlite" and text.split("?")[0].count("@") > 1:
+        raise InputError("storage: has more than one '@'; within a password write %40, and %2F and %3A for '/' and ':'")
+    database = url.database
+    if not database or database == ":memory:":
+        raise InputError(f"storage: names no database; must be {FORMS}")
+    if "+" not in url.drivername:
+        url = url.set(drivername=f"{kind}+{DRIVERS[kind][0]}")
+    return url.set(database=str(Path(database).resolve())) if kind == "sqlite" else url
+
+
+def shown(url: URL) -> str:
+    """A URL as it may be shown and kept: without passwords."""
+    hidden = {name: REDACTED for name in url.query if "pass" in name.lower()}
+    return url.update_query_dict(hidden).render_as_string(hide_password=True)
+
+
+def without_password(words: Sequence[str], storage: str) -> list[str]:
+    """The words of a command, with `storage` among them as it may be kept."""
+    return [word.replace(storage, shown(parse_url(storage))) for word in words] if storage else list(words)
+
+
+def connect(url: URL) -> RDBStorage:
+    """Optuna's storage in the database at `url`; its tables are made if they are not there.
+
+    Raises:
+        InputError: if it cannot be reached or used, or its driver is not installed.
+    """
+    from sqlalchemy.exc import NoSuchModuleError, SQLAlchemyError
+
+    driver = url.get_driver_name()
+    options: dict[str, Any] = {"pool_pre_ping": True}  # servers close connections that were idle for long
+    if driver in TIMED and "connect_timeout" not in url.query:
+        options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
+    try:
+        return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
+    except (ImportError, NoSuchModuleError):
+        known, install = DRIVERS[url.get_backend_name()]
+        hint = install if driver == known else f"install it, or leave the driver out of the URL and {install}"
+        raise InputError(f"storage {shown(url)}: needs the package {driver}, which is not installed: {hint}") from None
+    except (SQLAlchemyError, StorageInternalError, RuntimeError, TypeError) as error:
+        raise InputError(f"storage {shown(url)}: cannot be used ({_reason(error, url)})") from None
+
+
+def _reason(error: BaseException, url: URL) -> str:
+    """What the driver said, in a line."""
+    said = getattr(error, "orig", None) or error.__cause__ or error
+    secrets = (url.password, *(str(url.query[name]) for name in url.query if "pass" in name.lower()))
+    return redact(secrets, said)
+
+
+@contextmanager
+def one_line(storage: str) -> Iterator[None]:
+    """A database that fails while a search runs is an OperationError: the same command resumes."""
+    if not storage:
+        yield
+        return
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        url = parse_url(storage)
+        cause = error.__cause__ if isinstance(error, StorageInternalError) and error.__cause__ else error
+        raise OperationError(
+            f"storage {shown(url)} has failed ({_reason(cause, url)}); the same command resumes"
+        ) from None
+
+
+def open_study(
+    folder: Path, records: Sequence[Record], strategy: str, ground: SamplerContext, weigh: CostOf, storage: str = ""
+) -> StudyAdapter:
+    """The memory of the run in `folder`: in its journal, or in the database `storage`.
+
+    The records are the truth, so a run may move from one to the other: the study is rebuilt there,
+    and nets that waited at a rung are forgotten, as when a journal is lost.
+
+    Raises:
+        InputError: if the database cannot be used, or the records' numbers are impossible.
+    """
+    check_numbers(records)
+    note = study_note(folder)
+    if not storage:
+        drop_note(folder)
+        return open_journal(folder, records, strategy, ground, weigh)
+    url = parse_url(storage)
+    database = connect(url)
+    if note.get("storage") == shown(url):
+        try:
+            database.get_study_id_from_name(note["study"])
+            memory = StudyAdapter(database, strategy, ground, note["study"])
+            memory.check_knows(records)
+            return memory
+        except (KeyError, ValueError) as error:
+            log.warning(
+                "study %s in the database is not this run's (%s): rebuilt from the records", note["study"], error
+            )
+    name = f"{folder.name}-{uuid.uuid4().hex[:8]}"
+    memory = StudyAdapter(database, strategy, ground, name)
+    fill_study(memory, records, ground, weigh)
+    write_json(folder / "study.json", {"storage": shown(url), "study": name})  # last: one half filled is never found
+    return memory
+
+
+def study_note(folder: Path) -> dict[str, str]:
+    """Of a run whose study is in a database: "storage", its URL without passwords, and "study", its name; else empty.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    path = folder / "study.json"
+    if not path.exists():
+        return {}
+    try:
+        note = parse_json(read_own(path))
+        return {name: str(note[name]) for name in ("storage", "study")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: must hold storage and study ({error!r})") from None
+
+
+def drop_note(folder: Path) -> None:
+    """Forget the study in a database; it stays there."""
+    (folder / "study.json").unlink(missing_ok=True)

@@ -1,0 +1,312 @@
+"""The strategy's memory: an Optuna study behind the few calls that the ledger makes.
+
+Rebuilt from the records if its journal is gone. Only the driver writes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import optuna
+from optuna.storages import BaseStorage, JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
+
+from ...archs import Genotype, InputError
+from ...results.runs.record import FREE, Record
+from ...results.runs.store import cut_torn_line
+from ...spaces import Gene, Genes, options_of, plain_genes
+from ..samplers.baselines import candidate_baselines
+from ..samplers.context import SamplerContext
+from ..samplers.learning_curves import readings
+from ..samplers.random import TrialChooser, distributions
+from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
+
+log = logging.getLogger("alternas")
+# To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
+_STATES = {
+    "ok": TrialState.COMPLETE,
+    "pruned": TrialState.PRUNED,
+    "infeasible": TrialState.PRUNED,
+    "oom": TrialState.PRUNED,
+}
+CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
+JOURNAL_STUDY = "alternas"  # its name in a run's journal
+BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
+DIRECTIONS = ("maximize", "minimize")  # accuracy and its cost
+OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
+
+
+@dataclass(frozen=True)
+class UnfinishedTrial:
+    """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took.
+
+    `note` is what was said of it at its last rung; {} where it came to none, or an earlier alternas wrote nothing.
+    """
+
+    trial: int
+    key: str
+    genes: Genes
+    reached: list[float]
+    aim: int
+    parent: int | None
+    note: dict[str, Any]
+
+
+class StudyAdapter:
+    """The study of one run: asks the strategy, keeps rung results, is told every end."""
+
+    def __init__(self, storage: BaseStorage, strategy: str, ground: SamplerContext, name: str = JOURNAL_STUDY) -> None:
+        quiet()
+        self._blaming, self.planned = partial(user_sampler_errors, strategy), strategy in PLANNED
+        self.study = optuna.create_study(storage=storage, study_name=name, directions=DIRECTIONS, load_if_exists=True)
+        # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
+        offset = 0 if strategy in STATELESS else len(self._trials())
+        self.study.sampler = sampler(strategy, ground, offset)
+        self._open: dict[int, Trial] = {}
+        self._seats = {t.number for t in self._trials() if _is_seat(t) and t.state == TrialState.RUNNING}
+
+    @property
+    def ready(self) -> bool:
+        """Whether the strategy has a net to propose now; some must wait for results, or come to an end."""
+        ready = getattr(self.study.sampler, "ready", None)
+        return ready is None or ready(self.study)
+
+    def check_knows(self, records: Sequence[Record]) -> None:
+        """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
+        keys, trials = {r.trial: r.key for r in records}, self._trials()
+        if len(trials) <= max(keys, default=-1):
+            raise ValueError(f"ends before trial {max(keys)}")
+        for trial in trials:
+            known = keys.get(trial.number, "" if trial.state == TrialState.COMPLETE else None)
+            if known is not None and trial.user_attrs.get("key", known) != known:
+                raise ValueError(f"trial {trial.number} is another net in the records, or in none")
+
+    def reserve(self, net: Genotype, genes: Genes | None, options: Mapping[str, tuple[Gene, ...]]) -> None:
+        """Keep the next number for a baseline. Strategies learn from those that the space can give, by these genes."""
+        if genes is None:
+            self.study.add_trial(create_trial(state=TrialState.FAIL))
+            return
+        notes = {"key": net.key, "baseline": True}
+        trial = create_trial(
+            state=TrialState.RUNNING, params=genes, distributions=dict(distributions(options)), user_attrs=notes
+        )
+        self._seats.add(len(self._trials()))
+        self.study.add_trial(trial)
+
+    def start_with(self, genes: Sequence[Genes]) -> None:
+        """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
+        for fixed in () if self.planned else genes:
+            self.study.enqueue_trial(fixed)
+
+    def ask(self) -> tuple[int, TrialChooser]:
+        """A new trial: its number and whoever answers its genes.
+
+        Raises:
+            InputError: if a sampler of the user's own raises anything, now or when it is asked for a gene.
+        """
+        with self._blaming():
+            trial = self.study.ask()
+        self._open[trial.number] = trial
+        return trial.number, TrialChooser(trial, self._blaming)
+
+    def drawn(self, trial: int, key: str) -> None:
+        """All genes of `trial` are drawn and give the net `key`."""
+        self._open[trial].set_user_attr("key", key)
+
+    def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
+        """The net of `trial` breaks limits, each by this share."""
+        for name, share in constraints.items():
+            self._open[trial].set_constraint(name, share)
+
+    def reached(self, trial: int, rung: int, accuracy: float, note: dict[str, Any]) -> None:
+        """`trial` stands at a rung; the note is for a driver that takes over."""
+        self._open[trial].set_user_attr("note", note)
+        self._open[trial].set_user_attr(f"rung{rung}", accuracy)
+
+    def promoted(self, trial: int, rung: int) -> None:
+        """`trial` was sent on to `rung`."""
+        self._open[trial].set_user_attr("aim", rung)
+
+    def inherits(self, trial: int, parent: int) -> None:
+        """`trial` starts from the weights of `parent`."""
+        self._open[trial].set_user_attr("parent", parent)
+
+    def tell(self, record: Record, known: Record, weigh: CostOf) -> None:
+        """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
+        number = record.trial
+        if record.kind == "baseline" and number not in self._seats:
+            return
+        self._seats.discard(number)
+        open_trial = self._open.pop(number, None)
+        if open_trial is not None and known.status == "oom":
+            open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
+        if open_trial is not None and len(known.accuracies) > 1:
+            open_trial.set_user_attr("accuracies", known.accuracies)
+        state = _state(known)
+        with self._blaming():
+            self.study.tell(number, _values(known, weigh) if state == TrialState.COMPLETE else None, state)
+
+    def fail(self, trial: int) -> None:
+        """End a trial, or give up a baseline's seat, without a result."""
+        self._seats.discard(trial)
+        with self._blaming():
+            self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
+
+    def orphans(self) -> list[UnfinishedTrial]:
+        """Trials left running by an earlier driver, now open again."""
+        found = []
+        for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+            with self._blaming():
+                self._open[frozen.number] = Trial(self.study, frozen._trial_id)
+            if _is_seat(frozen):
+                continue
+            notes = frozen.user_attrs
+            reached = [accuracy for _, accuracy in readings(frozen)]
+            rest = notes.get("aim", 0), notes.get("parent"), notes.get("note", {})
+            found.append(UnfinishedTrial(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
+        return found
+
+    def _trials(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
+
+
+def open_journal(
+    folder: Path, records: Sequence[Record], strategy: str, ground: SamplerContext, weigh: CostOf
+) -> StudyAdapter:
+    """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
+    path = folder / "study.journal"
+    _free(path)
+    cut_torn_line(path)
+    if path.exists() and path.stat().st_size:
+        try:
+            memory = StudyAdapter(journal(path), strategy, ground)
+            memory.check_knows(records)
+            return memory
+        except BROKEN as error:
+            log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
+            path.replace(path.with_name(path.name + ".broken"))
+    memory = StudyAdapter(journal(path), strategy, ground)
+    fill_study(memory, records, ground, weigh)
+    return memory
+
+
+def journal(path: Path) -> JournalStorage:
+    """Optuna's storage in a file. Its lock is a link to the path, which must lead there from wherever it is read."""
+    return JournalStorage(JournalFileBackend(str(path.absolute())))
+
+
+def _free(path: Path) -> None:
+    """Delete the lock of a journal that a killed driver held. Whoever has the run's own lock is the one writer.
+
+    Raises:
+        InputError: if it cannot be deleted.
+    """
+    for left in path.parent.glob(f"{path.name}.lock*"):  # the lock, or one renamed on its way out
+        try:
+            left.unlink()
+        except OSError as error:
+            raise InputError(f"{left}: a lock that was left behind cannot be deleted ({error.strerror})") from None
+
+
+def fill_study(memory: StudyAdapter, records: Sequence[Record], ground: SamplerContext, weigh: CostOf) -> None:
+    """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
+    space, options, seats = ground.space, options_of(ground.space), candidate_baselines(ground)
+    for net in seats:
+        memory.reserve(net, plain_genes(space, net), options)
+    if not records:
+        memory.start_with([{"family": family} for family in options.get("family", ())])
+        return
+    trained = {r.key: r for r in records if r.status not in FREE}
+    by_trial = {r.trial: r for r in records}
+    for number in range(len(seats), max(by_trial) + 1):
+        record = by_trial.get(number)
+        known = record and told_as(record, trained)
+        memory.study.add_trial(_past(record, known, options, weigh))
+    memory.orphans()  # opens the baselines' seats
+    for record in records:
+        if record.kind == "baseline":
+            memory.tell(record, record, weigh)
+
+
+def _past(
+    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], weigh: CostOf
+) -> FrozenTrial:
+    """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
+    if record is None or known is None or not _fit(record.genes, options):
+        return create_trial(state=TrialState.FAIL)
+    state = _state(known)
+    notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
+    return create_trial(
+        state=state,
+        values=_values(known, weigh) if state == TrialState.COMPLETE else None,
+        params=record.genes,
+        distributions=dict(distributions(options)),
+        user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
+        constraints=OUT_OF_MEMORY if known.status == "oom" else record.excess or None,
+    )
+
+
+def _fit(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
+    """Whether a space of these options can have drawn the genes."""
+    return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
+
+
+def check_numbers(records: Sequence[Record]) -> None:
+    """Raise InputError if trials are missing by the thousand: each would be a trial of its own in a rebuilt study."""
+    last = max((r.trial for r in records), default=-1)
+    if last + 1 - len(records) > MOST_MISSING:
+        raise InputError(f"records: trial {last} among {len(records)} is no number that a search has come to")
+
+
+def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
+    """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
+    return trained.get(record.key, record) if record.status == "duplicate" else record
+
+
+def _is_seat(trial: FrozenTrial) -> bool:
+    return trial.user_attrs.get("baseline", False)
+
+
+def _state(record: Record) -> TrialState:
+    """A duplicate that gets here has a twin that still runs, so its values are not known: PRUNED."""
+    return TrialState.PRUNED if record.status == "duplicate" else _STATES.get(record.status, TrialState.FAIL)
+
+
+def _values(record: Record, weigh: CostOf) -> list[float]:
+    assert record.accuracy is not None
+    return [record.accuracy, float(weigh(record.key, record.cost))]
+
+
+def quiet() -> None:
+    """Keep Optuna's log and its experimental warnings off the terminal."""
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+
+
+ACCURACIES = (0.5, 0.6, 0.7)  # that it is told, one a proposal
+
+
+def validate_sampler(strategy: str, ground: SamplerContext) -> None:
+    """Have a sampler of the user's own propose nets in a study that is thrown away.
+
+    Raises:
+        InputError: if it raises anything, as Optuna's samplers for one objective do.
+    """
+    if not is_own(strategy):
+        return
+    quiet()
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler(strategy, ground))
+    for accuracy in ACCURACIES:
+        with user_sampler_errors(strategy):
+            trial = study.ask()
+        cost, _ = ground.price(ground.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
+        with user_sampler_errors(strategy):
+            study.tell(trial, [accuracy, cost])

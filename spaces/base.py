@@ -1,0 +1,133 @@
+"""Choosers: whoever answers a space's questions. `choose(name, options) -> one of options`.
+
+A space draws every gene every time and ignores the dormant ones, so the names and options of its
+genes never change. Optuna's chooser lives with the strategies; these need no library.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from math import gcd, prod
+from typing import Protocol
+
+from ..archs import Genotype
+from ..archs.errors import InputError
+
+Gene = int | float | str
+Genes = dict[str, Gene]
+
+
+class Chooser(Protocol):
+    """Answers one gene at a time."""
+
+    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene: ...
+
+
+class RandomChooser:
+    """Uniform and independent draws from a seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+        return self._random.choice(options)
+
+
+class FixedChooser:
+    """Gives back recorded genes; one that is not recorded takes its first option.
+
+    Raises:
+        InputError: if a recorded value is not among the options.
+    """
+
+    def __init__(self, genes: Mapping[str, Gene]) -> None:
+        self._genes = genes
+
+    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+        value = self._genes.get(name, options[0])
+        if value not in options:
+            raise InputError(f"gene {name}: must be one of {list(options)}, got {value!r}")
+        return value
+
+
+class RecordingChooser:
+    """Asks another chooser, each gene once, and remembers the answers and the options.
+
+    Raises:
+        InputError: if a gene is chosen twice with other options.
+    """
+
+    def __init__(self, chooser: Chooser) -> None:
+        self._chooser = chooser
+        self.genes: Genes = {}
+        self.options: dict[str, tuple[Gene, ...]] = {}
+
+    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+        if self.options.setdefault(name, options) != options:
+            known = list(self.options[name])
+            raise InputError(f"gene {name}: chosen twice with other options, {known} and {list(options)}")
+        if name not in self.genes:
+            self.genes[name] = self._chooser.choose(name, options)
+        return self.genes[name]
+
+
+class Space(Protocol):
+    """A set of nets at one image size, drawn gene by gene."""
+
+    @property
+    def name(self) -> str:
+        """As given on the command line."""
+        ...
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        """Draw every gene from `chooser`, always the same names and options; the net is valid."""
+        ...
+
+    def size(self) -> int | None:
+        """Number of distinct nets; None where nobody has counted them."""
+        ...
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        """Plain ResNets, cheapest first, of which every search trains some for comparison: those that span it."""
+        ...
+
+
+def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:
+    """Every gene's options, by name, in the order they are drawn."""
+    memo = RecordingChooser(RandomChooser(0))
+    space.sample(memo)
+    return memo.options
+
+
+def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
+    """Every distinct net of a space, once, with genes that give it.
+
+    In an order that is always the same and that scatters: the first few are a fair sample of all.
+    """
+    options, seen = options_of(space), set()
+    for number in _scattered(prod(len(choices) for choices in options.values())):
+        genes: Genes = {}
+        for name, choices in options.items():
+            number, at = divmod(number, len(choices))
+            genes[name] = choices[at]
+        net = space.sample(FixedChooser(genes))
+        if net.key not in seen:
+            seen.add(net.key)
+            yield genes, net
+
+
+def _scattered(count: int) -> Iterator[int]:
+    """The numbers below `count`, each once: steps of the golden section, round and round."""
+    step = next(s for s in range(round(count * 0.618) or 1, 2 * count + 1) if gcd(s, count) == 1)
+    return (i * step % count for i in range(count))
+
+
+def plain_genes(space: Space, net: Genotype) -> Genes | None:
+    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: its block, width, depths."""
+    stages = enumerate(net.stages, start=1)
+    known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
+    known |= {f"depth{number}": stage.depth for number, stage in stages}
+    options = options_of(space)
+    genes = {name: known[name] if known.get(name) in choices else choices[0] for name, choices in options.items()}
+    return genes if space.sample(FixedChooser(genes)).key == net.key else None

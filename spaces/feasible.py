@@ -1,0 +1,137 @@
+"""`Within`: the nets of a space that keep limits, found where uniform draws seldom meet one; and its cheapest net."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+
+from ..archs import Genotype
+from .base import FixedChooser, Gene, Genes, Space, options_of
+
+Options = Mapping[str, tuple[Gene, ...]]
+
+
+def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = float("-inf")) -> tuple[float, Genotype]:
+    """The lowest `cost` that coordinate descent over the genes finds, and its net.
+
+    One start for each option of the first gene (a family may cost less only as a whole).
+    """
+    least, genes = min(_descents(space, cost, enough), key=lambda found: found[0])
+    return least, space.sample(FixedChooser(genes))
+
+
+def _descents(space: Space, cost: Callable[[Genotype], float], enough: float) -> Iterator[tuple[float, Genes]]:
+    """The lowest cost found for each option of the first gene, and genes that have it; or one that is enough."""
+    options = options_of(space)
+    first = next(iter(options))
+    plain = {name: choices[0] for name, choices in options.items()}
+    rest = {name: choices for name, choices in options.items() if name != first}
+    for value in options[first]:
+        yield _descend(lambda genes: cost(space.sample(FixedChooser(genes))), plain | {first: value}, rest, enough)
+
+
+def _descend(cost: Callable[[Genes], float], genes: Genes, options: Options, enough: float) -> tuple[float, Genes]:
+    """Go from gene to gene, each time to the option that costs least, until that is enough or helps no more."""
+    least, before = cost(genes), float("inf")
+    while enough < least < before:
+        before = least
+        for name in options:
+            for near in _others(genes, name, options):
+                if (price := cost(near)) < least:
+                    least, genes = price, near
+    return least, genes
+
+
+def _others(genes: Genes, name: str, options: Options) -> Iterator[Genes]:
+    """The same genes with each other option of one of them."""
+    return (genes | {name: value} for value in options[name] if value != genes[name])
+
+
+class FeasibleNets:
+    """A net is within the limits where what it has `over` them is 0. What was asked once is remembered."""
+
+    def __init__(self, space: Space, over: Callable[[Genotype], float]) -> None:
+        self._space, self._over, self._options = space, over, options_of(space)
+        self._asked: dict[tuple[Gene, ...], tuple[float, str]] = {}
+
+    def key(self, genes: Genes) -> str:
+        """Of the net that these genes give; "" if it is over the limits."""
+        return self._ask(genes)[1]
+
+    def _ask(self, genes: Genes) -> tuple[float, str]:
+        """What the net of these genes has over the limits, and its key, or "" if that is more than 0."""
+        name = tuple(map(genes.__getitem__, self._options))
+        if name not in self._asked:
+            net = self._space.sample(FixedChooser(genes))
+            over = self._over(net)
+            self._asked[name] = over, "" if over > 0 else net.key
+        return self._asked[name]
+
+    def moved(self, genes: Genes, draw: random.Random) -> Genes | None:
+        """`genes` moved within the limits, if they are not: near to where they come in. None if no net is found there.
+
+        One after the other, in a random order, the genes of a cheap net take their places, of the same first gene if
+        that has one. How many must is halved in on: more of them seldom cost more.
+        """
+        if self.key(genes):
+            return genes
+        if not self._cheap:
+            return None
+        first = next(iter(self._options))
+        cheap = next((net for net in self._cheap if net[first] == genes[first]), None) or draw.choice(self._cheap)
+        order = draw.sample(list(self._options), len(self._options))
+        out, within = 0, len(order)
+        while within - out > 1:
+            middle = (out + within) // 2
+            out, within = (out, middle) if self.key(_mixed(genes, cheap, order[:middle])) else (middle, within)
+        return _mixed(genes, cheap, order[:within])
+
+    def walk(self, starts: Iterable[Genes] = ()) -> Iterator[tuple[Genes, str]]:
+        """Each net within the limits that changes of one gene lead to, with its key, in a fixed order: nearest first.
+
+        Begins at the cheapest net for each option of the first gene, and at `starts`. A change may make others count,
+        which the net before does not use: where it leads out of the limits, these take whatever costs less.
+        """
+        seen: set[str] = {""}
+        near, far = deque(self._new([*self._cheap, *starts], seen)), deque[Genes]()
+        while near or far:
+            if near:
+                genes = near.popleft()
+                yield genes, self.key(genes)
+                near.extend(self._new((other for _, other in self._beside(genes)), seen))
+                far.append(genes)
+            else:
+                near.extend(self._new(self._behind(far.popleft()), seen))
+
+    def _beside(self, genes: Genes) -> Iterator[tuple[str, Genes]]:
+        """The genes that one change leads to, and which is changed."""
+        return ((name, other) for name in self._options for other in _others(genes, name, self._options))
+
+    def _behind(self, genes: Genes) -> Iterator[Genes]:
+        """Genes that a change leads to once others, which the net does not use, are changed too."""
+        own, beside = self.key(genes), list(self._beside(genes))
+        unused = {name: self._options[name] for name, other in beside if self.key(other) == own}
+        for name, other in beside:
+            if not self.key(other):
+                free = {gene: choices for gene, choices in unused.items() if gene != name}
+                yield _descend(lambda changed: self._ask(changed)[0], other, free, 0)[1]
+            elif name in unused and isinstance(other[name], str):  # by another family or kind other genes count
+                yield from (more for _, more in self._beside(other))
+
+    def _new(self, found: Iterable[Genes], seen: set[str]) -> Iterator[Genes]:
+        """Those within the limits whose nets were not seen before."""
+        for genes in found:
+            if (key := self.key(genes)) not in seen:
+                seen.add(key)
+                yield genes
+
+    @cached_property
+    def _cheap(self) -> list[Genes]:
+        """Of each option of the first gene, the net that is cheapest by what it has over the limits, if within them."""
+        return [genes for over, genes in _descents(self._space, self._over, 0) if over <= 0]
+
+
+def _mixed(genes: Genes, others: Genes, names: Iterable[str]) -> Genes:
+    return genes | {name: others[name] for name in names}
