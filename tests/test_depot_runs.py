@@ -85,7 +85,7 @@ def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
     events: list[Any] = list(worker.run(replace(job, until=4)))
     assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
-    transfer.collect(replace(job, until=4), events[-1])
+    transfer.collect_outputs(replace(job, until=4), events[-1])
     assert listing(depot.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
     assert (depot.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
@@ -98,7 +98,7 @@ def test_a_start_comes_from_the_driver(job: Job, depot: ArtifactStore, digits: D
     run(replace(job, depot=None, until=4), digits)
     parent.parent.mkdir()
     shutil.copy(job.weights, parent)
-    outcome = run(transfer.provided(heir), digits)
+    outcome = run(transfer.provide_inputs(heir), digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 
@@ -113,9 +113,9 @@ def test_a_broken_checkpoint_in_the_depot_begins_anew(job: Job, digits: DataSet,
 def test_weights_that_are_not_there_are_missed(job: Job, depot: ArtifactStore) -> None:
     """As where the nodes write to a folder of their own, by the same name."""
     with pytest.raises(StoreError, match="does not have what trial 3 left there"):
-        transfer.collect(job, JobResult(3, "ok", 4))
-    transfer.collect(job, JobResult(3, "ok", 2))
-    transfer.collect(job, JobResult(3, "nan", 4))
+        transfer.collect_outputs(job, JobResult(3, "ok", 4))
+    transfer.collect_outputs(job, JobResult(3, "ok", 2))
+    transfer.collect_outputs(job, JobResult(3, "nan", 4))
 
 
 def test_scratch_that_the_dead_have_left_is_swept() -> None:
@@ -276,7 +276,7 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSe
     with serving(S3(port)) as back:
         back.objects = objects
         assert run(replace(job, until=4), digits).status == "ok"
-        transfer.collect(job, JobResult(3, "ok", 4))
+        transfer.collect_outputs(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 
 

@@ -118,7 +118,7 @@ def by_pool(plan: SearchConfig) -> None:
 def by_tune(plan: SearchConfig) -> None:
     ray.init(plan.resources.address, log_to_driver=False, logging_level=logging.CRITICAL)
     try:
-        search = inside_tune.inside(plan)
+        search = inside_tune.from_config(plan)
         kept = ray.tune.CheckpointConfig(checkpoint_at_end=False)
         storage = str(Path("storage").absolute())
         how = ray.tune.RunConfig(storage_path=storage, name=plan.name, verbose=0, checkpoint_config=kept)

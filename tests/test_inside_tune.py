@@ -68,7 +68,7 @@ def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: 
             executor.submit(config["leg"].job)
         for event in executor.poll(0):
             told = {"done": True, "outcome": packed(event)} if isinstance(event, JobResult) else None
-            if not isinstance(event, fakes.Tick):
+            if not isinstance(event, fakes.Progress):
                 searcher.on_trial_complete(trial_id=ids.pop(event.trial), result=told, error=told is None)
 
 
@@ -242,11 +242,11 @@ def test_what_tune_cannot_keep_is_refused() -> None:
         "all", "digits", "random", "off", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
     )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.inside(plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources()))
+        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources()))
     settings = dataclasses.replace(settings, objective="macs", latency="")
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.inside(plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort))
+            inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort))
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
@@ -254,7 +254,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     search = wanted(2)
     play(search.searcher)
     settings = search.ready.plan.settings
-    same = plan.Search(settings, DataConfig("digits"), 2, "run", inside_tune.Resources())
+    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources())
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

@@ -170,10 +170,10 @@ def test_a_choosers_own_error_is_not_blamed_on_the_file(made: Made) -> None:
 def test_a_space_may_build_on_ours(made: Made) -> None:
     space = made(
         "from __future__ import annotations\nfrom dataclasses import dataclass, replace\n"
-        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.presets import scale_for\n"
+        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.presets import preset_for\n"
         "@dataclass\nclass _Range:\n    low: int\n"
         "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
-        "        super().__init__(size, replace(scale_for(size), widths=(_Range(6).low,)))\n"
+        "        super().__init__(size, replace(preset_for(size), widths=(_Range(6).low,)))\n"
     )
     assert space.options["width"] == (6,)
     assert space.size() == get("alternet", 8).size() // 5  # of five widths, one
