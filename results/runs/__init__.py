@@ -1,0 +1,1 @@
+"""A run's folder: records, settings, weights; and which trained net of it is meant."""

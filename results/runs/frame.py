@@ -1,0 +1,67 @@
+"""A run as a pandas DataFrame, for notebooks."""
+
+from __future__ import annotations
+
+from ..ranking.objectives import RankingQuery
+from ..ranking.objectives import parse_objectives
+from ..ranking.run_leaderboard import leaderboard_of
+from .record import Record
+from .store import find_run
+from dataclasses import fields
+from pathlib import Path
+import pandas as pd
+
+
+SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
+COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
+OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "trial")]
+RANKED = (
+    "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
+    "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy",
+    "retrained_sd", "retrained_seeds", "retrained_steps",
+)  # fmt: skip
+COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
+
+
+def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
+    """One row a record, indexed by `trial`.
+
+    Columns, all of them always there:
+        of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
+            rung, rungs, excess, recipe, data, seed, lineage, training, seconds, began, ended, device, how,
+            versions
+        its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
+        its budget, in optimiser steps: steps_done, steps_full
+        of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
+            latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
+            tied_with, budget_steps, inherited, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
+
+    Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
+    for each factor of a study, factor_NAME.
+
+    Args:
+        run: its name below runs/, or its folder.
+        objectives: what nets are ranked on, as --objectives; "" is the run's own.
+
+    Raises:
+        InputError: if there is no such run, a record is broken, or the objectives are wrong.
+    """
+    found = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
+    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in found.board.rows}
+    rows = [_flat(record) | ranked.get(record.trial, {}) for record in found.records]
+    more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")
+    frame = pd.DataFrame(rows, columns=["trial", *COLUMNS, *sorted(more, key=lambda name: name.startswith("factor_"))])
+    return frame.set_index("trial")
+
+
+def _flat(record: Record) -> dict[str, object]:
+    factors = {f"factor_{name}": value for name, value in record.factors.items()}
+    steps = {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
+    own = {name: getattr(record, name) for name in ("trial", *OWN)}
+    row = own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
+    return {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
+
+
+def as_text(value: object) -> str:
+    """As text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
+    return str(value).encode("utf-8", "replace").decode()

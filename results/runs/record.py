@@ -1,0 +1,294 @@
+"""`Record`: one line of `records.jsonl`, everything known about one proposal's fate."""
+
+from __future__ import annotations
+
+from ...archs.errors import InputError
+from ...archs.errors import short_repr
+from collections.abc import Callable
+from collections.abc import Iterable
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import field
+from dataclasses import fields
+from datetime import UTC
+from datetime import datetime
+from datetime import timedelta
+from importlib.metadata import version
+from itertools import chain
+from types import NoneType
+from typing import Any
+import platform
+import re
+
+
+STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
+KINDS = ("search", "baseline", "retrain", "study")
+FAILED = ("error", "nan", "oom", "timeout", "lost")
+FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
+PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
+
+
+@dataclass(frozen=True)
+class Record:
+    """What came of one trial.
+
+    Attributes:
+        trial: its number, unique in the run.
+        kind: who asked for it: search, baseline, retrain or study.
+        family: resnet, alternet, hybrid, vit or modern.
+        key: of the genotype; two spellings of one net share it.
+        genotype: as JSON.
+        genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
+        cost: params, macs and activation_bytes of one image.
+        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
+        error: one line, where the status is a failure or says why a net was not trained.
+        accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
+        metrics: further measurements of the same weights.
+        curve: points of step, loss and accuracy; None where a number was not finite.
+        accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
+        rung: rungs passed; the last one is the full budget.
+        rungs: each of them: step, accuracy there, and whether the ladder sent the net on.
+        excess: of an infeasible net: by which share it is over each limit.
+        budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
+        recipe: as a dict.
+        data: name, fraction and split hash.
+        seed: of the training.
+        lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
+        factors: of a study: what this training varies, by name; its seeds repeat them.
+        training: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
+            weights are weights/TRAINING.safetensors.
+        seconds: of training and evaluation.
+        began: when its first training began, in UTC, as ISO 8601 has it; "" where it was never trained. Between that
+            and its end other nets may have had the worker: between its seeds, and while it waited at a rung.
+        ended: when it was recorded, likewise.
+        device: what it ran on.
+        how: what the trainer settled: loader, precision, passes a step, whether compiled.
+        versions: of python, alternas, torch, ...
+    """
+
+    trial: int
+    kind: str
+    family: str
+    key: str
+    genotype: dict[str, Any]
+    genes: dict[str, Any]
+    cost: dict[str, int]
+    status: str
+    error: str = ""
+    accuracy: float | None = None
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    curve: list[dict[str, float | None]] = field(default_factory=list)
+    accuracies: dict[str, float] = field(default_factory=dict)
+    rung: int = 0
+    rungs: list[dict[str, Any]] = field(default_factory=list)
+    excess: dict[str, float] = field(default_factory=dict)
+    budget: dict[str, int] = field(default_factory=dict)
+    recipe: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    lineage: dict[str, Any] = field(default_factory=dict)
+    factors: dict[str, Any] = field(default_factory=dict)
+    training: str = ""
+    seconds: float = 0.0
+    began: str = ""
+    ended: str = ""
+    device: str = ""
+    how: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
+        error = f": {self.error}" if self.error else ""
+        net = f"{self.kind}, {self.family} {self.key}, {self.cost.get('macs')} MACs"
+        return f"<Record {self.trial}: {net}, {self.status}{error}{accuracy}>"
+
+    @property
+    def own_accuracy(self) -> float | None:
+        """Of the weights that are kept, those of its first seed, and of `metrics` and `curve`."""
+        return self.accuracies.get(str(self.seed), self.accuracy)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Record:
+        """Rebuild from `to_dict`; fields of a later alternas are left out.
+
+        Raises:
+            InputError: if a field is missing, or a value is not what can be reckoned with.
+        """
+        if not isinstance(data, dict):
+            raise InputError(f"not an object but {short_repr(data)}")
+        try:
+            record = cls(**{name: value for name, value in data.items() if name in KNOWN})
+        except TypeError as error:
+            raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        for kind, (names, right) in FORMS.items():
+            for name in names:
+                if not right(getattr(self, name)):
+                    raise InputError(f"{name} is not {kind} but {short_repr(getattr(self, name))}")
+        for name, inner, kind, right in INNER:
+            held = getattr(self, name)
+            if inner in held and not right(held[inner]):
+                raise InputError(f"{name} {inner} is not {kind} but {short_repr(held[inner])}")
+        if "macs" not in self.cost or "params" not in self.cost:
+            raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
+        if self.status not in STATUSES or self.kind not in KINDS:
+            raise InputError(f"unknown status {short_repr(self.status)} or kind {short_repr(self.kind)}")
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MOST
+
+
+def _is_whole_or_unknown(value: Any) -> bool:
+    return value is None or _is_whole(value)
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and len(value) <= LONGEST
+
+
+def _is_share(value: Any) -> bool:
+    return type(value) in NUMBERS and 0 <= value <= 1
+
+
+def _is_seconds(value: Any) -> bool:
+    return type(value) in NUMBERS and 0 <= value <= MOST_SECONDS
+
+
+def _are_within(values: Iterable[Any], most: float) -> bool:
+    """Whether numbers, or None for those not known, are finite and no larger. All at once: a run may hold millions."""
+    try:
+        return sum(map(abs, filter(None, values))) <= most  # not so of NaN
+    except OverflowError:  # a whole number too large for a float, among floats
+        return False
+
+
+def _are_counts(value: Any) -> bool:
+    """Whole numbers by name."""
+    return _are_by_name(value, int) and min(value.values(), default=0) >= 0 and _are_within(value.values(), MOST)
+
+
+def _are_costs(value: Any) -> bool:
+    """Whole numbers above 0 by name."""
+    return _are_counts(value) and 0 not in value.values()
+
+
+def _are_shares(value: Any) -> bool:
+    """Numbers from 0 to 1 by name."""
+    return _are_by_name(value, *NUMBERS) and all(0 <= share <= 1 for share in value.values())
+
+
+def _are_known(value: Any) -> bool:
+    """Numbers by name, None where one is unknown."""
+    return _are_by_name(value, *NUMBERS, NoneType) and _are_within(value.values(), LARGEST)
+
+
+def _are_by_name(value: Any, *types: type) -> bool:
+    return isinstance(value, dict) and set(map(type, value.values())).issubset(types)
+
+
+def _are_genes(value: Any) -> bool:
+    """What a strategy can choose, by gene."""
+    types_fit = _are_by_name(value, str, bool, *NUMBERS)
+    return types_fit and _are_within([choice for choice in value.values() if type(choice) is not str], LARGEST)
+
+
+def _are_factors(value: Any) -> bool:
+    """Choices, lists of them, or None, by name."""
+    if not isinstance(value, dict):
+        return False
+    levels = [part for level in value.values() for part in (level if isinstance(level, list) else [level])]
+    return _are_genes({str(i): level for i, level in enumerate(levels) if level is not None})
+
+
+def _are_points(value: Any) -> bool:
+    """What is known at steps, of which the step itself and the accuracy are looked at."""
+    if not _are(list, dict)(value):
+        return False
+    numbers = list(chain.from_iterable(map(dict.values, value)))
+    if not set(map(type, numbers)) <= POINT_TYPES or not _are_within(numbers, LARGEST):
+        return False
+    steps, found = [point.get("step") for point in value], [point.get("accuracy") for point in value]
+    known = [accuracy for accuracy in found if accuracy is not None]
+    whole = set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
+    return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
+
+
+def _are_rungs(value: Any) -> bool:
+    """Points at which nets were compared."""
+    return _are_points(value) and all(point.get("accuracy") is not None for point in value)
+
+
+def _are(kind: type, of: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kind) and set(map(type, value)) <= {of}
+
+
+MOST = 2**63 - 1  # of whole numbers
+LARGEST = 1e150  # of numbers: its square is one too
+MOST_TRIAL = 10**7
+MOST_SECONDS = 1e10  # three centuries
+LONGEST = 20_000  # characters of a text
+NAME = re.compile(r"[A-Za-z0-9_-]{0,64}")  # of keys and trainings, which name files
+NUMBERS = (int, float)
+POINT_TYPES = {int, float, bool, NoneType}
+
+FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
+    f"a whole number from 0 to {MOST_TRIAL:,}": (
+        ("trial", "rung"),
+        lambda value: type(value) is int and 0 <= value <= MOST_TRIAL,
+    ),
+    "a whole number from 0": (("seed",), _is_whole),
+    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _is_seconds),
+    "a number from 0 to 1, or null": (("accuracy",), lambda value: value is None or _is_share(value)),
+    f"a text of at most {LONGEST:,} characters": (("kind", "family", "status", "error", "device"), _is_text),
+    "a name of at most 64 letters and digits": (
+        ("key", "training"),
+        lambda value: type(value) is str and NAME.fullmatch(value) is not None,
+    ),
+    "a time": (("began", "ended"), lambda value: type(value) is str and (not value or _is_time(value))),
+    "an object": (("genotype", "recipe", "data", "lineage", "how", "versions"), lambda value: isinstance(value, dict)),
+    "choices by name": (("genes",), _are_genes),
+    "choices, or lists of them, by name": (("factors",), _are_factors),
+    "whole numbers above 0 by name": (("cost",), _are_costs),
+    "whole numbers from 0 by name": (("budget",), _are_counts),
+    "numbers from 0 to 1 by name": (("accuracies",), _are_shares),
+    "numbers or null by name": (("metrics", "excess"), _are_known),
+    "a list of points, each with a step": (("curve",), _are_points),
+    "a list of points, each with step and accuracy": (("rungs",), _are_rungs),
+}
+INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
+    ("recipe", "batch", "a whole number from 0", _is_whole),
+    ("lineage", "trial", "a whole number from 0", _is_whole),
+    ("lineage", "steps", "a whole number from 0, or null", _is_whole_or_unknown),
+    ("lineage", "flops", "a number, or null", lambda value: _are_known({"flops": value})),
+    ("data", "fraction", "a number from 0 to 1", _is_share),
+    ("data", "draw", "a whole number from 0", _is_whole),
+    ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),
+    ("data", "split", "a text", _is_text),
+)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def now(less: float = 0.0) -> str:
+    """As `Record.ended` has it, to the millisecond; so many seconds ago."""
+    return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
+
+
+KNOWN = frozenset(f.name for f in fields(Record))
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that shape a result, without importing them."""
+    return {"python": platform.python_version()} | {name: version(name) for name in PACKAGES}

@@ -1,0 +1,261 @@
+"""A run's folder: `run.json` (its settings) and `records.jsonl` (the truth), read and appended.
+
+runs/NAME/run.json          settings, data facts, versions, the exact command
+runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
+runs/NAME/sample.npz        a few validation images, for exports to be checked on
+runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
+runs/NAME/study.json        which database has it instead, and under which name
+runs/NAME/checkpoints/      states of nets in training
+runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING.safetensors
+runs/NAME/tensorboard/      event files, a folder for each trial
+runs/NAME/retrain/          the same again, of the retraining of its best nets
+"""
+
+from __future__ import annotations
+
+from ...archs.errors import InputError
+from ...archs.errors import is_whole
+from ...archs.errors import short_repr
+from ...archs.files import atomic_write
+from ...archs.files import check_own
+from ...archs.files import open_own
+from ...archs.files import parse_json
+from ...archs.files import read_own
+from ...archs.parts import MOST_CLASSES
+from .record import LARGEST
+from .record import Record
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+import errno
+import fcntl
+import gc
+import json
+import logging
+import os
+import re
+
+
+KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
+TOLD = {  # by name, of run.json
+    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
+}  # fmt: skip
+SETTINGS = {  # what else is asked for than by the search itself, which compares them all
+    "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
+}  # fmt: skip
+MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for
+RUNS = Path("runs")
+SAMPLE = 32  # validation images in sample.npz, at most
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+log = logging.getLogger("alternas")
+
+
+def run_folder(name: str) -> Path:
+    """The folder of a new or existing run called `name`, below `runs/`.
+
+    Raises:
+        InputError: if the name could lead out of that folder.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"run name: letters, digits, '.', '_' and '-', starting with a letter or digit, got {short_repr(name)}"
+        )
+    return RUNS / name
+
+
+def plain_name(*parts: str) -> str:
+    """A name for a run, made of parts that may hold anything: paths, weights, spaces."""
+    found = "-".join(Path(part).stem for part in parts if part)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", found).strip("-._")[:100] or "run"
+
+
+def find_run(run: str | Path) -> Path:
+    """The folder of an existing run, given as a name below `runs/` or as a path.
+
+    Raises:
+        InputError: if there is none, or something in it leads elsewhere.
+    """
+    candidates = [Path(run)]
+    if isinstance(run, str) and NAME.fullmatch(run):
+        candidates.insert(0, RUNS / run)
+    for folder in candidates:
+        if os.path.isfile(folder / "run.json"):  # unlike Path's, False where no file can have that name
+            check_own(folder)
+            return folder
+    known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
+    raise InputError(f"no run {short_repr(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
+
+
+def run_and_trial(text: str) -> tuple[str, int | None]:
+    """The run and the trial that RUN:TRIAL names; a text without a number behind a colon is a run alone."""
+    name, _, number = text.rpartition(":")
+    return (name, int(number)) if name and is_whole(number) else (text, None)
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The content of `run.json`.
+
+    Raises:
+        InputError: if it cannot be read as an object, or one of its parts is of the wrong kind.
+    """
+    path = folder / "run.json"
+    try:
+        settings = parse_json(read_own(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from None
+    if not isinstance(settings, dict):
+        raise InputError(f"{path}: must hold an object")
+    for name, kind in TOLD.items():
+        value = settings.get(name)
+        if name in settings and not _is(kind, value) and not _unsaid(name, value):
+            raise InputError(f"{path}: {name} must be {KINDS[kind]}, got {short_repr(value)}")
+    for name, kind in SETTINGS.items():
+        value = settings.get("settings", {}).get(name)
+        if value is not None and not _is(kind, value):
+            raise InputError(f"{path}: settings {name} must be {KINDS[kind]}, got {short_repr(value)}")
+    return settings
+
+
+def _is(kind: type, value: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _unsaid(name: str, value: Any) -> bool:
+    """Whether this says nothing of how a run was made, which nothing but a report asks for."""
+    return value is None and name in ("command", "versions")
+
+
+def read_data_facts(folder: Path) -> dict[str, Any]:
+    """What `run.json` says of the data: name, image_size, in_chans, classes, mean, std.
+
+    Raises:
+        InputError: if one of them is missing or of the wrong form.
+    """
+    facts = read_settings(folder).get("data")
+    facts = facts if isinstance(facts, dict) else {}
+    channels, classes = facts.get("in_chans"), facts.get("classes")
+    forms = {
+        "name": isinstance(facts.get("name"), str),
+        "image_size": _numbers(facts.get("image_size"), 2, int, 1, MOST_PIXELS),
+        "in_chans": _numbers([channels], 1, int, 1, MOST_CHANNELS),
+        "classes": isinstance(classes, list)
+        and 0 < len(classes) <= MOST_CLASSES
+        and all(isinstance(name, str) for name in classes),
+        "mean": _numbers(facts.get("mean"), channels, int | float, -LARGEST, LARGEST),
+        "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
+        "split": isinstance(facts.get("split", ""), str),
+        "notes": isinstance(facts.get("notes", {}), dict),
+    }
+    wrong = [name for name, right in forms.items() if not right]
+    if wrong:
+        raise InputError(f"{folder / 'run.json'}: data has no valid {wrong[0]}")
+    return facts
+
+
+def _numbers(value: Any, count: int | None, kind: Any, least: float, most: float) -> bool:
+    fine = isinstance(value, list) and len(value) == count
+    return fine and all(isinstance(v, kind) and not isinstance(v, bool) and least <= v <= most for v in value)
+
+
+def read_records(folder: Path) -> list[Record]:
+    """All records, in the order written. A torn last line is left out with a warning.
+
+    Raises:
+        InputError: if another line is broken, with its number.
+    """
+    path = folder / "records.jsonl"
+    if not path.exists():
+        return []
+    lines = read_own(path).split(b"\n")
+    if lines[-1]:
+        log.warning("%s: the last line is torn and left out", path)
+    with no_collection():
+        return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keep the garbage collector still: it looks at all that is read again and again, a third of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _parse(path: Path, number: int, line: bytes) -> Record:
+    try:
+        return Record.from_dict(parse_json(line, finite=True))
+    except ValueError as error:  # bad UTF-8, bad JSON, or not a record
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+
+
+def weights_file(folder: Path, record: Record) -> Path:
+    """Where a net's final weights are kept: by its training, or in a search, which trains a net once, by its key."""
+    return folder / "weights" / f"{record.training or record.key}.safetensors"
+
+
+class Store:
+    """The one writer of a run's records."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records = read_records(folder)
+        cut_torn_line(folder / "records.jsonl")
+        self._file = open_own(folder / "records.jsonl", "ab", buffering=0)
+
+    def append(self, record: Record) -> None:
+        """Write one record; it is on disk when this returns.
+
+        Raises:
+            OSError: if the disk is full. What is torn then is cut when the run is opened again.
+        """
+        line = (json.dumps(record.to_dict(), allow_nan=False) + "\n").encode()
+        if self._file.write(line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._file.name)
+        os.fsync(self._file.fileno())
+        self.records.append(record)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def cut_torn_line(path: Path) -> None:
+    """Cut what follows the last line end, so that the next line appended stands alone."""
+    if not path.exists():
+        return
+    with open_own(path, "r+b") as file:
+        text = file.read()
+        whole = text.rfind(b"\n") + 1
+        if whole < len(text):
+            file.truncate(whole)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON to `path`, whole or not at all."""
+    text = json.dumps(value, indent=2) + "\n"
+    atomic_write(path, lambda file: file.write(text.encode()))
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Create the run's folder and keep a second driver out of it.
+
+    Raises:
+        InputError: if another has it, it cannot be written, or something in it leads elsewhere.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        check_own(folder)
+        file = open_own(folder / "lock", "ab")
+    except OSError as error:
+        raise InputError(f"run folder {folder}: cannot be written ({error.strerror})") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"run {folder} is being worked on by another process") from None
+        yield

@@ -1,0 +1,277 @@
+"""Trained weights by what a person calls them: timm's, a file, an exported folder, a net of a run."""
+
+from __future__ import annotations
+
+from ...archs import Genotype
+from ...archs import InputError
+from ...archs import Network
+from ...archs import OperationError
+from ...archs.layout import ImageSize
+from ...archs.layout import Map
+from ...archs.layout import as_map
+from ...archs.timm import convert as timm_weights
+from ...archs.timm import models as timm_models
+from ...archs.weights import describe
+from ...archs.weights import fill
+from ...archs.weights import read
+from ...archs.weights import shapes
+from ..render.net import find_arch
+from .record import Record
+from .select import facts_of
+from .select import parse_run_spec
+from .select import select_net
+from .select import trained_weights
+from .store import read_records
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from safetensors.torch import save
+from typing import Any
+import hashlib
+import json
+import os
+
+
+FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
+TIMM = "timm:"
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """A trained net and what is known of its training.
+
+    Attributes:
+        network: in training mode, at the image size that it was trained for.
+        label: for people.
+        mean, std: of the images that it was trained on, by channel, in their raw values (0 to 255 for
+            pictures); None if unknown.
+        classes: their names, in the order of the logits; None if unknown. timm's are WordNet's (n01440764).
+        data: name of the data set; None if unknown.
+        lineage: label ("weights"), first 12 digits of the "sha256" of the file, or of the net as one, and the
+            optimiser "steps" spent on the net and on what it started from, None if unknown.
+    """
+
+    network: Network
+    label: str
+    mean: tuple[float, ...] | None
+    std: tuple[float, ...] | None
+    classes: tuple[str, ...] | None
+    data: str | None
+    lineage: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class WeightsSpec:
+    """Weights as a command names them: the arguments of `find_weights`."""
+
+    text: str
+    arch: str = ""
+    image_size: ImageSize | None = None
+
+    def find(self) -> LoadedWeights:
+        return find_weights(self.text, self.arch, self.image_size)
+
+
+def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None) -> LoadedWeights:
+    """The trained net that `text` names.
+
+    Args:
+        text: timm:NAME, FILE.safetensors, an exported folder, RUN (the net that an export
+            of it takes), RUN:TRIAL (retrained, if it was).
+        arch: what a file holds that does not say it (one that does is checked): a zoo name, a genotype's .json
+            file, RUN:TRIAL, or timm:NAME for timm's state dict.
+        image_size: of timm's net, or of a file that does not say it. The others keep their own: `resized` changes it.
+
+    Raises:
+        InputError: if there is no such thing, or it is not what it should be.
+        OperationError: if timm's weights cannot be downloaded.
+    """
+    size = None if image_size is None else as_map(image_size)
+    if text.startswith(TIMM):
+        _no_arch(text, arch)
+
+        network, name, facts, digest = pretrained(text.removeprefix(TIMM), size)
+        return _found(network, f"timm's {name}", facts, digest)
+    if text.endswith(".safetensors") or os.path.isfile(text):
+        return _from_file(Path(text), f"file {text}", arch, size)
+    if os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
+        return _from_file(Path(inside), f"export {text}", arch, size)
+    _no_arch(text, arch)
+    if size is not None:
+        raise InputError(f"weights: --from-size says what a file is for; {text!r} knows its size, got {size}")
+    return _from_run(text)
+
+
+def _no_arch(text: str, arch: str) -> None:
+    if arch:
+        raise InputError(f"weights: --arch says what a file holds; {text!r} is none, got --arch {arch}")
+
+
+def _from_run(text: str) -> LoadedWeights:
+    try:
+        run, trial = parse_run_spec(text)
+    except (InputError, OSError) as error:  # OSError: no file can have that name
+        raise InputError(f"weights: {text!r:.200} is none of {FORMS} ({error!s:.300})") from None
+    home, record = select_net(run, trial)
+    facts, genotype, path = facts_of(home, record), Genotype.from_dict(record.genotype), trained_weights(home, record)
+    network = read(path, genotype, as_map(facts["image_size"]))
+    _check_facts(home / "run.json", facts, network)
+    label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
+    label += f", retrained with seed {record.seed}" if home != run else ""
+    return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(home, record))
+
+
+def _steps(run: Path, record: Record) -> int | None:
+    """Steps spent on a net and on what it started from; a duplicate's are its twin's."""
+    if record.status == "duplicate":
+        record = next((r for r in read_records(run) if r.status == "ok" and r.key == record.key), record)
+    done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
+    return None if done is None or before is None else done + before
+
+
+def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
+    facts, exported = describe(path), _exported(path.parent)
+    if arch.startswith(TIMM) and not facts and not exported:
+
+        network, known = from_file(path, name := arch.removeprefix(TIMM), size)
+        return _found(network, f"file {path} as timm's {name}", known, _digest(path))
+    if facts or exported:
+        size = as_map((facts or exported)["image_size"])
+    genotypes = [exported["genotype"]] if exported else []
+    if arch:
+        genotype, size = _architecture(arch, size)
+        genotypes.append(genotype)
+    if len({genotype.key for genotype in genotypes}) > 1:
+        raise InputError(f"weights: {path}: genotype.json beside it is of another net than --arch {arch}")
+    network = read(path, genotypes[0] if genotypes else None, size)
+    if exported:
+        _check_facts(path.parent / "config.json", exported, network)
+    return _found(network, label, exported, _digest(path))
+
+
+def _architecture(arch: str, size: Map | None) -> tuple[Genotype, Map | None]:
+    """The genotype that `arch` names, and the image size: the given one, else that of a run if it names one."""
+    if arch.startswith(TIMM):
+
+        return genotype_of(arch.removeprefix(TIMM)), size
+    genotype, scene = find_arch(arch, "" if size is None else f"{size[0]}x{size[1]}")
+    of_run = ":" in arch and not arch.endswith(".json")
+    return genotype, scene.image_size if of_run else size
+
+
+def _exported(folder: Path) -> dict[str, Any]:
+    """What an exported folder says of its net; empty if this is none."""
+    net, config = folder / "genotype.json", folder / "config.json"
+    if not (net.is_file() and config.is_file()):
+        return {}
+    try:
+        facts = json.loads(config.read_text())
+        if not isinstance(facts, dict):
+            raise InputError("config.json must hold an object")
+        genotype, size = Genotype.from_json(net.read_text()), as_map(facts.get("image_size"))  # pyright: ignore
+    except (OSError, ValueError, RecursionError) as error:  # InputError is a ValueError
+        raise InputError(f"weights: {folder}: not an exported folder ({error})") from None
+    return facts | {"genotype": genotype, "image_size": size}
+
+
+def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None:
+    """Raise InputError unless classes, mean and std are there and as many as the net has classes and channels."""
+    for name, kind, count in (
+        ("classes", str, network.num_classes),
+        ("mean", int | float, network.in_chans),
+        ("std", int | float, network.in_chans),
+    ):
+        there = facts.get(name)
+        if not isinstance(there, list) or not all(isinstance(value, kind) and value == value for value in there):
+            raise InputError(f"weights: {path}: has no valid {name}")
+        if len(there) != count:
+            raise InputError(f"weights: {path}: has {len(there)} {name}, its weights are for {count}")
+
+
+def _found(network: Network, label: str, facts: Mapping[str, Any], digest: str, steps: int | None = None) -> LoadedWeights:
+    mean, std, classes = (tuple(facts[name]) if facts.get(name) else None for name in ("mean", "std", "classes"))
+    lineage = {"weights": label, "sha256": digest, "steps": steps}
+    return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage)
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
+
+
+def pretrained(name: str, size: Map | None) -> tuple[Network, str, dict[str, Any], str]:
+    """timm's net `name` with its weights, downloaded; what it is called; what is known of its training; its digest.
+
+    Raises:
+        InputError: if timm has no such net or weights, or no genotype says it.
+        OperationError: if the weights cannot be had.
+    """
+    from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
+
+    config = _config(name)
+    if not config.has_weights:
+        raise InputError(f"timm has no weights for {name!r}")
+    genotype_of(name, size)  # refused before anything is downloaded
+    full = f"{config.architecture}.{config.tag}"
+    try:
+        model = timm_models.create(name, True, image_size=size)
+    except (OSError, HTTPError, InputError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        hint = f"with a file of them: --from FILE.safetensors --arch timm:{full}"
+        raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
+    network = timm_weights.convert(model)
+    digest = hashlib.sha256(save({k: v.contiguous() for k, v in network.state_dict().items()})).hexdigest()[:12]
+    return network, full, _facts(config, network), digest
+
+
+def from_file(path: Path, name: str, size: Map | None) -> tuple[Network, dict[str, Any]]:
+    """A file with timm's names. How it was trained is known if `name` has the tag of timm's weights.
+
+    Raises:
+        InputError: if timm knows no such net, or the file does not hold its weights.
+    """
+    config, there = _config(name), shapes(path)
+    classes = (*there.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
+    channels = (*there.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
+    model = timm_models.create(name, False, classes, channels, size)
+    fill(model, path)
+    network = timm_weights.convert(model)
+    return network, _facts(config, network) if "." in name else {}
+
+
+def genotype_of(name: str, size: Map | None = None) -> Genotype:
+    """The genotype of timm's net `name`.
+
+    Raises:
+        InputError: if timm knows no such net, or no genotype says it.
+    """
+    return timm_weights.read(timm_models.create(name, image_size=size))
+
+
+def _config(name: str) -> Any:
+    """What timm says of the weights of `name`.
+
+    Raises:
+        InputError: if timm does not know the name.
+    """
+    from timm import get_pretrained_cfg
+
+    try:
+        config = get_pretrained_cfg(name)
+    except RuntimeError:  # an unknown tag
+        config = None
+    if config is None:
+        timm_models.create(name)  # refuses an unknown name, with the nearest known one
+        raise InputError(f"timm says nothing of how {name!r} is trained")
+    return config
+
+
+def _facts(config: Any, network: Network) -> dict[str, Any]:
+    """What timm's pretraining was; its classes only if the head is still that one."""
+    from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
+
+    facts: dict[str, Any] = {}
+    if network.in_chans == len(config.mean):
+        facts |= {"mean": [255 * value for value in config.mean], "std": [255 * value for value in config.std]}
+    subset = infer_imagenet_subset(config.to_dict()) if network.num_classes == config.num_classes else None
+    return facts | ({"data": subset, "classes": ImageNetInfo(subset).label_names()} if subset else {})
