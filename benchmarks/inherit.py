@@ -31,8 +31,7 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.experiments.nets import net_of
 from alternas.search.training import recipes
-from alternas.search.training.init import InitWeights
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import InitWeights, Job, JobResult
 from alternas.search.training.recipe import Recipe
 
 IMAGE = (16, 16)

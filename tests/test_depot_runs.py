@@ -29,8 +29,7 @@ from alternas.search.training import artifact_sync as transfer
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifact_store import ArtifactStore, StoreError
-from alternas.search.training.init import InitWeights
-from alternas.search.training.job import Job, JobResult, Progress
+from alternas.search.training.job import InitWeights, Job, JobResult, Progress
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView

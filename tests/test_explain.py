@@ -22,8 +22,9 @@ from rich.console import Console
 
 from alternas.archs import InputError, build, static_cost
 from alternas.archs.weights import save
+from alternas.results.analysis_tools.index import INDEX, read_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
-from alternas.results.analysis_tools.output import INDEX, read_index, write_results
+from alternas.results.analysis_tools.output import write_results
 from alternas.results.report.page import write_report
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load

@@ -246,7 +246,9 @@ def test_what_tune_cannot_keep_is_refused() -> None:
     settings = dataclasses.replace(settings, objective="macs", latency="")
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort))
+            inside_tune.from_config(
+                plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort)
+            )
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:

@@ -24,8 +24,8 @@ from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.inherit import inherit
-from alternas.search.training.init import REGIMES, InitWeights, init_weights, parts
-from alternas.search.training.job import FewShot, Job, JobResult
+from alternas.search.training.init import init_weights, parts
+from alternas.search.training.job import REGIMES, FewShot, InitWeights, Job, JobResult
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
 from alternas.spaces import get

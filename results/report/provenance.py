@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype, InputError
-from ..analysis_tools.output import FOLDER, INDEX, Explained, read_index
+from ..analysis_tools.index import FOLDER, INDEX, Explained, read_index
 from ..runs.record import Record
 from .facts import Run
 from .parts import Picture, Table

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ...archs.arrays import UNREADABLE
-from ...archs.arrays import header
-from ...archs.errors import InputError
-from ...archs.files import open_own
 from collections.abc import Callable
 from math import prod
-from numpy.lib import format as npy
 from pathlib import Path
 from tokenize import TokenError
 from zipfile import ZipFile
-import numpy as np
 
+import numpy as np
+from numpy.lib import format as npy
+
+from ...archs.arrays import UNREADABLE, header
+from ...archs.errors import InputError
+from ...archs.files import open_own
 
 BROKEN = (*UNREADABLE, TokenError)  # TokenError: of a header that is no Python
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes

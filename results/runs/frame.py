@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from ..ranking.objectives import RankingQuery
-from ..ranking.objectives import parse_objectives
+from dataclasses import fields
+from pathlib import Path
+
+import pandas as pd
+
+from ..ranking.objectives import RankingQuery, parse_objectives
 from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
-from dataclasses import fields
-from pathlib import Path
-import pandas as pd
-
 
 SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
 COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from ...archs.errors import InputError
-from ...archs.errors import short_repr
-from collections.abc import Callable
-from collections.abc import Iterable
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
-from dataclasses import fields
-from datetime import UTC
-from datetime import datetime
-from datetime import timedelta
+import platform
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from itertools import chain
 from types import NoneType
 from typing import Any
-import platform
-import re
 
+from ...archs.errors import InputError, short_repr
 
 STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
 KINDS = ("search", "baseline", "retrain", "study")

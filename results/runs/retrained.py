@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from ..ranking.stats import MeanCI
-from ..ranking.stats import SHARE
-from ..ranking.stats import mean_ci
-from ..ranking.stats import mean_ci_text
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ..ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
 from ..render.tables import short
 from .record import Record
 from .store import read_records
-from collections.abc import Iterable
-from collections.abc import Mapping
-from pathlib import Path
-from rich.table import Table
-from typing import Any
-import json
-
 
 FOLDER = "retrain"  # of a run
 METRICS = ("accuracy", "test_accuracy")

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from ...archs.errors import InputError
-from ...archs.errors import short_repr
+from pathlib import Path
+from typing import Any
+
+from ...archs.errors import InputError, short_repr
 from ..ranking.leaderboard import pick
 from ..ranking.run_leaderboard import leaderboard_of
 from ..render.net import find_trial
 from .record import Record
-from .retrained import FOLDER
-from .retrained import best_of
-from .retrained import by_net
-from .retrained import mean_of
-from .retrained import retrained
-from .store import find_run
-from .store import read_data_facts
-from .store import run_and_trial
-from .store import weights_file
-from pathlib import Path
-from typing import Any
+from .retrained import FOLDER, best_of, by_net, mean_of, retrained
+from .store import find_run, read_data_facts, run_and_trial, weights_file
 
 
 def parse_run_spec(text: str) -> tuple[Path, int | None]:

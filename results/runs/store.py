@@ -13,21 +13,6 @@ runs/NAME/retrain/          the same again, of the retraining of its best nets
 
 from __future__ import annotations
 
-from ...archs.errors import InputError
-from ...archs.errors import is_whole
-from ...archs.errors import short_repr
-from ...archs.files import atomic_write
-from ...archs.files import check_own
-from ...archs.files import open_own
-from ...archs.files import parse_json
-from ...archs.files import read_own
-from ...archs.parts import MOST_CLASSES
-from .record import LARGEST
-from .record import Record
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 import errno
 import fcntl
 import gc
@@ -35,7 +20,15 @@ import json
 import logging
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
+from ...archs.errors import InputError, is_whole, short_repr
+from ...archs.files import atomic_write, check_own, open_own, parse_json, read_own
+from ...archs.parts import MOST_CLASSES
+from .record import LARGEST, Record
 
 KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 TOLD = {  # by name, of run.json
@@ -84,7 +77,9 @@ def find_run(run: str | Path) -> Path:
             check_own(folder)
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
-    raise InputError(f"no run {short_repr(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}")
+    raise InputError(
+        f"no run {short_repr(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}"
+    )
 
 
 def run_and_trial(text: str) -> tuple[str, int | None]:

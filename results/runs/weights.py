@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from ...archs import Genotype
-from ...archs import InputError
-from ...archs import Network
-from ...archs import OperationError
-from ...archs.layout import ImageSize
-from ...archs.layout import Map
-from ...archs.layout import as_map
-from ...archs.timm import convert as timm_weights
-from ...archs.timm import models as timm_models
-from ...archs.weights import describe
-from ...archs.weights import fill
-from ...archs.weights import read
-from ...archs.weights import shapes
-from ..render.net import find_arch
-from .record import Record
-from .select import facts_of
-from .select import parse_run_spec
-from .select import select_net
-from .select import trained_weights
-from .store import read_records
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from safetensors.torch import save
-from typing import Any
 import hashlib
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from safetensors.torch import save
+
+from ...archs import Genotype, InputError, Network, OperationError
+from ...archs.layout import ImageSize, Map, as_map
+from ...archs.timm import convert as timm_weights
+from ...archs.timm import models as timm_models
+from ...archs.weights import describe, fill, read, shapes
+from ..render.net import find_arch
+from .record import Record
+from .select import facts_of, parse_run_spec, select_net, trained_weights
+from .store import read_records
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 TIMM = "timm:"
@@ -132,7 +122,6 @@ def _steps(run: Path, record: Record) -> int | None:
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
     facts, exported = describe(path), _exported(path.parent)
     if arch.startswith(TIMM) and not facts and not exported:
-
         network, known = from_file(path, name := arch.removeprefix(TIMM), size)
         return _found(network, f"file {path} as timm's {name}", known, _digest(path))
     if facts or exported:
@@ -152,7 +141,6 @@ def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWei
 def _architecture(arch: str, size: Map | None) -> tuple[Genotype, Map | None]:
     """The genotype that `arch` names, and the image size: the given one, else that of a run if it names one."""
     if arch.startswith(TIMM):
-
         return genotype_of(arch.removeprefix(TIMM)), size
     genotype, scene = find_arch(arch, "" if size is None else f"{size[0]}x{size[1]}")
     of_run = ":" in arch and not arch.endswith(".json")
@@ -188,7 +176,9 @@ def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None
             raise InputError(f"weights: {path}: has {len(there)} {name}, its weights are for {count}")
 
 
-def _found(network: Network, label: str, facts: Mapping[str, Any], digest: str, steps: int | None = None) -> LoadedWeights:
+def _found(
+    network: Network, label: str, facts: Mapping[str, Any], digest: str, steps: int | None = None
+) -> LoadedWeights:
     mean, std, classes = (tuple(facts[name]) if facts.get(name) else None for name in ("mean", "std", "classes"))
     lineage = {"weights": label, "sha256": digest, "steps": steps}
     return LoadedWeights(network, label, mean, std, classes, facts.get("data"), lineage)

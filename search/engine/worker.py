@@ -19,7 +19,7 @@ from ..training.artifact_sync import local_files
 from ..training.job import Job, JobResult, Progress, Timing
 
 if TYPE_CHECKING:
-    from ..training.loaders import DeviceLoader
+    from ..training.preprocess import DeviceLoader
 
 
 class Worker:

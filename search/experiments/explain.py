@@ -15,8 +15,9 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
 from ...results.analysis.registry import ANALYSES, analyse, chosen
+from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput
-from ...results.analysis_tools.output import FOLDER, Explained, open_folder, write_index, write_results
+from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trend import LOOKS
 from ...results.render.net import input_spec
 from ...results.runs.record import Record

@@ -14,9 +14,10 @@ from rich.console import Console
 
 from ...archs import InputError
 from ...results.analysis.registry import analyse
+from ...results.analysis_tools.index import Explained
 from ...results.analysis_tools.inputs import AnalysisResult
 from ...results.analysis_tools.metrics import alike
-from ...results.analysis_tools.output import Explained, write_results
+from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trend import Seen, trend
 from ...results.render.experiment import factor_text
 from ...results.runs.store import read_records, read_settings

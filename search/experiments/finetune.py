@@ -15,7 +15,7 @@ from ...results.runs.weights import LoadedWeights, WeightsSpec
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..engine.pool import Resources
-from ..training.init import REGIMES
+from ..training.job import REGIMES
 from ..training.recipe import Recipe
 from .run import ExperimentContext, run_experiment
 from .training import Training, WeightsOrigin

@@ -19,8 +19,7 @@ from ...results.runs.store import Store
 from ..data.view import View
 from ..training.artifact_store import ArtifactStore
 from ..training.artifact_sync import collect_outputs, provide_inputs
-from ..training.init import InitWeights
-from ..training.job import MAX_RETRIES, Job, JobResult, check_disk, of_net, of_outcome
+from ..training.job import MAX_RETRIES, InitWeights, Job, JobResult, check_disk, of_net, of_outcome
 from .training import Training
 
 log = logging.getLogger("alternas")

@@ -26,8 +26,9 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.view import View, seen
 from ..training.gradients import loss_of
-from ..training.loaders import open_loader, sample
+from ..training.loaders import open_loader
 from ..training.optim import optimizer_for
+from ..training.preprocess import sample
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16

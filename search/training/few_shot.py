@@ -22,7 +22,7 @@ from ...archs.parts import check_int
 from ...archs.weights import read
 from ...results.analysis_tools.ridge import Labelled, at_places, by_class, hit_rate
 from .job import QUERIES, FewShot, Job
-from .loaders import DeviceLoader
+from .preprocess import DeviceLoader
 
 EPISODE_PENALTY = 1.0  # on features of length 1
 EPISODES = 1  # stream of random numbers; shots draw from another

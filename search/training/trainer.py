@@ -29,8 +29,8 @@ from .augment import mixed
 from .gradients import Gradients, autocast
 from .init import init_weights
 from .job import Job, JobResult, Point, Progress
-from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, kept_steps, optimizer_for, peak_rate, rate_at
+from .preprocess import MIX, Batch, DeviceLoader
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0

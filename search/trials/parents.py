@@ -11,7 +11,7 @@ from ...archs.cost import BACKWARD_FACTOR
 from ...results.runs.record import Record
 from ...results.runs.store import weights_file
 from ..samplers.context import Traits, features
-from ..training.init import InitWeights
+from ..training.job import InitWeights
 
 SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 ALIKE = 0.7  # of what describes two nets must be equal for one to inherit from the other

@@ -9,8 +9,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...results.runs.record import Record, now
 from ...spaces import Genes
-from ..training.init import InitWeights
-from ..training.job import Job, JobResult, of_net, of_outcome
+from ..training.job import InitWeights, Job, JobResult, of_net, of_outcome
 
 
 @dataclass
