@@ -166,7 +166,7 @@ OTHERS = {
     ),
     *(
         "ray_bootstrap_config.yaml",
-        "results/probes/FILE.py",
+        "results/analysis/FILE.py",
         "resnetv2.py",
         "best/model.py",
         "mine-best/model.py",
@@ -176,7 +176,7 @@ OTHERS = {
 
 
 def test_files_that_docstrings_and_pages_name_are_there() -> None:
-    rooms = ("archs", "spaces", "search", "results", "benchmarks", "docs", "examples")
+    rooms = ("cli", "archs", "spaces", "search", "results", "benchmarks", "docs", "examples")
     files = [*ROOT.glob("*.*"), *(path for room in rooms for path in (ROOT / room).rglob("*.*"))]
     paths = [str(path.relative_to(ROOT)) for path in files]
     sources = [path for path in paths if path.endswith((".py", ".md")) and path != "CHANGELOG.md"]

@@ -327,7 +327,7 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             save(build(training.net, 10, 8, 1), path)
         return read_records(room.folder)
 
-    monkeypatch.setattr(module, "carry_out", carried)
+    monkeypatch.setattr(module, "run_experiment", carried)
     torch.manual_seed(7)
     save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
     ground = analysis_context(digits(), 8, CPU)

@@ -304,7 +304,7 @@ def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, ch
     image = deep if mode == "I;16" else Image.fromarray(array).convert(mode)
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     image.save(path)
-    wanted = to_array(Image.open(path), assemble.Look((12, 20), channels))
+    wanted = to_array(Image.open(path), assemble.ImageSpec((12, 20), channels))
     assert names["open_image"](path)[0].numpy().tolist() == wanted.tolist()
     facts["pictures"] = False
     with pytest.raises(ValueError, match="arrays"):

@@ -64,7 +64,10 @@ def refused(read: Reading, *words: str) -> None:
 
 
 def test_readers_load_nothing_heavy() -> None:
-    names = [f"alternas.search.data.{m}" for m in ("pictures", "folder", "vision", "hugging", "tars")]
+    names = [
+        f"alternas.search.data.{m}"
+        for m in ("images", *(f"readers.{r}" for r in ("folder", "torchvision", "huggingface", "webdataset")))
+    ]
     heavy = ("torch", "torchvision", "timm", "datasets", "h5py", "tensorflow")
     code = f"import {', '.join(names)}, sys; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis: results/probes/FILE.py has it as `analyse`.
+    """One analysis: results/analysis/FILE.py has it as `analyse`.
 
     Attributes:
         about: what it shows, in a few words.

@@ -1,4 +1,4 @@
-"""Statements of the papers as numbers, one for each seed, and what seeds make of them; statements.py lists them."""
+"""Statements of the papers as numbers, one for each seed, and what seeds make of them."""
 
 from __future__ import annotations
 

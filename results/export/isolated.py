@@ -1,6 +1,6 @@
 """What an exported folder answers, found in a process of its own in which alternas cannot be imported.
 
-Run as a script: `python -P elsewhere.py FOLDER IMAGES.npy WORK FORMAT ...`. It writes WORK/FORMAT.npy for
+Run as a script: `python -P isolated.py FOLDER IMAGES.npy WORK FORMAT ...`. It writes WORK/FORMAT.npy for
 each format: the logits of the first image alone, then of all. It imports nothing of alternas itself.
 """
 

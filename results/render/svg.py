@@ -1,6 +1,6 @@
 """One net as an SVG picture: a row for each part, a shape for each block, as high as it has channels.
 
-The same reading of the plan as the text drawing of draw.py. Plain text without scripts, the same bytes for the
+The same reading of the plan as the text drawing of tables.py. Plain text without scripts, the same bytes for the
 same net; light and dark by the reader's preference. Colours: Okabe and Ito, "Color Universal Design" (2008).
 """
 

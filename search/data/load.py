@@ -1,4 +1,4 @@
-"""`load`: from what is asked for to a `DataSet`. Finds the reader, and puts arrays together; see also assemble.py."""
+"""`load`: from what is asked for to a `DataSet`. Finds the reader, and puts arrays together; see also build.py."""
 
 from __future__ import annotations
 

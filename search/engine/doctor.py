@@ -1,4 +1,4 @@
-"""`alternas doctor`: the checks of checkup.py on the driver and, by way of Ray, on each node of the cluster.
+"""`alternas doctor`: the checks of checks.py on the driver and, by way of Ray, on each node of the cluster.
 
 They ask for no CPU, so that a cluster that is busy can be looked at too.
 """

@@ -1,4 +1,4 @@
-"""What a study is: a plan made from a setting, and how its results are shown. catalogue.py lists them all."""
+"""What a study is: a plan made from a setting, and how its results are shown. registry.py lists them all."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ def make_study(asked: ComparisonRun, console: Console) -> ComparisonResult:
     setting = ComparisonSetting(data, asked.recipe, asked.seeds)
     setting = quickened(setting) if asked.quick else setting
     plan, folder = study.plan(setting), run_folder(asked.folder or folder_name(asked))
-    console.print(study.about, highlight=False, markup=False, soft_wrap=True)
-    room = ExperimentContext(folder, "study", data, asked.resources, {"study": study.name, "quick": asked.quick})
+    settings = {"study": study.name, "quick": asked.quick}
+    room = ExperimentContext(folder, "study", data, asked.resources, settings, about=study.about)
     records = [r for r in run_experiment(plan, room, console) if r.factors]
     return _found(study, study.sight(setting), records, folder)
 

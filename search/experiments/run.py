@@ -45,6 +45,7 @@ class ExperimentContext:
         settings: what the command was given, kept in run.json.
         test: whether the workers may see the test split.
         starts: networks to start from, by the file in the folder that they are kept in.
+        about: what it is for, in a line that is printed once all is checked.
     """
 
     folder: Path
@@ -54,6 +55,7 @@ class ExperimentContext:
     settings: dict[str, Any] = field(default_factory=dict)
     test: bool = False
     starts: Mapping[Path, Network] = field(default_factory=dict)
+    about: str = ""
 
 
 def run_experiment(plan: Sequence[Training], room: ExperimentContext, console: Console) -> list[Record]:
@@ -72,6 +74,8 @@ def run_experiment(plan: Sequence[Training], room: ExperimentContext, console: C
         _settle(room, bool(store.records), depot)
         work = ExperimentController(plan, _terms(room, depot), store)
         left = [training for training in plan if training.id not in work.ended]
+        if room.about:
+            console.print(room.about, highlight=False, markup=False, soft_wrap=True)
         console.print(_announced(left, len(plan), room.data), highlight=False, soft_wrap=True)
         if left:
             _run(work, room, console)
