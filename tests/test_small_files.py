@@ -23,8 +23,7 @@ from alternas.archs.weights import MOST_TOLD, read, save
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.images import MOST_PIXELS
 from alternas.search.data.load import load
-from alternas.search.data.readers import npz
-from alternas.search.data.readers import webdataset as tars
+from alternas.search.data.readers import npz, webdataset
 from alternas.search.training.trainer import read_checkpoint
 
 ROOM = 200  # MB: what refusing a file may take beyond what was loaded before
@@ -42,7 +41,7 @@ for call in {calls}:
         print(error)
 print(most() - before)
 """
-LOAD = "from alternas.search.data.load import load\nfrom alternas.search.data.dataset import Request\n"
+LOAD = "from alternas.search.data.load import load\nfrom alternas.search.data.dataset import DataConfig\n"
 READ = "from pathlib import Path\nfrom alternas.archs.weights import read\n"
 
 
@@ -132,7 +131,7 @@ def test_arrays_are_refused_by_what_their_headers_say() -> None:
     bomb("large.npz", (80, 512, 512, 120))
     bomb("thin.npz", (80, 2048, 2048, 1))
     assert os.path.getsize("thin.npz") < 2**19
-    large, thin = refused(LOAD, "load(Request('large.npz'))", "load(Request('thin.npz'))")
+    large, thin = refused(LOAD, "load(DataConfig('large.npz'))", "load(DataConfig('thin.npz'))")
     assert "its arrays take more than 2 GiB of memory, 2.34 GiB; --loader memory reads them all the same" in large
     assert "x takes more than 100 times as much unpacked" in thin
     assert "become 335,544,320" in thin
@@ -173,7 +172,7 @@ def test_pictures_of_too_many_pixels_are_broken_and_not_decoded() -> None:
         black(f"set/{'ab'[number % 2]}/{number}.png", 16)
     black("set/a/large.png", 8200)  # Pillow itself takes up to 13,377
     black("set/b/huge.png", 20_000)
-    (line,) = refused(LOAD, "load(Request('set'))")
+    (line,) = refused(LOAD, "load(DataConfig('set'))")
     assert "2 of 14 pictures cannot be read" in line
     assert f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first" in line
 
@@ -215,14 +214,14 @@ def test_members_of_shards_are_refused_by_their_length() -> None:
         last = tarfile.TarInfo(name)
         last.size, last.type = size, kind
         sparse(f"{number}.tar", last)
-    lines = refused(LOAD, *(f"load(Request('wds/{number}.tar'))" for number in range(len(LONG))))
+    lines = refused(LOAD, *(f"load(DataConfig('wds/{number}.tar'))" for number in range(len(LONG))))
     for words, line in zip(LONG, lines, strict=True):
         assert words in line
 
 
 def test_labels_nested_deep() -> None:
     with pytest.raises(InputError, match="is no whole number"):
-        tars._label(Path("a.tar"), "0", {"json": (0, 200_000)}, io.BytesIO(b"[" * 200_000))
+        webdataset._label(Path("a.tar"), "0", {"json": (0, 200_000)}, io.BytesIO(b"[" * 200_000))
 
 
 def test_a_packed_checkpoint_is_put_aside(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""`View`: part of a data set, such as 3 % of its training images, or some of its classes."""
+"""Views of a data set: a share of its training images, or some of its classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dataset import DataSet, Pictures, Split
 
 @dataclass(frozen=True)
 class View:
-    """What of a data set a training sees.
+    """Part of a data set that a training sees.
 
     Attributes:
         share: of the training images of each class, at least one image; smaller shares lie within larger ones.
@@ -32,9 +32,9 @@ class View:
             raise InputError(f"view: classes must differ, got {self.classes}")
 
     def facts(self) -> dict[str, Any]:
-        """What a record says of it."""
-        chosen = {"classes": list(self.classes)} if self.classes else {}
-        return {"fraction": self.share} | chosen | ({"draw": self.draw} if self.share < 1 else {})
+        """The view as a record keeps it."""
+        classes = {"classes": list(self.classes)} if self.classes else {}
+        return {"fraction": self.share} | classes | ({"draw": self.draw} if self.share < 1 else {})
 
 
 WHOLE = View()

@@ -51,7 +51,7 @@ class Preprocess:
     def __init__(self, data: DataSet, device: torch.device) -> None:
         self.mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
         self.scale = 1 / torch.tensor(data.std, device=device).view(1, -1, 1, 1)
-        self.unit = data.peak / 255
+        self.unit = data.white_level / 255
         self.fill = tuple(mean / self.unit for mean in data.mean) if self.unit else ()
 
     def plain(self, x_BCHW: Tensor) -> Tensor:
@@ -193,11 +193,11 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
         assert isinstance(split.images, Pictures)
         self.pictures, self.y_N, self.seed = split.images, split.y_N, seed
-        self.steps = _transforms(how, self.pictures.look, fill)
+        self.steps = _transforms(how, self.pictures.spec, fill)
 
     def __getitem__(self, place: Place) -> tuple[np.ndarray, int]:
         at, step, i = place
-        look = self.pictures.look
+        look = self.pictures.spec
         _seed_all((self.seed, step, i))
         image = self.pictures.source.open(int(self.pictures.places_N[at]))
         for do in self.steps:
@@ -208,7 +208,7 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
 
 def _transforms(how: Augment, look: ImageSpec, fill: list[int]) -> list[Any]:
     """What is done with a PIL image, in order: brought to its look, then timm's and torchvision's transforms."""
-    steps: list[Any] = [partial(fit, look=look)]
+    steps: list[Any] = [partial(fit, spec=look)]
     if how.scale:
         crop = RandomResizedCropAndInterpolation(look.size, (how.scale, 1.0), interpolation="bicubic")
         steps = [partial(to_mode, channels=look.channels), crop]
