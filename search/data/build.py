@@ -30,7 +30,7 @@ from .dataset import (
     warn_empty_classes,
 )
 from .images import check_all, read_all, survey
-from .splits import SEED, Places, digest, moments, places_of
+from .splits import SEED, digest, moments, places_of
 
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
@@ -78,10 +78,14 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
 def _of_arrays(config: DataConfig, raw: RawDataset, arrays: dict[str, np.ndarray]) -> DataSet:
     places, note = places_of(config.name, {name: part.y_N for name, part in raw.parts.items()}, raw.classes)
     splits = {to: Split(arrays[part][at], raw.parts[part].y_N[at]) for to, (part, at) in places.items()}
+    mean, std = raw.moments or _moments(splits["train"])
+    _, _, height, width = next(iter(arrays.values())).shape
     values = [array for name, part in raw.parts.items() for array in (arrays[name], part.y_N)]
     split_hash = digest(*values, *(at for _, at in places.values()))[:12]
-    first = next(iter(arrays.values()))
-    return _dataset(config, raw, raw.classes, splits, first.shape[2:], split_hash, {"split": note} | raw.notes)
+    return DataSet(
+        config.name, (height, width), raw.classes, splits["train"], splits["val"], splits.get("test"),
+        mean, std, raw.white_level, split_hash, {"split": note} | raw.notes, raw.broken,
+    )  # fmt: skip
 
 
 def _of_pictures(config: DataConfig, raw: RawDataset, sources: dict[str, ImageSource], report: Report) -> DataSet:
@@ -94,35 +98,22 @@ def _of_pictures(config: DataConfig, raw: RawDataset, sources: dict[str, ImageSo
         for name, source in sources.items()
     }
     broken = tuple(one for part in read.values() for one in part.broken)
-    notes: dict[str, Any] = {} | skip_broken(config, broken, total)
+    skipped: dict[str, Any] = {} | skip_broken(config, broken, total)
     read, classes, empty = _without_empty_classes(config, read, raw.classes)
-    forms = _describe_forms(spec, np.concatenate([part.form_N3 for part in read.values()]))
     if empty:
-        notes["skipped_classes"] = empty
-    places, split_note = places_of(config.name, {name: part.y_N for name, part in read.items()}, classes)
+        skipped["skipped_classes"] = empty
+    places, note = places_of(config.name, {name: part.y_N for name, part in read.items()}, classes)
     splits = {to: read[part].split(at, spec) for to, (part, at) in places.items()}
+    mean, std = raw.moments or _moments(splits["train"])
+    forms = _describe_forms(spec, np.concatenate([part.form_N3 for part in read.values()]))
     sampled = f"; size and channels go by a sample of {SURVEYED} of {total:,}" if total > SURVEYED else ""
-    notes = {"split": split_note, "pictures": f"{forms}{sampled}", **notes}
-    split_hash = _hash(read, places, spec, classes)
-    return _dataset(config, raw, classes, splits, spec.size, split_hash, notes, broken)
-
-
-def _dataset(
-    config: DataConfig,
-    raw: RawDataset,
-    classes: tuple[str, ...],
-    splits: dict[str, Split],
-    size: tuple[int, ...],
-    split_hash: str,
-    notes: dict[str, Any],
-    broken: tuple[Broken, ...] = (),
-) -> DataSet:
-    train, val, test = splits["train"], splits["val"], splits.get("test")
-    mean, std = raw.moments or _moments(train)
-    height, width = size
+    notes = {"split": note, "pictures": f"{forms}{sampled}", **skipped, **raw.notes}
+    values = [array for part in read.values() for array in (part.values, part.y_N)]
+    values.append(np.frombuffer("\n".join(classes).encode(errors="surrogateescape"), np.uint8))
+    split_hash = digest(np.array([*spec.size, spec.channels]), *values, *(at for _, at in places.values()))[:12]
     return DataSet(
-        config.name, (height, width), classes, train, val, test,
-        mean, std, raw.white_level, split_hash, notes, raw.broken or broken,
+        config.name, spec.size, classes, splits["train"], splits["val"], splits.get("test"),
+        mean, std, raw.white_level, split_hash, notes, (*raw.broken, *broken),
     )  # fmt: skip
 
 
@@ -245,9 +236,3 @@ def _size_range(sizes_K2: np.ndarray) -> str:
     """From the least to the largest sides."""
     least, most = ("x".join(map(str, side)) for side in (sizes_K2.min(0), sizes_K2.max(0)))
     return least if least == most else f"{least} to {most}"
-
-
-def _hash(read: dict[str, _ReadPart], places: Places, spec: ImageSpec, classes: tuple[str, ...]) -> str:
-    parts = [array for part in read.values() for array in (part.values, part.y_N)]
-    parts.append(np.frombuffer("\n".join(classes).encode(errors="surrogateescape"), np.uint8))
-    return digest(np.array([*spec.size, spec.channels]), *parts, *(at for _, at in places.values()))[:12]

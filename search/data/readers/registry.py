@@ -67,56 +67,40 @@ class Reader:
 
 READERS = (  # the first that takes a name reads it
     Reader(
-        "digits",
-        "scikit-learn's 1797 handwritten digits, 8x8",
-        "synthetic:read_digits",
-        names=("digits",),
-        arrays=True,
+        "digits", "scikit-learn's 1797 handwritten digits, 8x8",
+        "synthetic:read_digits", names=("digits",), arrays=True,
     ),
     Reader(
         "cue, clutter",
         "48,000 pictures of 16x16 composed of digits: a benchmark of our own that two cores can search on",
-        "synthetic:read_composed",
-        names=("cue", "clutter"),
-        arrays=True,
+        "synthetic:read_composed", names=("cue", "clutter"), arrays=True,
     ),
     Reader(
         "a torchvision set such as cifar10",
         "a classification set of torchvision's, in any case (`cifar100`, `flowers102`, `oxfordiiitpet`, ...)",
-        "torchvision:read_torchvision",
-        names=tuple(TORCHVISION_SETS),
-        any_case=True,
-        downloads=True,
+        "torchvision:read_torchvision", names=tuple(TORCHVISION_SETS), any_case=True, downloads=True,
     ),
     Reader(
         "an .npz file",
         "arrays `x`, `y`; or `x_train`, `y_train`, `x_val`, ...; or `train_images`, `train_labels`, ... "
         "(Keras, MedMNIST); `classes` names the classes",
-        "npz:read_npz",
-        suffix=".npz",
-        arrays=True,
+        "npz:read_npz", suffix=".npz", arrays=True,
     ),
     Reader(
         "hfds/NAME",
         "a Hugging Face set: a folder written by `save_to_disk`, or what `load_dataset` knows (needs `datasets`)",
-        "huggingface:read_huggingface",
-        prefix="hfds/",
-        downloads=True,
+        "huggingface:read_huggingface", prefix="hfds/", downloads=True,
     ),
     Reader(
-        "wds/PATH",
-        "WebDataset: a folder of `.tar` shards, or one",
-        "webdataset:read_webdataset",
-        prefix="wds/",
+        "wds/PATH", "WebDataset: a folder of `.tar` shards, or one", "webdataset:read_webdataset", prefix="wds/",
     ),
     Reader(
         "a folder of class folders",
         "a folder for each class, or `train/`, `val/`, `test/` with these inside; "
         ".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp",
-        "folder:read_folder",
-        paths=True,
+        "folder:read_folder", paths=True,
     ),
-)
+)  # fmt: skip
 FORMS = f"{', '.join(reader.form for reader in READERS[:-1])} or {READERS[-1].form}"
 
 

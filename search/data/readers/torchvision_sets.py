@@ -27,35 +27,17 @@ class SetSpec:
     fetched: bool = True
 
 
-TORCHVISION_SETS = {
-    "caltech101": SetSpec("Caltech101", ALL),
-    "caltech256": SetSpec("Caltech256", ALL),
-    "cifar10": SetSpec("CIFAR10", HALVES),
-    "cifar100": SetSpec("CIFAR100", HALVES),
-    "clevrclassification": SetSpec("CLEVRClassification", TRAIN_VAL),  # its test part has no labels
-    "country211": SetSpec("Country211", THREE | {"val": {"split": "valid"}}),
-    "dtd": SetSpec("DTD", THREE),
-    "emnist": SetSpec("EMNIST", LETTERS),
-    "eurosat": SetSpec("EuroSAT", ALL),
-    "fashionmnist": SetSpec("FashionMNIST", HALVES),
-    "fer2013": SetSpec("FER2013", TWO, fetched=False),
-    "fgvcaircraft": SetSpec("FGVCAircraft", THREE),
-    "flowers102": SetSpec("Flowers102", THREE),
-    "food101": SetSpec("Food101", TWO),
-    "gtsrb": SetSpec("GTSRB", TWO),
-    "imagenet": SetSpec("ImageNet", TRAIN_VAL, fetched=False),
-    "imagenette": SetSpec("Imagenette", TRAIN_VAL),
-    "kmnist": SetSpec("KMNIST", HALVES),
-    "mnist": SetSpec("MNIST", HALVES),
-    "oxfordiiitpet": SetSpec("OxfordIIITPet", TWO | {"train": {"split": "trainval"}}),
-    "pcam": SetSpec("PCAM", THREE),
-    "places365": SetSpec("Places365", PLACES),
-    "qmnist": SetSpec("QMNIST", HALVES),
-    "renderedsst2": SetSpec("RenderedSST2", THREE),
-    "semeion": SetSpec("SEMEION", ALL),
-    "stanfordcars": SetSpec("StanfordCars", TWO, fetched=False),
-    "stl10": SetSpec("STL10", TWO),
-    "sun397": SetSpec("SUN397", ALL),
-    "svhn": SetSpec("SVHN", TWO),
-    "usps": SetSpec("USPS", HALVES),
-}
+_SETS = (
+    *(SetSpec(name, ALL) for name in ("Caltech101", "Caltech256", "EuroSAT", "SEMEION", "SUN397")),
+    *(SetSpec(name, HALVES) for name in ("CIFAR10", "CIFAR100", "FashionMNIST", "KMNIST", "MNIST", "QMNIST", "USPS")),
+    SetSpec("EMNIST", LETTERS),
+    *(SetSpec(name, TWO) for name in ("Food101", "GTSRB", "STL10", "SVHN")),
+    *(SetSpec(name, TWO, fetched=False) for name in ("FER2013", "StanfordCars")),
+    SetSpec("OxfordIIITPet", TWO | {"train": {"split": "trainval"}}),
+    *(SetSpec(name, THREE) for name in ("DTD", "FGVCAircraft", "Flowers102", "PCAM", "RenderedSST2")),
+    SetSpec("Country211", THREE | {"val": {"split": "valid"}}),
+    *(SetSpec(name, TRAIN_VAL) for name in ("CLEVRClassification", "Imagenette")),  # CLEVR's test part has no labels
+    SetSpec("ImageNet", TRAIN_VAL, fetched=False),
+    SetSpec("Places365", PLACES),
+)
+TORCHVISION_SETS = {spec.class_name.lower(): spec for spec in sorted(_SETS, key=lambda spec: spec.class_name.lower())}
