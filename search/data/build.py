@@ -170,23 +170,23 @@ def _read_part(
 ) -> _ReadPart:
     """Read one part: into one array if `spec` is given, else only to check it. The cache remembers the outcome."""
 
-    def tell(done: int, total: int) -> None:
+    def report_part(done: int, total: int) -> None:
         report(f"reading {config.name} ({name})", done, total)
 
     def read() -> dict[str, np.ndarray]:
         if spec is None:
-            pictures = check_all(source, tell)
+            pictures = check_all(source, report_part)
         else:
             try:
-                pictures = read_all(Pictures(source, np.arange(len(source)), spec), tell)
+                pictures = read_all(Pictures(source, np.arange(len(source)), spec), report_part)
             except MemoryError:
                 what = f"{len(source)} pictures of {spec.size[0]}x{spec.size[1]}"
                 rule = "the memory does not hold them as one array; --loader stream reads them while training"
                 raise InputError(f"data: {config.name}: {what}: {rule}") from None
         places = sorted(pictures.broken)
         reasons = np.array([pictures.broken[place] for place in places], np.str_)
-        kept = {"marks" if spec is None else "x": pictures.values, "form": pictures.form_N3}
-        return kept | {"broken": np.array(places, np.int64), "reasons": reasons}
+        values = {"marks" if spec is None else "x": pictures.values, "form": pictures.form_N3}
+        return values | {"broken": np.array(places, np.int64), "reasons": reasons}
 
     key = sha256(f"{raw.identity} {name} {spec} with forms".encode()).hexdigest()[:16]
     arrays = cached(f"{'read' if spec else 'checked'}-{key}", read) if raw.identity else read()
@@ -218,14 +218,14 @@ def _without_empty_classes(
 def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
     """A sentence about what the pictures were: colour, sizes, those that are unlike most, what they are brought to."""
     sizes, counts = np.unique(form_N3[:, :2], axis=0, return_counts=True)
-    most, total, coloured = counts.argmax(), len(form_N3), int(form_N3[:, 2].sum())
-    odd = total - int(counts[most])
-    if 2 * odd > total:
+    usual, total, coloured = counts.argmax(), len(form_N3), int(form_N3[:, 2].sum())
+    others = total - int(counts[usual])
+    if 2 * others > total:
         text = f"of {_size_range(sizes)}"
     else:
-        text = f"of {_size_range(sizes[[most]])}"
-        text += f" but for {odd:,} of {total:,}, of {_size_range(np.delete(sizes, most, 0))}" if odd else ""
-    if odd or tuple(sizes[most]) != spec.size:
+        text = f"of {_size_range(sizes[[usual]])}"
+        text += f" but for {others:,} of {total:,}, of {_size_range(np.delete(sizes, usual, 0))}" if others else ""
+    if others or tuple(sizes[usual]) != spec.size:
         text += f", brought to {spec.size[0]}x{spec.size[1]}"
     if spec.channels == 3:
         return f"colour, {text}"
@@ -234,5 +234,5 @@ def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
 
 def _size_range(sizes_K2: np.ndarray) -> str:
     """From the least to the largest sides."""
-    least, most = ("x".join(map(str, side)) for side in (sizes_K2.min(0), sizes_K2.max(0)))
-    return least if least == most else f"{least} to {most}"
+    smallest, largest = ("x".join(map(str, side)) for side in (sizes_K2.min(0), sizes_K2.max(0)))
+    return smallest if smallest == largest else f"{smallest} to {largest}"

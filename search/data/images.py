@@ -57,11 +57,11 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
     except UnidentifiedImageError:
         raise UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
     except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
-        raise ValueError(why(error)) from error
+        raise ValueError(one_line(error)) from error
 
 
-def why(error: BaseException) -> str:
-    """What went wrong, in one line that is not too long."""
+def one_line(error: BaseException) -> str:
+    """The message of an error in one line that is not too long."""
     return shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
@@ -200,7 +200,7 @@ def _read(
             form_N3[row] = (*size, not is_grey(image))
             values[row] = value_of(image)
         except BROKEN as error:
-            return why(error)
+            return one_line(error)
         return ""
 
     broken: dict[int, str] = {}

@@ -12,7 +12,7 @@ from rich.table import Table
 from ...results.render.tables import facts_table
 from .dataset import BrokenPicturesError, DataSet
 
-UNEVEN = 10  # times the smallest class: a larger one is said
+UNEVEN = 10  # times the smallest class: a larger one is reported
 LISTED = 10  # broken pictures on the screen
 
 

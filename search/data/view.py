@@ -65,18 +65,18 @@ def seen(data: DataSet, view: View) -> DataSet:
 
 def _places(y_N: np.ndarray, view: View) -> np.ndarray:
     """Places of the images kept: the first ones of a fixed order of each class, in the order of the set."""
-    kept = []
+    chosen = []
     for label in np.unique(y_N):
         order = np.random.default_rng((view.draw, int(label))).permutation(np.flatnonzero(y_N == label))
-        kept.append(order[: max(1, round(view.share * len(order)))])
-    return np.sort(np.concatenate(kept))
+        chosen.append(order[: max(1, round(view.share * len(order)))])
+    return np.sort(np.concatenate(chosen))
 
 
 def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
-    kept = _at(split, np.flatnonzero(np.isin(split.y_N, classes)))
+    part = _at(split, np.flatnonzero(np.isin(split.y_N, classes)))
     new = np.full(max(classes) + 1, -1)
     new[list(classes)] = np.arange(len(classes))
-    return Split(kept.images, new[kept.y_N].astype(split.y_N.dtype))
+    return Split(part.images, new[part.y_N].astype(split.y_N.dtype))
 
 
 def _at(split: Split, places: np.ndarray) -> Split:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from ....archs.errors import InputError
 from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
-from ..images import decode, why
+from ..images import decode, one_line
 from ..splits import labelled, numbered
 from .folder import PARTS
 
@@ -75,7 +75,7 @@ def read_huggingface(config: DataConfig) -> RawDataset:
 
 def _load(config: DataConfig) -> dict[str, Any]:
     """The splits by their own names; "all" if there are none. The Hub is asked only for a download."""
-    import datasets  # pyright: ignore[reportMissingImports]
+    import datasets.config  # pyright: ignore[reportMissingImports]
     import huggingface_hub.constants  # pyright: ignore[reportMissingImports]
     from datasets.exceptions import DatasetsError  # pyright: ignore[reportMissingImports]
 
@@ -91,7 +91,7 @@ def _load(config: DataConfig) -> dict[str, Any]:
         if isinstance(error, ConnectionError) and not config.download:
             hint = "--download fetches it from the Hugging Face Hub"
             raise InputError(f"data: {config.name} is not on this machine: {hint}") from error
-        reason, cause = why(error), why(error.__cause__ or error)  # the cause often says more
+        reason, cause = one_line(error), one_line(error.__cause__ or error)  # the cause often says more
         raise InputError(f"data: {config.name}: {reason if cause in reason else f'{reason}: {cause}'}") from error
     finally:
         for module, was in zip(modules, before, strict=True):

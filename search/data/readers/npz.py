@@ -88,8 +88,8 @@ def _headers(path: Path) -> dict[str, Header]:
             for info in whole.infolist():
                 with whole.open(info) as file:
                     shape, dtype = header(file)
-                    told, held = prod(shape) * dtype.itemsize, info.file_size - file.tell()
-                if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0 or told != held:
+                    declared, stored = prod(shape) * dtype.itemsize, info.file_size - file.tell()
+                if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0 or declared != stored:
                     raise ValueError(f"{info.filename} is not the array that it says it is")
                 headers[info.filename.removesuffix(".npy")] = Header(shape, dtype, info.compress_size)
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from PIL import Image
 
 from ....archs.errors import InputError
 from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, missing_package
-from ..images import why
+from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import Files, stamp
 from .torchvision_sets import TORCHVISION_SETS
@@ -104,7 +104,7 @@ def _open_parts(name: str, root: Path, download: bool) -> dict[str, Any]:
     try:
         return {part: make(str(root), **options, **fetch) for part, options in known.parts.items()}
     except FAILURES as error:
-        reason = why(error)
+        reason = one_line(error)
         short = reason.split(" You can ")[0].rstrip(".")  # torchvision goes on about its own arguments
         if not known.fetched:
             message = f"is not in {root}, and torchvision does not fetch it: {reason}"

@@ -19,7 +19,7 @@ from PIL import Image
 from ....archs.errors import InputError, is_whole, short_repr
 from ....archs.files import parse_json
 from ..dataset import DataConfig, RawDataset, RawSplit
-from ..images import decode, why
+from ..images import decode, one_line
 from ..splits import numbered
 from .folder import PARTS, stamp
 
@@ -110,8 +110,9 @@ def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
     keys: list[str] = []
     numbers, members, labels = [], [], []
     for number, shard in enumerate(shards):
+        samples = _samples(shard)
         with open(shard, "rb") as file:
-            for key, sample in _samples(shard).items():
+            for key, sample in samples.items():
                 kinds = [kind for kind in PICTURES if kind in sample]
                 if len(kinds) != 1:
                     what = f"has {len(kinds)} pictures among {', '.join(sample)}"
@@ -159,7 +160,7 @@ def _members(shard: Path) -> list[tarfile.TarInfo]:
             file.seek(tar.offset)
             whole = file.read(BLOCK) == bytes(BLOCK)  # tarfile takes what it cannot read for the end
     except (tarfile.TarError, OSError) as error:
-        raise InputError(f"data: {shard}: cannot be read as a tar file: {why(error)}") from error
+        raise InputError(f"data: {shard}: cannot be read as a tar file: {one_line(error)}") from error
     if not whole:
         raise InputError(f"data: {shard}: is cut short or damaged after {len(members)} files")
     return members
