@@ -128,7 +128,8 @@ def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     yield "saved", vars(mean_ci([row["saved"] for row in rows]))
     yield "never reached", sum(not row["reached"] for row in rows)
     for tick in range(TICKS):
-        gains = paired(*({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir")))
+        scratch, heir = ({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir"))
+        gains = paired(scratch, heir)
         yield f"accuracy gained at {(tick + 1) / TICKS:.0%} of the steps", vars(gains)
     for kind in dict.fromkeys(row["kind"] for row in rows):
         yield f"saved: {kind}", vars(mean_ci([row["saved"] for row in rows if row["kind"] == kind]))

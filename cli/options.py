@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..search.data.readers.registry import FORMS
+
 if TYPE_CHECKING:
     from ..search.data.dataset import DataConfig
     from ..search.engine.resources import Resources
@@ -19,10 +21,7 @@ Svg = Annotated[Path | None, typer.Option("--svg", help="Write the net as a pict
 
 Data = Annotated[
     str,
-    typer.Option(
-        help="digits, cue, clutter, a torchvision set such as cifar10, a folder of class folders, an .npz file, "
-        "hfds/NAME or wds/PATH."
-    ),
+    typer.Option(help=f"{FORMS}."),
 ]
 ImageSize = Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the data's own or 224.")]
 Loader = Annotated[str, typer.Option(help="memory, stream, or auto: memory up to 2 GiB.")]

@@ -75,7 +75,7 @@ def prepare(plan: SearchConfig, console: Console) -> PreparedSearch:
     scheduler(settings.ladder, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = load_showing(plan.data, console)
-    check_on(settings.recipe, data.peak, data.in_chans, data.image_size)
+    check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
     space = spaces.find(settings.space, data.image_size)
     price = _Price(data)
     _check_limits(space, settings, price)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,12 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+import alternas
 from alternas.archs import InputError
-from alternas.search.data import build as cache
+from alternas.search.data import cache, readers
 from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.readers import synthetic as composed
+from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of
 
 
@@ -55,10 +58,10 @@ def test_moments_are_numpys() -> None:
 
 
 def small(monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    monkeypatch.setattr(composed, "PICTURES", {"train": 300, "val": 40, "test": 40})
-    made = composed._make(name)
-    monkeypatch.setitem(composed.HASHES, name, cache.hash_of(made))
-    return composed.compose(name)
+    monkeypatch.setattr(synthetic, "PICTURES", {"train": 300, "val": 40, "test": 40})
+    monkeypatch.setitem(synthetic.HASHES, name, cache.hash_of(synthetic._compose(name)))
+    parts = synthetic.read_composed(DataConfig(name)).parts
+    return {part: (np.asarray(raw.images), raw.y_N) for part, raw in parts.items()}
 
 
 def test_cue_is_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +72,7 @@ def test_cue_is_its_definition(monkeypatch: pytest.MonkeyPatch) -> None:
         columns = np.flatnonzero(ground.any(0))
         assert len(columns) == 3
         glyph = ground[:, columns[0] : columns[0] + 3]
-        assert (glyph == 16).all() or (glyph == composed.CUP).all()
+        assert (glyph == 16).all() or (glyph == synthetic.CUP).all()
     digits, labels = load_digits(return_X_y=True)
     digits = digits.reshape(-1, 8, 8)
     for picture, label in zip(x[:40, 0], y[:40], strict=True):
@@ -147,10 +150,10 @@ def npz(path: Path, **held: Any) -> str:
 def test_npz_files(tmp_path: Path) -> None:
     x = np.random.default_rng(0).integers(0, 256, (60, 9, 7, 3), dtype=np.uint8)
     found = load(DataConfig(npz(tmp_path / "a.npz", x=x, y=np.repeat([3, 9], 30))))
-    assert (found.image_size, found.in_chans, found.classes, found.peak) == ((9, 7), 3, ("3", "9"), 255.0)
+    assert (found.image_size, found.in_chans, found.classes, found.white_level) == ((9, 7), 3, ("3", "9"), 255.0)
     assert arrays(found)[0].dtype == np.uint8
     gray = load(DataConfig(npz(tmp_path / "b.npz", x=x[..., 0].astype(np.float64), y=np.repeat([0, 1], 30))))
-    assert (gray.in_chans, gray.peak) == (1, 0.0)
+    assert (gray.in_chans, gray.white_level) == (1, 0.0)
     assert arrays(gray)[0].dtype == np.float32
     named = load(DataConfig(npz(tmp_path / "c.npz", x=x, y=np.repeat([0, 2], 30), classes=np.array(["a", "b", "c"]))))
     assert named.classes == ("a", "c")
@@ -251,6 +254,52 @@ def test_files_that_are_no_npz(tmp_path: Path, content: bytes | None) -> None:
 def test_requests_that_are_refused(request_: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         load(DataConfig(**request_))
+
+
+def test_a_reader_is_its_file_and_its_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an entry, a module that is not there yet is loaded, named in errors and offered for a misspelt name."""
+    code = """
+import numpy as np
+from alternas.search.data.dataset import RawDataset, RawSplit
+
+def read_stripes(config):
+    x_NCHW = np.arange(160, dtype=np.uint8).reshape(40, 1, 2, 2)
+    return RawDataset({"all": RawSplit(x_NCHW, np.arange(40) % 2)}, ("a", "b"))
+"""
+    (tmp_path / "stripes.py").write_text(code)
+    monkeypatch.setattr(readers, "__path__", [*readers.__path__, str(tmp_path)])
+    entry = registry.Reader("stripes/NAME", "stripes", "stripes:read_stripes", prefix="stripes/", arrays=True)
+    monkeypatch.setattr(registry, "READERS", (entry, *registry.READERS))
+    data = load(DataConfig("stripes/two"))
+    assert (len(data.train), data.image_size, data.classes) == (24, (2, 2), ("a", "b"))
+    with pytest.raises(InputError, match="image-size is for pictures"):
+        load(DataConfig("stripes/two", image_size=(4, 4)))
+    monkeypatch.delitem(sys.modules, "alternas.search.data.readers.stripes")
+
+
+@pytest.mark.parametrize("reader", registry.READERS, ids=lambda reader: reader.form)
+def test_every_reader_is_there_and_in_the_docs(reader: registry.Reader) -> None:
+    module, function = reader.function.split(":")
+    assert callable(getattr(import_module(f"alternas.search.data.readers.{module}"), function))
+    rows = (Path(alternas.__file__).parent / "docs" / "data.md").read_text().splitlines()
+    row = next((row for row in rows if reader.help in row), "")
+    assert ("`--download` fetches it" in row) == reader.downloads, f"a row of docs/data.md says: {reader.help}"
+    assert all(registry.find_reader(name) is reader for name in reader.names)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("CIFAR10", "torchvision:read_torchvision"),
+        ("hfds/x", "huggingface:read_huggingface"),
+        ("wds/x", "webdataset:read_webdataset"),
+        ("a/B.NPZ", "npz:read_npz"),
+        ("hfds/", "folder:read_folder"),
+        ("a/b", "folder:read_folder"),
+    ],
+)
+def test_who_reads_what(name: str, function: str) -> None:
+    assert registry.find_reader(name).function == function
 
 
 def test_validation_is_cut_from_train_and_test_is_left_alone() -> None:

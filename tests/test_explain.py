@@ -186,7 +186,7 @@ def test_the_images_are_listed(run: Path) -> None:
 
     with open(run / "explain" / "images-12.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert torch.equal(torch.stack([raw(row, data.val) for row in rows]), ground.images.x_NCHW * data.peak)
+    assert torch.equal(torch.stack([raw(row, data.val) for row in rows]), ground.images.x_NCHW * data.white_level)
     assert [int(row["label"]) for row in rows] == ground.images.y_N.tolist()
     with open(run / "explain" / "minibatches-1-0.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -231,7 +231,7 @@ def test_labels_stay_with_their_images(run: Path) -> None:
     data = load(DataConfig("digits"))
     images = analysis_context(data, 40, torch.device("cpu")).images
     every = torch.as_tensor(data.val.images, dtype=torch.float32).flatten(1)
-    at = torch.cdist(images.x_NCHW.flatten(1) * data.peak, every).argmin(1)
+    at = torch.cdist(images.x_NCHW.flatten(1) * data.white_level, every).argmin(1)
     assert at.unique().numel() == len(images) == 40
     assert torch.equal(images.y_N, torch.as_tensor(data.val.y_N)[at])
 

@@ -73,8 +73,8 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds() -> None:
     assert "+2.00" in lines["2"]
     assert " - " in lines["6"]
     assert gain_lines(rows) == [
-        "gain >= 13.8: cheaper than all plain ResNets of the run, and so much above the cheapest",
-        "gain <= 2.0: dearer than all plain ResNets of the run, and so much above the best",
+        "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
+        "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
     ]
     assert gain_lines([found[2]]) == []
 

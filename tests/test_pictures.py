@@ -16,7 +16,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from alternas.search.data import images as pictures
-from alternas.search.data.dataset import ImageSpec, Pictures, RawSplit
+from alternas.search.data.dataset import ImageSpec, Pictures
 from alternas.search.data.images import BROKEN, check_all, decode, is_grey, read_all, survey, to_array, to_mode
 from picture_files import ORIENTATION, encoded, noise
 
@@ -250,12 +250,12 @@ BAD = {
 
 @pytest.mark.parametrize("what", BAD)
 def test_broken_files_say_why_in_one_line(what: str) -> None:
-    x_NCHW, broken = read_all(Pictures(Bytes((BAD[what],)), np.array([0]), ImageSpec((8, 8), 3)), silent)
-    assert list(broken) == [0]
-    assert broken[0]
-    assert "\n" not in broken[0]
-    assert " at 0x" not in broken[0]  # the same every time
-    assert not x_NCHW.any()
+    read = read_all(Pictures(Bytes((BAD[what],)), np.array([0]), ImageSpec((8, 8), 3)), silent)
+    assert list(read.broken) == [0]
+    assert read.broken[0]
+    assert "\n" not in read.broken[0]
+    assert " at 0x" not in read.broken[0]  # the same every time
+    assert not read.values.any()
 
 
 def test_a_missing_file_is_broken(tmp_path: Path) -> None:
@@ -294,25 +294,26 @@ def test_threads_give_the_order_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(pictures, "CHUNK", 8)
     told: list[tuple[int, int]] = []
     places = np.array([19, 3, 3, 0, 7, *range(8, 19)])
-    x_NCHW, broken = read_all(
+    read = read_all(
         Pictures(Bytes(files(20), wait=0.001), places, ImageSpec((8, 8), 3)), lambda *progress: told.append(progress)
     )
-    assert broken == {}
+    assert read.broken == {}
+    assert read.form_N3.tolist() == [[8, 8, 1]] * 16
     assert told == [(8, 16), (16, 16)]
-    for x_CHW, place in zip(x_NCHW, places, strict=True):
+    for x_CHW, place in zip(read.values, places, strict=True):
         assert (x_CHW == np.asarray(noise(int(place))).transpose(2, 0, 1)).all()
 
 
 def test_broken_ones_are_named_by_place_and_black() -> None:
     source = Bytes((*files(3), b"junk", encoded(Image.new("F", (8, 8)), "tiff")))
-    x_NCHW, broken = read_all(Pictures(source, np.array([4, 1, 3, 0]), ImageSpec((8, 8), 3)), silent)
-    assert list(broken) == [4, 3]
-    assert "mode F" in broken[4]
-    assert x_NCHW.any(axis=(1, 2, 3)).tolist() == [False, True, False, True]
-    crc_N, same = check_all(source, silent)
-    assert same == {place: broken[place] for place in (3, 4)}
-    assert crc_N.dtype == np.uint32
-    assert crc_N[3] == crc_N[4] == 0
+    read = read_all(Pictures(source, np.array([4, 1, 3, 0]), ImageSpec((8, 8), 3)), silent)
+    checked = check_all(source, silent)
+    assert list(read.broken) == [4, 3]
+    assert "mode F" in read.broken[4]
+    assert read.values.any(axis=(1, 2, 3)).tolist() == [False, True, False, True]
+    assert checked.broken == {place: read.broken[place] for place in (3, 4)}
+    assert checked.values.dtype == np.uint32
+    assert checked.values[3] == checked.values[4] == 0
 
 
 def test_checksums_are_of_what_is_seen() -> None:
@@ -320,21 +321,22 @@ def test_checksums_are_of_what_is_seen() -> None:
     source = Bytes(
         (*files(2), *files(1), encoded(noise(0), "bmp"), encoded(flat, "png"), encoded(flat.resize((2, 4)), "png"))
     )
-    crc_N, broken = check_all(source, silent)
-    assert not broken
+    checked = check_all(source, silent)
+    crc_N = checked.values
+    assert not checked.broken
     assert crc_N[0] == crc_N[2] == crc_N[3]  # the same picture, in another format too
     assert len(set(crc_N[[0, 1, 4, 5]].tolist())) == 4  # nor is a size mistaken for another
 
 
 def test_nothing_to_read() -> None:
-    x_NCHW, broken = read_all(Pictures(Bytes(()), np.array([], int), ImageSpec((8, 8), 1)), silent)
-    assert x_NCHW.shape == (0, 1, 8, 8)
-    assert broken == {}
+    read = read_all(Pictures(Bytes(()), np.array([], int), ImageSpec((8, 8), 1)), silent)
+    assert read.values.shape == (0, 1, 8, 8)
+    assert read.broken == {}
 
 
 def survey_of(*images: Image.Image | bytes, **options: Any) -> tuple[list[tuple[int, int]], bool]:
     encoded_ = tuple(one if isinstance(one, bytes) else encoded(one, "png") for one in images)
-    return survey([RawSplit(Bytes(encoded_), np.zeros(len(images), int))], **options)
+    return survey([Bytes(encoded_)], **options)
 
 
 def test_survey_tells_sizes_and_grey() -> None:
@@ -348,8 +350,8 @@ def test_survey_tells_sizes_and_grey() -> None:
 
 
 def test_survey_samples_every_part_alike() -> None:
-    one = RawSplit(Bytes(tuple(encoded(noise(0, 1, 1 + n), "png") for n in range(30))), np.zeros(30, int))
-    two = RawSplit(Bytes(tuple(encoded(noise(0, 2, 1 + n), "png") for n in range(30))), np.zeros(30, int))
+    one = Bytes(tuple(encoded(noise(0, 1, 1 + n), "png") for n in range(30)))
+    two = Bytes(tuple(encoded(noise(0, 2, 1 + n), "png") for n in range(30)))
     sizes, _ = survey([one, two], most=20)
     assert len(set(sizes)) == 20
     assert {height for height, _ in sizes} == {1, 2}

@@ -25,7 +25,7 @@ from alternas.results.analysis_tools.ridge import (
     shot_accuracy,
     shot_curve,
 )
-from alternas.search.data.readers.synthetic import read_digits
+from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
 from alternas.search.training import few_shot as probe
 from alternas.search.training.few_shot import Episodes, episode_accuracies, episode_table, features
@@ -37,7 +37,7 @@ HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token he
 @pytest.fixture(scope="module")
 def digits() -> tuple[Labelled, Labelled]:
     """Train and test: the pixels themselves as features."""
-    x_NCHW, y_N = read_digits()
+    x_NCHW, y_N = digit_arrays()
     x_ND = torch.from_numpy(x_NCHW).flatten(1).float()
     train, _, test = three_ways(y_N)
     return tuple(Labelled(x_ND[at], torch.from_numpy(y_N[at])) for at in (train, test))  # pyright: ignore

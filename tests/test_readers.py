@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 from urllib.error import URLError
 
 import numpy as np
@@ -22,19 +23,25 @@ import torchvision.datasets
 from torchvision.datasets import ImageFolder
 
 from alternas.archs import InputError
-from alternas.search.data.dataset import DataConfig, RawDataset, RawSplit
+from alternas.search.data.dataset import DataConfig, ImageSource, RawDataset, RawSplit
 from alternas.search.data.images import BROKEN
-from alternas.search.data.readers import folder
-from alternas.search.data.readers import huggingface as hugging
+from alternas.search.data.readers import folder, huggingface, registry
 from alternas.search.data.readers import torchvision as vision
 from alternas.search.data.readers.folder import read_folder
-from alternas.search.data.readers.huggingface import read_hugging
-from alternas.search.data.readers.torchvision import VISION, read_vision
-from alternas.search.data.readers.webdataset import read_tars
+from alternas.search.data.readers.huggingface import read_huggingface
+from alternas.search.data.readers.torchvision import read_torchvision
+from alternas.search.data.readers.torchvision_sets import TORCHVISION_SETS
+from alternas.search.data.readers.webdataset import read_webdataset
 from picture_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
 
 Reading = Callable[[], RawDataset]
+
+
+def source_of(part: RawSplit) -> ImageSource:
+    """The pictures of a part, which are no array."""
+    assert not isinstance(part.images, np.ndarray)
+    return part.images
 
 
 def same(found: RawDataset, told: Told) -> None:
@@ -42,7 +49,7 @@ def same(found: RawDataset, told: Told) -> None:
     found = pickle.loads(pickle.dumps(found))
     assert set(found.parts) == set(told)
     for part, pairs in told.items():
-        source, y_N = found.parts[part].source, found.parts[part].y_N
+        source, y_N = source_of(found.parts[part]), found.parts[part].y_N
         assert y_N.dtype == np.int64
         assert len(source) == len(y_N) == len(pairs)
         left = list(pairs)
@@ -63,11 +70,11 @@ def refused(read: Reading, *words: str) -> None:
         assert word in message, message
 
 
+READERS = [f"readers.{reader.function.split(':')[0]}" for reader in registry.READERS]
+
+
 def test_readers_load_nothing_heavy() -> None:
-    names = [
-        f"alternas.search.data.{m}"
-        for m in ("images", *(f"readers.{r}" for r in ("folder", "torchvision", "huggingface", "webdataset")))
-    ]
+    names = [f"alternas.search.data.{m}" for m in ("images", "load", *READERS)]
     heavy = ("torch", "torchvision", "timm", "datasets", "h5py", "tensorflow")
     code = f"import {', '.join(names)}, sys; print([m for m in {heavy} if m in sys.modules])"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
@@ -84,7 +91,7 @@ def tree(root: Path, *paths: str) -> Path:
 
 
 def names(part: RawSplit) -> list[str]:
-    return [part.source.name(place) for place in range(len(part.y_N))]
+    return [source_of(part).name(place) for place in range(len(part.y_N))]
 
 
 def folder_of(root: Path) -> RawDataset:
@@ -172,7 +179,7 @@ def test_a_link_to_nowhere_is_a_broken_picture(tmp_path: Path) -> None:
     (root / "a" / "2.png").symlink_to(tmp_path / "nowhere")
     part = folder_of(root).parts["all"]
     with pytest.raises(BROKEN):
-        part.source.open(names(part).index(str(root / "a" / "2.png")))
+        source_of(part).open(names(part).index(str(root / "a" / "2.png")))
 
 
 def test_the_identity_of_files(tmp_path: Path) -> None:
@@ -197,7 +204,7 @@ def test_a_relative_path_travels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     found = read_folder(DataConfig("set"))
     monkeypatch.chdir("/")
-    assert found.parts["all"].source.open(0).size == (8, 8)
+    assert source_of(found.parts["all"]).open(0).size == (8, 8)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert read_folder(DataConfig("~/set")).classes == ("a", "b")
 
@@ -272,30 +279,31 @@ def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def set_of(name: str, root: Path, download: bool = False) -> RawDataset:
-    return read_vision(DataConfig(name, download=download), root)
+    with patch.object(vision, "downloads", lambda: root):
+        return read_torchvision(DataConfig(name, download=download))
 
 
-@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
 @pytest.mark.usefixtures("unchecked")
 def test_every_set_of_torchvisions(tmp_path: Path, name: str) -> None:
     told = MAKERS[name](tmp_path / "sets")
     same(set_of(name.upper(), tmp_path / "sets"), told)
 
 
-@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
 def test_a_set_that_is_not_there(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vision, "find_spec", lambda module: True)
     monkeypatch.setitem(sys.modules, "h5py", SimpleNamespace())  # type: ignore[arg-type]
-    hint = "--download fetches it" if VISION[name].fetched else "torchvision does not fetch it"
+    hint = "--download fetches it" if TORCHVISION_SETS[name].fetched else "torchvision does not fetch it"
     refused(lambda: set_of(name, tmp_path / "sets"), f"{name} is not in {tmp_path / 'sets'}", hint)
     with pytest.raises(InputError) as info:
         set_of(name, tmp_path / "sets")
     assert "download=True" not in str(info.value)  # torchvision's word for it
 
 
-@pytest.mark.parametrize("name", VISION)
+@pytest.mark.parametrize("name", TORCHVISION_SETS)
 def test_torchvision_takes_our_arguments(name: str) -> None:
-    known = VISION[name]
+    known = TORCHVISION_SETS[name]
     kind = getattr(torchvision.datasets, known.class_name)
     taken = {p for base in kind.__mro__[:-1] for p in inspect.signature(base.__init__).parameters}
     assert known.fetched <= ("download" in taken)
@@ -347,7 +355,7 @@ def test_pictures_are_decoded_when_they_are_opened(tmp_path: Path) -> None:
     MAKERS["caltech101"](tmp_path)
     path = tmp_path / "caltech101" / "101_ObjectCategories" / "ant" / "image_0002.jpg"
     path.write_bytes(path.read_bytes()[:-20])
-    source = set_of("caltech101", tmp_path).parts["all"].source
+    source = source_of(set_of("caltech101", tmp_path).parts["all"])
     assert source.open(0).size == (7, 9)
     with pytest.raises(BROKEN):
         source.open(1)
@@ -381,7 +389,7 @@ def test_pcam_needs_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_files_travel_as_paths_and_have_an_identity(tmp_path: Path) -> None:
     MAKERS["dtd"](tmp_path)
     found = set_of("dtd", tmp_path)
-    assert len(pickle.dumps(found.parts["train"].source)) < 400
+    assert len(pickle.dumps(source_of(found.parts["train"]))) < 400
     assert names(found.parts["val"])[0] == str(tmp_path / "dtd/dtd/images/banded/banded_val.jpg")
     before = found.identity
     os.utime(names(found.parts["val"])[0], ns=(1, 1))
@@ -394,7 +402,7 @@ def test_a_file_that_is_listed_but_missing_is_broken(tmp_path: Path) -> None:
     MAKERS["dtd"](tmp_path)
     (tmp_path / "dtd/dtd/images/banded/banded_val.jpg").unlink()
     with pytest.raises(BROKEN):
-        set_of("dtd", tmp_path).parts["val"].source.open(0)
+        source_of(set_of("dtd", tmp_path).parts["val"]).open(0)
 
 
 # Hugging Face's `datasets`.
@@ -421,7 +429,8 @@ def told_of(seed: int, labels: list[int]) -> list[tuple[Any, str]]:
 
 
 def hugging_of(path: Path | str, root: Path, download: bool = False) -> RawDataset:
-    return read_hugging(DataConfig(f"hfds/{path}", download=download), root)
+    with patch.object(huggingface, "downloads", lambda: root):
+        return read_huggingface(DataConfig(f"hfds/{path}", download=download))
 
 
 def saved(datasets: Any, path: Path, **splits: Any) -> Path:
@@ -434,7 +443,7 @@ def test_a_saved_set(tmp_path: Path, datasets: Any) -> None:
     animals(datasets, 0, [1, 0, 1]).save_to_disk(str(path))
     found = hugging_of(path, tmp_path)
     same(found, {"all": told_of(0, [1, 0, 1])})
-    assert found.parts["all"].source.name(2) == f"row 2 of hfds/{path} all"
+    assert source_of(found.parts["all"]).name(2) == f"row 2 of hfds/{path} all"
     assert found.identity == hugging_of(path, tmp_path).identity != ""
 
 
@@ -476,7 +485,7 @@ def test_pictures_keep_their_mode(tmp_path: Path, datasets: Any) -> None:
     data = rows_of(datasets, {"image": [encoded(noise(n).convert("L"), "png") for n in range(2)], "label": [0, 1]},
                    label=datasets.Value("int64"))  # fmt: skip
     data.save_to_disk(str(tmp_path / "saved"))
-    assert hugging_of(tmp_path / "saved", tmp_path).parts["all"].source.open(0).mode == "L"
+    assert source_of(hugging_of(tmp_path / "saved", tmp_path).parts["all"]).open(0).mode == "L"
 
 
 def test_other_labels(tmp_path: Path, datasets: Any) -> None:
@@ -511,7 +520,7 @@ def test_rows_without_a_picture_are_broken(tmp_path: Path, datasets: Any) -> Non
     data = rows_of(datasets, {"image": [None, b"junk", encoded(noise(0), "png")], "label": [0, 1, 0]},
                    label=datasets.Value("int64"))  # fmt: skip
     data.save_to_disk(str(tmp_path / "saved"))
-    source = hugging_of(tmp_path / "saved", tmp_path).parts["all"].source
+    source = source_of(hugging_of(tmp_path / "saved", tmp_path).parts["all"])
     for place in (0, 1):
         with pytest.raises(BROKEN):
             source.open(place)
@@ -596,7 +605,7 @@ def test_a_set_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 
 def test_hugging_face_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hugging, "find_spec", lambda module: None)
+    monkeypatch.setattr(huggingface, "find_spec", lambda module: None)
     refused(lambda: hugging_of("x", tmp_path), "hfds/x needs the package 'datasets': pip install datasets")
 
 
@@ -620,7 +629,7 @@ def sample(key: str, seed: int, label: int) -> Members:
 
 
 def tars_of(path: Path) -> RawDataset:
-    return read_tars(DataConfig(f"wds/{path}"))
+    return read_webdataset(DataConfig(f"wds/{path}"))
 
 
 def test_one_shard(tmp_path: Path) -> None:
@@ -634,7 +643,7 @@ def test_one_shard(tmp_path: Path) -> None:
     }
     found = tars_of(shard(tmp_path / "set.tar", members))
     same(found, {"all": [(noise(0), "1"), (noise(1), "0"), (noise(2), "1"), (noise(3), "0")]})
-    assert found.parts["all"].source.name(1) == f"dir.x/two in {tmp_path / 'set.tar'}"
+    assert source_of(found.parts["all"]).name(1) == f"dir.x/two in {tmp_path / 'set.tar'}"
 
 
 def test_the_shards_of_the_webdataset_package(tmp_path: Path) -> None:
@@ -671,7 +680,7 @@ def test_shards_of_no_part_are_all(tmp_path: Path) -> None:
 
 
 def test_no_handle_is_kept(tmp_path: Path) -> None:
-    source = tars_of(shard(tmp_path / "x.tar", sample("a", 0, 0) | sample("b", 1, 1))).parts["all"].source
+    source = source_of(tars_of(shard(tmp_path / "x.tar", sample("a", 0, 0) | sample("b", 1, 1))).parts["all"])
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     for _ in range(20):
         source.open(0)
@@ -780,9 +789,6 @@ def test_shards_compressed_or_not_shards_at_all(tmp_path: Path) -> None:
 
 
 def test_a_broken_picture_in_a_shard(tmp_path: Path) -> None:
-    source = tars_of(shard(tmp_path / "x.tar", GOOD | {"c.png": PNG[:60], "c.cls": b"1"})).parts["all"].source
+    source = source_of(tars_of(shard(tmp_path / "x.tar", GOOD | {"c.png": PNG[:60], "c.cls": b"1"})).parts["all"])
     with pytest.raises(BROKEN):
         source.open(2)
-
-
-# timm's.

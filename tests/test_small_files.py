@@ -23,8 +23,7 @@ from alternas.archs.weights import MOST_TOLD, read, save
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.images import MOST_PIXELS
 from alternas.search.data.load import load
-from alternas.search.data.readers import npz
-from alternas.search.data.readers import webdataset as tars
+from alternas.search.data.readers import npz, webdataset
 from alternas.search.training.trainer import read_checkpoint
 
 ROOM = 200  # MB: what refusing a file may take beyond what was loaded before
@@ -222,7 +221,7 @@ def test_members_of_shards_are_refused_by_their_length() -> None:
 
 def test_labels_nested_deep() -> None:
     with pytest.raises(InputError, match="is no whole number"):
-        tars._label(Path("a.tar"), "0", {"json": (0, 200_000)}, io.BytesIO(b"[" * 200_000))
+        webdataset._label(Path("a.tar"), "0", {"json": (0, 200_000)}, io.BytesIO(b"[" * 200_000))
 
 
 def test_a_packed_checkpoint_is_put_aside(caplog: pytest.LogCaptureFixture) -> None:

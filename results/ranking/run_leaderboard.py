@@ -136,8 +136,8 @@ def gain_lines(rows: Sequence[Row]) -> list[str]:
     """What the bounds among the gains mean, those that are there."""
     bounds = {row["gain_bound"] for row in rows}
     said = {
-        "lower": "gain >= 13.8: cheaper than all plain ResNets of the run, and so much above the cheapest",
-        "upper": "gain <= 2.0: dearer than all plain ResNets of the run, and so much above the best",
+        "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
+        "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
     }
     return [line for bound, line in said.items() if bound in bounds]
 

@@ -1,1 +1,1 @@
-"""What nets are trained on: sets by name, split once. Knows no search; loads torch only for torchvision's sets."""
+"""Data sets: read by name, split once. Knows no search; torch is imported only to read torchvision's sets."""

@@ -1,4 +1,4 @@
-"""The values of data: `DataSet` and its `Split`s, of arrays or of pictures; what is asked for, what a reader found.
+"""Data sets as values: the request (DataConfig), what a reader returns (RawDataset), and the split set (DataSet).
 
 Free of torch, so that the driver can load the data and share them with all workers once.
 """
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("alternas")
 MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
 LOADERS = ("auto", "memory", "stream")
+Moments = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation, by channel
 
 
 def home() -> Path:
@@ -32,9 +33,14 @@ def home() -> Path:
     return Path(os.environ.get("ALTERNAS_DATA") or Path(cache) / "alternas")
 
 
+def downloads() -> Path:
+    """The folder that sets are downloaded to."""
+    return home() / "sets"
+
+
 @dataclass(frozen=True)
 class DataConfig:
-    """Which data, and how they are read.
+    """Request for a data set: which one, and how it is read.
 
     Attributes:
         name: digits, cue, clutter, a set of torchvision's, a folder, an .npz file, hfds/..., wds/....
@@ -55,7 +61,7 @@ class DataConfig:
 
 
 class ImageSource(Protocol):
-    """Pictures that lie somewhere, read one at a time. Travels to workers by pickle."""
+    """Pictures that are read one at a time, from files or from a set. Travels to workers by pickle."""
 
     def __len__(self) -> int: ...
 
@@ -74,9 +80,9 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True)
 class RawSplit:
-    """Pictures and their labels y_N, whole numbers from 0."""
+    """Split as it was read: pictures, or images x_NCHW in their raw values, and labels y_N, whole numbers from 0."""
 
-    source: ImageSource
+    images: ImageSource | np.ndarray
     y_N: np.ndarray
 
 
@@ -97,8 +103,8 @@ class BrokenPicturesError(InputError):
         self.broken = broken
 
 
-def leave_out(request: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
-    """Say what pictures are left out of a set, if any; as a note, how many of each part.
+def skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
+    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
 
     Raises:
         BrokenPicturesError: if they are not to be skipped.
@@ -107,36 +113,44 @@ def leave_out(request: DataConfig, broken: tuple[Broken, ...], total: int) -> di
         return {}
     first = f"the first: {broken[0].picture} ({broken[0].reason})"
     what = f"{len(broken)} of {total} pictures cannot be read; {first}"
-    if not request.skip_broken:
-        raise BrokenPicturesError(f"data: {request.name}: {what}; --skip-broken leaves them out", broken)
-    log.warning("%s: %s: left out", request.name, what)
+    if not config.skip_broken:
+        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
+    log.warning("%s: %s: left out", config.name, what)
     return {"skipped": dict(Counter(one.part for one in broken))}
 
 
-def say_empty(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
-    """Say what classes of a set are left out, of how many, and how many of its other pictures go with them."""
+def warn_empty_classes(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
+    """Log which of `count` classes are left out, and how many pictures of val and test are lost with them."""
     what = f"{len(empty)} of {count} classes have no picture to train on: {short_repr(', '.join(empty))}"
     log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
 
 
 @dataclass(frozen=True)
 class RawDataset:
-    """What a reader found.
+    """Data set as a reader returns it: not yet split, its pictures not yet read.
 
     Attributes:
         parts: by name: "train" with or without "val" and "test", or "all" for a set in one piece.
         classes: their names, by label.
         identity: differs once the files do; "" where that cannot be told without reading them.
+        white_level: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
+        moments: mean and standard deviation by channel, where they are part of the set's definition.
+        broken: the images that the reader left out.
+        notes: what else is known of the set.
     """
 
     parts: dict[str, RawSplit]
     classes: tuple[str, ...]
     identity: str = ""
+    white_level: float = 255.0
+    moments: Moments | None = None
+    broken: tuple[Broken, ...] = ()
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class ImageSpec:
-    """What pictures are brought to: (height, width), and 1 or 3 channels."""
+    """Form that every picture is brought to: (height, width), and 1 or 3 channels."""
 
     size: tuple[int, int]
     channels: int
@@ -144,11 +158,11 @@ class ImageSpec:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Those pictures of a source at places_N, brought to one look when they are read."""
+    """Pictures at places_N of a source, brought to one form when they are read."""
 
     source: ImageSource
     places_N: np.ndarray
-    look: ImageSpec
+    spec: ImageSpec
 
     def __len__(self) -> int:
         return len(self.places_N)
@@ -156,7 +170,7 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Split:
-    """Images, x_NCHW in their raw values or pictures, and labels y_N."""
+    """Split of a data set: images (x_NCHW in their raw values, or pictures still to be read) and labels y_N."""
 
     images: np.ndarray | Pictures
     y_N: np.ndarray
@@ -167,14 +181,14 @@ class Split:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set, split. The search gets `train` and `val`; `test` stays with the driver.
+    """Data set, split. The search gets `train` and `val`; `test` stays with the driver.
 
     Attributes:
         name: as given on the command line.
         image_size: (height, width) in pixels.
         classes: their names, by label.
         mean, std: of the training images, by channel, in raw values.
-        peak: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
+        white_level: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
         split_hash: identifies images, labels and their split.
         notes: what else is known of it, such as where the validation split comes from.
         broken: the pictures that were skipped.
@@ -188,7 +202,7 @@ class DataSet:
     test: Split | None
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    peak: float
+    white_level: float
     split_hash: str
     notes: dict[str, Any] = field(default_factory=dict)
     broken: tuple[Broken, ...] = ()
@@ -223,6 +237,6 @@ class DataSet:
         }
 
 
-def need(what: str, package: str) -> InputError:
-    """The error for a set that needs a package which is not installed."""
+def missing_package(what: str, package: str) -> InputError:
+    """Error for a set that needs a package which is not installed."""
     return InputError(f"data: {what} needs the package {package!r}: pip install {package}")

@@ -1,11 +1,11 @@
-"""From picture files to arrays: decoding, modes and sizes, and the same over whole sources, in threads."""
+"""Pictures to arrays: decoding, colour modes and sizes, of one picture and, in threads, of a whole source."""
 
 from __future__ import annotations
 
 import struct
 import warnings
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
-from .dataset import ImageSource, ImageSpec, Pictures, RawSplit
+from .dataset import ImageSource, ImageSpec, Pictures
 
 # What a broken file makes Pillow raise, found by feeding it tens of thousands of them.
 BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
@@ -41,7 +41,7 @@ Report = Callable[[int, int], None]
 
 
 def decode(file: str | Path | IO[bytes]) -> Image.Image:
-    """The picture in a file, decoded, in its own mode; of a moving one the first frame.
+    """Decode the picture in a file, in its own mode; of a moving one the first frame.
 
     Raises:
         OSError, ValueError, SyntaxError and the rest of `BROKEN`: if it is broken.
@@ -57,11 +57,11 @@ def decode(file: str | Path | IO[bytes]) -> Image.Image:
     except UnidentifiedImageError:
         raise UnidentifiedImageError("not a picture, or of a format that Pillow does not know") from None
     except (TypeError, RuntimeError) as error:  # of its TIFF and AVIF decoders, on broken files
-        raise ValueError(why(error)) from error
+        raise ValueError(one_line(error)) from error
 
 
-def why(error: BaseException) -> str:
-    """What went wrong, in one line that is not too long."""
+def one_line(error: BaseException) -> str:
+    """The message of an error in one line that is not too long."""
     return shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
@@ -71,7 +71,7 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def to_mode(image: Image.Image, channels: int) -> Image.Image:
-    """The picture upright, with 8 bits: RGB for 3 channels, L for 1.
+    """Turn the picture upright and convert it to 8 bits: RGB for 3 channels, L for 1.
 
     Raises:
         ValueError: if its mode is none that a camera or a drawing has.
@@ -89,7 +89,7 @@ def to_mode(image: Image.Image, channels: int) -> Image.Image:
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Cameras store what the sensor saw, and how to turn it.
+    """Turn the picture as its EXIF orientation says: cameras store what the sensor saw, and how to turn it.
 
     ImageOps.exif_transpose does the same, but also writes the EXIF anew, and fails where that is junk.
     """
@@ -102,7 +102,7 @@ def _turn(image: Image.Image) -> Image.Transpose | None:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """65535 becomes 255: Pillow's own convert would clip at 255."""
+    """Scale 16 bits to 8, so that 65535 becomes 255: Pillow's own convert would clip at 255."""
     deep_HW = np.asarray(image).astype(np.int64).clip(0, 65535)
     grey_HW = ((deep_HW + 128) // 257).astype(np.uint8)
     if "transparency" in image.info:
@@ -111,29 +111,29 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    """What a page would show: under what is transparent lie the colours that a program happened to leave there."""
+    """Lay the picture on white, as a page would: under what is transparent lie colours that mean nothing."""
     image = image.convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
     return Image.alpha_composite(white, image).convert("RGB")
 
 
-def fit(image: Image.Image, look: ImageSpec) -> Image.Image:
-    """The picture in the look's channels, cut in the middle of what was resized just to cover its size.
+def fit(image: Image.Image, spec: ImageSpec) -> Image.Image:
+    """Resize the picture just to cover the size of `spec`, cut out the middle, and convert it to its channels.
 
     Nothing is resampled where one side fits already.
 
     Raises:
         ValueError: as `to_mode` does.
     """
-    image, (height, width) = to_mode(image, look.channels), look.size
+    image, (height, width) = to_mode(image, spec.channels), spec.size
     if image.size == (width, height):
         return image
     return image.resize((width, height), Image.Resampling.BICUBIC, _middle(image.size, (width, height)))
 
 
-def to_array(image: Image.Image, look: ImageSpec) -> np.ndarray:
-    """x_CHW, uint8, of a picture brought to a look by `fit`."""
-    x_HWC = np.asarray(fit(image, look)).reshape(*look.size, look.channels)
+def to_array(image: Image.Image, spec: ImageSpec) -> np.ndarray:
+    """x_CHW, uint8, of a picture brought to a form by `fit`."""
+    x_HWC = np.asarray(fit(image, spec)).reshape(*spec.size, spec.channels)
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
 
 
@@ -154,83 +154,70 @@ def _middle_of_side(old: int, new: int, scale: float) -> tuple[float, float]:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A source that keeps what it opens was: form_N3, its height and width, upright, and 1 if it has colour.
+class ReadPictures:
+    """Pictures of a source after one reading.
 
-    Zeros stand for pictures that were not opened, or are broken.
+    Attributes:
+        values: x_NCHW, or one checksum a picture; 0 where a picture is broken.
+        form_N3: height and width, upright, and 1 if the picture has colour; 0 where it could not be opened.
+        broken: why pictures cannot be read, by their place in the source.
     """
 
-    source: ImageSource
+    values: np.ndarray
     form_N3: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-    def open(self, place: int) -> Image.Image:
-        image = self.source.open(place)
-        size = image.size if _turn(image) in LYING else image.size[::-1]
-        self.form_N3[place] = (*size, not is_grey(image))
-        return image
-
-    def name(self, place: int) -> str:
-        return self.source.name(place)
+    broken: dict[int, str]
 
 
-def read_all(pictures: Pictures, report: Report) -> tuple[np.ndarray, dict[int, str]]:
-    """x_NCHW, uint8, in the order of `pictures`, and why some are broken, by their place in the source.
-
-    The rows of broken ones are black. `report` is called with (done, total).
-    """
-    x_NCHW = np.zeros((len(pictures), pictures.look.channels, *pictures.look.size), np.uint8)
-
-    def use(row: int, image: Image.Image) -> None:
-        x_NCHW[row] = to_array(image, pictures.look)
-
-    return x_NCHW, _over(pictures.source, pictures.places_N, use, report)
+def read_all(pictures: Pictures, report: Report) -> ReadPictures:
+    """Read x_NCHW, uint8, in the order of `pictures`. `report` is called with (done, total)."""
+    x_NCHW = np.zeros((len(pictures), pictures.spec.channels, *pictures.spec.size), np.uint8)
+    return _read(pictures.source, pictures.places_N, x_NCHW, lambda image: to_array(image, pictures.spec), report)
 
 
-def check_all(source: ImageSource, report: Report) -> tuple[np.ndarray, dict[int, str]]:
-    """crc_N, uint32, of every picture as colour, and why some are broken, by place; keeps no picture.
-
-    The checksums of broken ones are 0. `report` is called with (done, total).
-    """
-    crc_N = np.zeros(len(source), np.uint32)
-
-    def use(row: int, image: Image.Image) -> None:
-        image = to_mode(image, 3)
-        crc_N[row] = zlib.crc32(image.tobytes(), zlib.crc32(repr(image.size).encode()))
-
-    return crc_N, _over(source, np.arange(len(source)), use, report)
+def check_all(source: ImageSource, report: Report) -> ReadPictures:
+    """Check every picture of a source and keep only its CRC-32 as colour, uint32; `report` as for `read_all`."""
+    return _read(source, np.arange(len(source)), np.zeros(len(source), np.uint32), _checksum, report)
 
 
-def _over(
-    source: ImageSource, places_N: np.ndarray, use: Callable[[int, Image.Image], None], report: Report
-) -> dict[int, str]:
-    """`use` every row and its picture, in threads (Pillow decodes side by side); why some are broken, by place."""
+def _checksum(image: Image.Image) -> int:
+    image = to_mode(image, 3)
+    return zlib.crc32(image.tobytes(), zlib.crc32(repr(image.size).encode()))
+
+
+def _read(
+    source: ImageSource,
+    places_N: np.ndarray,
+    values: np.ndarray,
+    value_of: Callable[[Image.Image], np.ndarray | int],
+    report: Report,
+) -> ReadPictures:
+    form_N3 = np.zeros((len(places_N), 3), np.int32)
 
     def attempt(row: int) -> str:
         try:
-            use(row, source.open(int(places_N[row])))
+            image = source.open(int(places_N[row]))
+            size = image.size if _turn(image) in LYING else image.size[::-1]
+            form_N3[row] = (*size, not is_grey(image))
+            values[row] = value_of(image)
         except BROKEN as error:
-            return why(error)
+            return one_line(error)
         return ""
 
     broken: dict[int, str] = {}
-    with ThreadPoolExecutor() as pool:
+    with ThreadPoolExecutor() as pool:  # Pillow decodes side by side
         for start in range(0, len(places_N), CHUNK):
             rows = range(start, min(start + CHUNK, len(places_N)))
             reasons = pool.map(attempt, rows)
             broken |= {int(places_N[row]): reason for row, reason in zip(rows, reasons, strict=True) if reason}
             report(rows.stop, len(places_N))
-    return broken
+    return ReadPictures(values, form_N3, broken)
 
 
-def survey(parts: Iterable[RawSplit], most: int = 256) -> tuple[list[tuple[int, int]], bool]:
+def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[int, int]], bool]:
     """(height, width) of a sample of at most `most` pictures, and whether none of it has colour.
 
     Upright, always the same sample, broken ones left out.
     """
-    sources = [part.source for part in parts]
     ends = np.cumsum([len(source) for source in sources])
     chosen = np.sort(np.random.default_rng(0).permutation(ends[-1])[:most])
 
@@ -243,5 +230,5 @@ def survey(parts: Iterable[RawSplit], most: int = 256) -> tuple[list[tuple[int, 
         return (image.height, image.width), is_grey(image)
 
     with ThreadPoolExecutor() as pool:
-        found = [one for one in pool.map(attempt, chosen) if one]
-    return [size for size, _ in found], all(grey for _, grey in found)
+        forms = [form for form in pool.map(attempt, chosen) if form]
+    return [size for size, _ in forms], all(grey for _, grey in forms)

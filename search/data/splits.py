@@ -14,7 +14,10 @@ from ...archs.errors import InputError, short_repr
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
 VAL_SHARE = 0.1  # of train, where a set has no validation split
+LEAST = {"all": 5, "train": 2}  # images of each class, so that every split gets one
 CHUNK = 1024
+Places = dict[str, tuple[str, np.ndarray]]  # of each split: its part, and the places there
+log = logging.getLogger("alternas")
 
 
 def three_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -44,10 +47,10 @@ def two_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def digest(*parts: np.ndarray) -> str:
     """Hex SHA-256 of the values of arrays, in order."""
-    found = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in parts:
-        found.update(np.ascontiguousarray(part).data)
-    return found.hexdigest()
+        sha256.update(np.ascontiguousarray(part).data)
+    return sha256.hexdigest()
 
 
 def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -64,12 +67,8 @@ def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
-LEAST = {"all": 5, "train": 2}  # images of each class, so that every split gets one
-Places = dict[str, tuple[str, np.ndarray]]
-
-
 def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
-    """(part, places) of each split, and a sentence that says where they come from.
+    """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
     Args:
         name: of the set, for messages.
@@ -80,22 +79,8 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
         InputError: if there are fewer than two classes, or a class has too few images to be split.
     """
     first = "all" if "all" in labels else "train"
-    _check(name, first, labels[first], classes, "val" in labels)
-    if first == "all":
-        three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
-        return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
-    if "val" in labels:
-        whole: Places = {part: (part, np.arange(len(y))) for part, y in labels.items()}
-        return whole, "as the set has them"
-    train, val = two_ways(labels["train"])
-    found: Places = {"train": ("train", train), "val": ("train", val)}
-    if "test" in labels:
-        found["test"] = ("test", np.arange(len(labels["test"])))
-    return found, f"validation: {VAL_SHARE:.0%} of each class of train"
-
-
-def _check(name: str, part: str, y_N: np.ndarray, classes: tuple[str, ...], has_val: bool) -> None:
-    counts, least = np.bincount(y_N, minlength=len(classes)), 1 if has_val else LEAST[part]
+    counts = np.bincount(labels[first], minlength=len(classes))
+    least = 1 if "val" in labels else LEAST[first]
     if len(classes) < 2:
         raise InputError(f"data: {name}: needs at least 2 classes, got {len(classes)}")
     if counts.min() < least:
@@ -103,13 +88,21 @@ def _check(name: str, part: str, y_N: np.ndarray, classes: tuple[str, ...], has_
         rule = f"needs at least {least} images of each class to split them"
         hint = "" if counts.min() else "; --skip-broken leaves out classes that have none"
         raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}{hint}")
-
-
-log = logging.getLogger("alternas")
+    if first == "all":
+        three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
+        return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
+    if "val" in labels:
+        whole: Places = {part: (part, np.arange(len(y))) for part, y in labels.items()}
+        return whole, "as the set has them"
+    train, val = two_ways(labels["train"])
+    places: Places = {"train": ("train", train), "val": ("train", val)}
+    if "test" in labels:
+        places["test"] = ("test", np.arange(len(labels["test"])))
+    return places, f"validation: {VAL_SHARE:.0%} of each class of train"
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-    """The labels of the parts that have any; None and -1 are none. The parts left out are logged.
+    """Leave out the parts that have no labels, and log them; None and -1 count as none.
 
     Raises:
         InputError: if a part has labels for some of its pictures only, or train has none.
@@ -126,7 +119,7 @@ def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarra
 def numbered(
     name: str, labels: dict[str, np.ndarray], names: Sequence[str] = ()
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
-    """The labels of each part as y_N, int64 from 0, and the names of the classes.
+    """Number the labels of each part as y_N, int64 from 0, and name the classes.
 
     Args:
         name: of the set, for messages.
@@ -139,20 +132,11 @@ def numbered(
     """
     known = np.unique(np.concatenate(list(labels.values())))
     if len(names):
-        _refuse_nameless(name, known, len(names))
+        if len(wrong := known[(known < 0) | (known >= len(names))]):
+            raise InputError(f"data: {name}: {len(names)} classes are named, but there is a label {wrong[0]}")
         y, classes = {part: values.astype(np.int64) for part, values in labels.items()}, tuple(map(str, names))
     else:
         y, classes = {part: np.searchsorted(known, v) for part, v in labels.items()}, tuple(map(str, known))
-    _refuse_new(name, y, classes)
-    return y, classes
-
-
-def _refuse_nameless(name: str, known: np.ndarray, count: int) -> None:
-    if len(wrong := known[(known < 0) | (known >= count)]):
-        raise InputError(f"data: {name}: {count} classes are named, but there is a label {wrong[0]}")
-
-
-def _refuse_new(name: str, y: dict[str, np.ndarray], classes: tuple[str, ...]) -> None:
     trained = np.unique(y["all"] if "all" in y else y["train"])
     if len(trained) == 1:
         raise InputError(f"data: {name}: only the class {short_repr(classes[trained[0]])}; at least two are needed")
@@ -161,3 +145,4 @@ def _refuse_new(name: str, y: dict[str, np.ndarray], classes: tuple[str, ...]) -
             raise InputError(f"data: {name}: no pictures in {part}")
         if len(new := np.setdiff1d(y_N, trained)):
             raise InputError(f"data: {name}: {part} has a class that train lacks: {short_repr(classes[new[0]])}")
+    return y, classes

@@ -1,4 +1,4 @@
-"""What `alternas data` says of a data set: its facts, its pictures by class, and those that are broken."""
+"""Summary of a data set, as `alternas data` prints it: facts, pictures by class, and those that are broken."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 from rich.table import Table
 
 from ...results.render.tables import facts_table
-from .dataset import Broken, BrokenPicturesError, DataSet
+from .dataset import BrokenPicturesError, DataSet
 
-UNEVEN = 10  # times the smallest class: a larger one is said
+UNEVEN = 10  # times the smallest class: a larger one is reported
 LISTED = 10  # broken pictures on the screen
 
 
@@ -24,16 +24,13 @@ def summary(data: DataSet) -> dict[str, Any]:
         {"class": name, "images": sum(of_one)} | dict(zip(counts, of_one, strict=True))
         for name, *of_one in zip(data.classes, *counts.values(), strict=True)
     ]
-    return data.facts() | {"by_class": by_class, "uneven": _uneven(by_class), "broken": _rows(data.broken)}
+    broken = [asdict(one) for one in data.broken]
+    return data.facts() | {"by_class": by_class, "uneven": _uneven(by_class), "broken": broken}
 
 
 def broken_summary(name: str, error: BrokenPicturesError) -> dict[str, Any]:
     """As JSON: the broken pictures that a set is refused for."""
-    return {"name": name, "broken": _rows(error.broken)}
-
-
-def _rows(broken: Sequence[Broken]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in broken]
+    return {"name": name, "broken": [asdict(one) for one in error.broken]}
 
 
 def _uneven(by_class: list[dict[str, Any]]) -> str:
@@ -47,7 +44,7 @@ def _uneven(by_class: list[dict[str, Any]]) -> str:
 
 
 def summary_table(facts: dict[str, Any]) -> Table:
-    """`told` for the terminal, without the pictures that were skipped."""
+    """The summary for the terminal, without the pictures that were skipped."""
     by_class = [f"{row['class']} {row['images']:,}" for row in facts["by_class"]]
     lines: dict[str, Any] = {name: value for name, value in facts.items() if name not in ("by_class", "broken")}
     lines["uneven"] = facts["uneven"] or "no"

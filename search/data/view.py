@@ -1,4 +1,4 @@
-"""`View`: part of a data set, such as 3 % of its training images, or some of its classes."""
+"""Views of a data set: a share of its training images, or some of its classes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .dataset import DataSet, Pictures, Split
 
 @dataclass(frozen=True)
 class View:
-    """What of a data set a training sees.
+    """Part of a data set that a training sees.
 
     Attributes:
         share: of the training images of each class, at least one image; smaller shares lie within larger ones.
@@ -32,9 +32,9 @@ class View:
             raise InputError(f"view: classes must differ, got {self.classes}")
 
     def facts(self) -> dict[str, Any]:
-        """What a record says of it."""
-        chosen = {"classes": list(self.classes)} if self.classes else {}
-        return {"fraction": self.share} | chosen | ({"draw": self.draw} if self.share < 1 else {})
+        """The view as a record keeps it."""
+        classes = {"classes": list(self.classes)} if self.classes else {}
+        return {"fraction": self.share} | classes | ({"draw": self.draw} if self.share < 1 else {})
 
 
 WHOLE = View()
@@ -65,18 +65,18 @@ def seen(data: DataSet, view: View) -> DataSet:
 
 def _places(y_N: np.ndarray, view: View) -> np.ndarray:
     """Places of the images kept: the first ones of a fixed order of each class, in the order of the set."""
-    kept = []
+    chosen = []
     for label in np.unique(y_N):
         order = np.random.default_rng((view.draw, int(label))).permutation(np.flatnonzero(y_N == label))
-        kept.append(order[: max(1, round(view.share * len(order)))])
-    return np.sort(np.concatenate(kept))
+        chosen.append(order[: max(1, round(view.share * len(order)))])
+    return np.sort(np.concatenate(chosen))
 
 
 def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
-    kept = _at(split, np.flatnonzero(np.isin(split.y_N, classes)))
+    part = _at(split, np.flatnonzero(np.isin(split.y_N, classes)))
     new = np.full(max(classes) + 1, -1)
     new[list(classes)] = np.arange(len(classes))
-    return Split(kept.images, new[kept.y_N].astype(split.y_N.dtype))
+    return Split(part.images, new[part.y_N].astype(split.y_N.dtype))
 
 
 def _at(split: Split, places: np.ndarray) -> Split:

@@ -19,7 +19,7 @@ from typing import Any
 import ray
 from ray._private import ray_constants, services
 from ray._private import worker as ray_worker
-from ray._raylet import AuthenticationTokenLoader, Config, GcsClient
+from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # pyright: ignore[reportAttributeAccessIssue]
 from ray.exceptions import AuthenticationError, RayError
 
 from ...archs.errors import InputError, OperationError

@@ -66,7 +66,7 @@ def run_experiment(plan: Sequence[Training], room: ExperimentContext, console: C
         OperationError: if workers do not start or everything fails.
     """
     for training in plan:
-        check_on(training.recipe, room.data.peak, room.data.in_chans, room.data.image_size)
+        check_on(training.recipe, room.data.white_level, room.data.in_chans, room.data.image_size)
         training.net.check(room.data.image_size)
     depot = artifact_store(room.folder, room.resources.checkpoints)
     check_store(depot)

@@ -76,7 +76,7 @@ class AnalysisContext:
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
     """At most so many validation images, on the device that nets are to be on."""
-    places, peak = sample(len(data.val), most).numpy(), data.peak or 1.0
+    places, peak = sample(len(data.val), most).numpy(), data.white_level or 1.0
 
     def tensor(values: Any) -> Tensor:
         return torch.as_tensor(np.asarray(values, dtype=np.float32) / peak, device=device)

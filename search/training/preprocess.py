@@ -42,7 +42,7 @@ class Preprocess:
     def __init__(self, data: DataSet, device: torch.device) -> None:
         self.mean = torch.tensor(data.mean, device=device).view(1, -1, 1, 1)
         self.scale = 1 / torch.tensor(data.std, device=device).view(1, -1, 1, 1)
-        self.unit = data.peak / 255
+        self.unit = data.white_level / 255
         self.fill = tuple(mean / self.unit for mean in data.mean) if self.unit else ()
 
     def plain(self, x_BCHW: Tensor) -> Tensor:

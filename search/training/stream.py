@@ -71,11 +71,11 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
         assert isinstance(split.images, Pictures)
         self.pictures, self.y_N, self.seed = split.images, split.y_N, seed
-        self.steps = _transforms(how, self.pictures.look, fill)
+        self.steps = _transforms(how, self.pictures.spec, fill)
 
     def __getitem__(self, place: Place) -> tuple[np.ndarray, int]:
         at, step, i = place
-        look = self.pictures.look
+        look = self.pictures.spec
         _seed_all((self.seed, step, i))
         image = self.pictures.source.open(int(self.pictures.places_N[at]))
         for do in self.steps:
@@ -86,7 +86,7 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
 
 def _transforms(how: Augment, look: ImageSpec, fill: list[int]) -> list[Any]:
     """What is done with a PIL image, in order: brought to its look, then timm's and torchvision's transforms."""
-    steps: list[Any] = [partial(fit, look=look)]
+    steps: list[Any] = [partial(fit, spec=look)]
     if how.scale:
         crop = RandomResizedCropAndInterpolation(look.size, (how.scale, 1.0), interpolation="bicubic")
         steps = [partial(to_mode, channels=look.channels), crop]

@@ -45,7 +45,7 @@ class ColourScale:
     @classmethod
     def of(cls, data: DataSet) -> ColourScale:
         """The scale of a data set's images."""
-        return cls(data.mean, data.std, data.peak)
+        return cls(data.mean, data.std, data.white_level)
 
     def ends(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Black and white by channel, normalised; without a white, mean - 2 std and mean + 2 std."""

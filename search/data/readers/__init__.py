@@ -1,1 +1,1 @@
-"""Readers of data sets: one kind of source a file."""
+"""Readers of data sets, one kind of set a file; registry.py lists them."""

@@ -1,4 +1,4 @@
-"""Folders of pictures, a folder for each class, as torchvision and timm read them; pictures that are files."""
+"""Folders of pictures, a folder for each class, as torchvision's ImageFolder reads them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger("alternas")
 
 @dataclass(frozen=True)
 class Files:
-    """Pictures that are files: paths relative to a root."""
+    """Pictures that are files, by their paths relative to a root."""
 
     root: str
     paths: tuple[str, ...]
@@ -46,49 +46,47 @@ class Files:
 
 
 def stamp(root: str | Path, paths: Iterable[str]) -> str:
-    """What differs once one of the files does, by path, size and time of change."""
+    """Digest of the files' paths, sizes and times of change: it differs once one of them does."""
     digest = hashlib.sha256()
     for path in paths:
-        size, changed = _facts(os.path.join(root, path))
+        try:
+            facts = os.stat(os.path.join(root, path))
+            size, changed = facts.st_size, facts.st_mtime_ns
+        except OSError:  # a link to nowhere, or listed but not there: reading it will say so
+            size, changed = 0, 0
         digest.update(f"{path}\0{size}\0{changed}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
-def _facts(path: str) -> tuple[int, int]:
-    try:
-        facts = os.stat(path)
-    except OSError:  # a link to nowhere, or listed but not there: reading it will say so
-        return 0, 0
-    return facts.st_size, facts.st_mtime_ns
-
-
-def read_folder(request: DataConfig) -> RawDataset:
-    """ROOT/CLASS/**.jpg, or ROOT/train/CLASS/** with or without val and test folders beside train.
+def read_folder(config: DataConfig) -> RawDataset:
+    """Read ROOT/CLASS/**.jpg, or ROOT/train/CLASS/** with or without val and test folders beside train.
 
     Classes are numbered in the order of their names. Hidden files are passed over; what else is no picture is logged.
 
     Raises:
         InputError: if it is not of that form.
     """
-    root = str(_root(request.name).absolute())
-    tops = _parts(root)
-    barred = {_identity(path) for path in (root, *tops.values())}  # so that no link leads back, or to another part
-    files = {part: _by_class(folder, barred) for part, folder in tops.items()}
+    root = str(_root(config.name).absolute())
+    folders = _parts(root)
+    barred = {_identity(path) for path in (root, *folders.values())}  # so that no link leads back, or to another part
+    files = {part: _by_class(folder, barred) for part, folder in folders.items()}
     first = next(iter(files.values()))
-    if not request.skip_broken:
-        _refuse_empty(root, first)
-    names = sorted({*first} | {name for by in files.values() for name, found in by.items() if found})
+    empty = [name for name, paths in first.items() if not paths]
+    if empty and not config.skip_broken:
+        what = f"{len(empty)} of {len(first)} classes hold no pictures ({', '.join(EXTENSIONS)})"
+        raise InputError(f"data: {root}: {what}: {short_repr(', '.join(empty))}; --skip-broken leaves them out")
+    names = sorted({*first} | {name for by_class in files.values() for name, paths in by_class.items() if paths})
     labels = {
-        part: np.repeat(np.searchsorted(names, [*by]), [len(found) for found in by.values()])
-        for part, by in files.items()
+        part: np.repeat(np.searchsorted(names, [*by_class]), [len(paths) for paths in by_class.values()])
+        for part, by_class in files.items()
     }
-    y, classes = numbered(request.name, labels, names)
-    paths = {
-        part: tuple(os.path.relpath(path, root) for found in by.values() for path in found)
-        for part, by in files.items()
+    y, classes = numbered(config.name, labels, names)
+    relative = {
+        part: tuple(os.path.relpath(path, root) for paths in by_class.values() for path in paths)
+        for part, by_class in files.items()
     }
-    parts = {part: RawSplit(Files(root, paths[part]), y[part]) for part in files}
-    return RawDataset(parts, classes, stamp(root, (path for part in paths.values() for path in part)))
+    parts = {part: RawSplit(Files(root, paths), y[part]) for part, paths in relative.items()}
+    return RawDataset(parts, classes, stamp(root, (path for paths in relative.values() for path in paths)))
 
 
 def _root(name: str) -> Path:
@@ -107,27 +105,22 @@ def _root(name: str) -> Path:
 def _parts(root: str) -> dict[str, str]:
     """The folder of each part; that of "all" is the root."""
     folders, _ = _listing(root)
-    found = {part: [f for f in folders if f.lower() in names] for part, names in PARTS.items()}
-    named = [folder for names in found.values() for folder in names]
+    by_part = {part: [f for f in folders if f.lower() in names] for part, names in PARTS.items()}
+    named = [folder for names in by_part.values() for folder in names]
     others = [folder for folder in folders if folder not in named]
     deep = any(_listing(os.path.join(root, folder))[0] for folder in named)
     if not named or (others and not deep):  # a class may be called train, but it holds no folders
         return {"all": root}
-    _refuse_doubtful(root, found, others)
-    return {part: os.path.join(root, names[0]) for part, names in found.items() if names}
-
-
-def _refuse_doubtful(root: str, found: dict[str, list[str]], others: list[str]) -> None:
-    for part, names in found.items():
+    for part, names in by_part.items():
         if len(names) > 1:
             raise InputError(f"data: {root}: which of {', '.join(names)} is the {part} part?")
-    if not found["train"]:
-        first = next(names[0] for names in found.values() if names)
-        raise InputError(f"data: {root} has {first}/ but no train/")
+    if not by_part["train"]:
+        raise InputError(f"data: {root} has {named[0]}/ but no train/")
     for folder in others:
         if any(_is_picture(path) for path in _walk(os.path.join(root, folder), set())):
-            raise InputError(f"data: {root} has {found['train'][0]}/ beside {folder}/ with pictures: part or class?")
+            raise InputError(f"data: {root} has {by_part['train'][0]}/ beside {folder}/ with pictures: part or class?")
         log.warning("data: %s: left aside: %s/", root, folder)
+    return {part: os.path.join(root, names[0]) for part, names in by_part.items() if names}
 
 
 def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]:
@@ -141,23 +134,11 @@ def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]
         raise InputError(f"data: {folder}: beside the class folders {first}")
     tops = [os.path.join(folder, name) for name in classes]
     seen = barred | {_identity(path) for path in tops}  # nor to another class
-    found = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
-    _log_others([path for paths in found.values() for path in paths if not _is_picture(path)])
-    return {name: sorted(filter(_is_picture, paths), key=os.path.split) for name, paths in found.items()}
-
-
-def _log_others(files: list[str]) -> None:
-    if files:
-        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(files), files[0])
-
-
-def _refuse_empty(root: str, files: dict[str, list[str]]) -> None:
-    empty = [name for name, paths in files.items() if not paths]
-    if empty:
-        names = short_repr(", ".join(empty))
-        kinds = f"pictures ({', '.join(EXTENSIONS)})"
-        what = f"{len(empty)} of {len(files)} classes hold no {kinds}: {names}"
-        raise InputError(f"data: {root}: {what}; --skip-broken leaves them out")
+    paths = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
+    others = [path for of_class in paths.values() for path in of_class if not _is_picture(path)]
+    if others:
+        log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(others), others[0])
+    return {name: sorted(filter(_is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
 
 
 def _is_picture(path: str) -> bool:
@@ -183,8 +164,7 @@ def _listing(folder: str) -> tuple[list[str], list[str]]:
     """The names of the folders and of the files in a folder, sorted, without hidden ones."""
     try:
         with os.scandir(folder) as entries:
-            visible = [entry for entry in entries if not _is_hidden(entry.name)]
-            kinds = {entry.name: entry.is_dir() for entry in visible}
+            kinds = {entry.name: entry.is_dir() for entry in entries if not _is_hidden(entry.name)}
     except OSError as error:
         raise InputError(f"data: cannot read the folder {folder}: {error.strerror}") from error
     return sorted(name for name in kinds if kinds[name]), sorted(name for name in kinds if not kinds[name])

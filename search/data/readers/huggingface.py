@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
 from ....archs.errors import InputError
-from ..dataset import DataConfig, RawDataset, RawSplit, need
-from ..images import decode, why
+from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
+from ..images import decode, one_line
 from ..splits import labelled, numbered
 from .folder import PARTS
 
@@ -49,70 +47,59 @@ class Rows:
         return f"row {place} of {self.label}"
 
 
-def read_hugging(request: DataConfig, root: Path) -> RawDataset:
-    """A folder written by `save_to_disk`, or what `load_dataset` makes of the name, kept below `root`.
+def read_huggingface(config: DataConfig) -> RawDataset:
+    """Read a folder written by `save_to_disk`, or what `load_dataset` makes of the name, kept with other downloads.
 
-    The image column is the one of type Image, the label column the ClassLabel or else one called
-    label. A set with one split is a set in one piece.
+    The image column is the one of type Image, the label column the ClassLabel or else one called label. A set with one
+    split is a set in one piece.
 
     Raises:
         InputError: if `datasets` is not installed, the set cannot be loaded, or its columns or splits are not clear.
     """
     if find_spec("datasets") is None:
-        raise need(request.name, "datasets")
-    sets = parts_of(request.name, _load(request, root))
-    image, label = _columns(request.name, next(iter(sets.values())).features)
+        raise missing_package(config.name, "datasets")
+    import datasets  # pyright: ignore[reportMissingImports]
+
+    sets = _parts_of(config.name, _load(config))
+    features = next(iter(sets.values())).features
+    image, label = _columns(config.name, features)
     values = {part: rows.select_columns([label])[:][label] for part, rows in sets.items()}
-    names = getattr(next(iter(sets.values())).features[label], "names", ())
-    y, classes = numbered(request.name, labelled(request.name, values), names)
-    parts = {part: RawSplit(_rows(f"{request.name} {part}", sets[part], image), y_N) for part, y_N in y.items()}
-    identity = " ".join(f"{part} {rows._fingerprint}" for part, rows in sets.items())
-    return RawDataset(parts, classes, identity)
+    y, classes = numbered(config.name, labelled(config.name, values), getattr(features[label], "names", ()))
+    parts = {}
+    for part, y_N in y.items():
+        # Left encoded: `datasets` would decode by its own rules.
+        rows = sets[part].cast_column(image, datasets.Image(decode=False)).select_columns([image])
+        parts[part] = RawSplit(Rows(f"{config.name} {part}", rows, image), y_N)
+    return RawDataset(parts, classes, " ".join(f"{part} {rows._fingerprint}" for part, rows in sets.items()))
 
 
-@contextmanager
-def hub(request: DataConfig) -> Iterator[None]:
-    """Within, the Hugging Face Hub is asked only for a download, and what `datasets` cannot load is an InputError."""
+def _load(config: DataConfig) -> dict[str, Any]:
+    """The splits by their own names; "all" if there are none. The Hub is asked only for a download."""
     import datasets.config  # pyright: ignore[reportMissingImports]
     import huggingface_hub.constants  # pyright: ignore[reportMissingImports]
     from datasets.exceptions import DatasetsError  # pyright: ignore[reportMissingImports]
 
+    name = config.name.partition("/")[2]
+    saved = any(os.path.isfile(os.path.join(name, file)) for file in ("dataset_dict.json", "state.json"))
     modules: list[Any] = [datasets.config, huggingface_hub.constants]  # each keeps what the variable said on import
     before = [module.HF_HUB_OFFLINE for module in modules]
     for module in modules:
-        module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not request.download
+        module.HF_HUB_OFFLINE = module.HF_HUB_OFFLINE or not config.download
     try:
-        yield
-    except InputError:
-        raise
+        loaded = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(downloads()))
     except (OSError, ValueError, RuntimeError, DatasetsError) as error:
-        raise unreadable(request, error) from error
+        if isinstance(error, ConnectionError) and not config.download:
+            hint = "--download fetches it from the Hugging Face Hub"
+            raise InputError(f"data: {config.name} is not on this machine: {hint}") from error
+        reason, cause = one_line(error), one_line(error.__cause__ or error)  # the cause often says more
+        raise InputError(f"data: {config.name}: {reason if cause in reason else f'{reason}: {cause}'}") from error
     finally:
         for module, was in zip(modules, before, strict=True):
             module.HF_HUB_OFFLINE = was
+    return {str(split): rows for split, rows in loaded.items()} if isinstance(loaded, dict) else {"all": loaded}
 
 
-def unreadable(request: DataConfig, error: Exception) -> InputError:
-    """The error for a set that a library does not load."""
-    if isinstance(error, ConnectionError) and not request.download:
-        hint = "--download fetches it from the Hugging Face Hub"
-        return InputError(f"data: {request.name} is not on this machine: {hint}")
-    reason, cause = why(error), why(error.__cause__ or error)  # the cause often says more
-    return InputError(f"data: {request.name}: {reason if cause in reason else f'{reason}: {cause}'}")
-
-
-def _load(request: DataConfig, root: Path) -> dict[str, Any]:
-    """The splits by their own names; "all" if there are none."""
-    import datasets  # pyright: ignore[reportMissingImports]
-
-    name = request.name.partition("/")[2]
-    saved = any(os.path.isfile(os.path.join(name, file)) for file in ("dataset_dict.json", "state.json"))
-    with hub(request):
-        found = datasets.load_from_disk(name) if saved else datasets.load_dataset(name, cache_dir=str(root))
-    return {str(split): rows for split, rows in found.items()} if isinstance(found, dict) else {"all": found}
-
-
-def parts_of(name: str, splits: dict[str, Any]) -> dict[str, Any]:
+def _parts_of(name: str, splits: dict[str, Any]) -> dict[str, Any]:
     """Splits by our names for them; the only one is "all". Others are left aside, and logged.
 
     Raises:
@@ -139,16 +126,12 @@ def _columns(name: str, features: Any) -> tuple[str, str]:
     images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
     labels = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     if not labels:
-        labels = [column for column, kind in features.items() if column in LABELS and _is_plain(kind)]
-    return _one(name, "image", images, IMAGES, features), _one(name, "label", labels, LABELS, features)
+        kinds = {column: str(getattr(features[column], "dtype", "")) for column in LABELS if column in features}
+        labels = [column for column, kind in kinds.items() if "int" in kind or "string" in kind]
+    return _choose(name, "image", images, IMAGES, features), _choose(name, "label", labels, LABELS, features)
 
 
-def _is_plain(kind: Any) -> bool:
-    dtype = str(getattr(kind, "dtype", ""))
-    return "int" in dtype or "string" in dtype
-
-
-def _one(name: str, what: str, columns: Sequence[str], preferred: Sequence[str], features: Any) -> str:
+def _choose(name: str, what: str, columns: Sequence[str], preferred: Sequence[str], features: Any) -> str:
     """The only one of `columns`, or else the first that is preferred."""
     if len(columns) == 1:
         return columns[0]
@@ -157,10 +140,3 @@ def _one(name: str, what: str, columns: Sequence[str], preferred: Sequence[str],
             return column
     count = "several columns" if columns else "no column"
     raise InputError(f"data: {name}: {count} could be the {what}: {', '.join(columns or features)}")
-
-
-def _rows(label: str, rows: Any, column: str) -> Rows:
-    """Left encoded: `datasets` would decode by its own rules."""
-    import datasets  # pyright: ignore[reportMissingImports]
-
-    return Rows(label, rows.cast_column(column, datasets.Image(decode=False)).select_columns([column]), column)

@@ -6,101 +6,100 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile, ZipInfo
+from zipfile import ZipFile
 
 import numpy as np
 
 from ....archs.arrays import UNREADABLE, header
 from ....archs.errors import InputError
-from ..dataset import MEMORY_LIMIT, Broken, DataConfig, leave_out, say_empty
+from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit, skip_broken, warn_empty_classes
 
-SPELLINGS = (  # of images and labels; by split with PART for its name
-    ("x_PART", "y_PART"),
-    ("PART_images", "PART_labels"),
-)
+SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
 DENSE = 100  # times its packed size: a larger array is nearly all one value
 LARGE = 2**28  # bytes of an array, from which on that counts
-Parts = dict[str, tuple[np.ndarray, np.ndarray]]
+NOT_FINITE = "holds values that are not finite as 32-bit numbers"
 
 
 @dataclass(frozen=True)
-class Form:
-    """What an array in an .npz file says of itself, and the bytes that it has there."""
+class Header:
+    """Header of an array in an .npz file, and the bytes that the array takes there."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
     packed: int
 
     @property
-    def taken(self) -> int:
+    def memory(self) -> int:
         """Bytes of memory: images of other numbers than 8 bits become 32-bit ones."""
         return prod(self.shape) * max(self.dtype.itemsize, 1 if self.dtype == np.uint8 else 4)
 
 
-Forms = dict[str, Form]
+def read_npz(config: DataConfig) -> RawDataset:
+    """Read images (N, H, W) or (N, H, W, C) and N whole numbers as labels; `classes`, if it is there, names them.
 
-
-def read_npz(request: DataConfig) -> tuple[Parts, tuple[str, ...], tuple[Broken, ...], dict[str, Any]]:
-    """x_NCHW and y_N by part, the names of the classes, the images that were left out, and notes about these.
-
-    `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the
-    same for val and test, give these. Images are (N, H, W) or (N, H, W, C), labels N whole numbers;
-    `classes`, if it is there, names them. Nothing is unpacked before its shape and size are right. An
-    image is broken if a value of it is not finite.
+    `x`, `y` give the part "all"; `x_train`, `y_train` (or `train_images`, `train_labels`), and the same for val and
+    test, give these. Nothing is unpacked before its shape and size are right. An image is broken if a value of it is
+    not finite.
 
     Raises:
         InputError: if the file is not of that form.
     """
-    path = Path(request.name)
-    forms = _forms(path)
-    keys = _keys(path, forms)
+    path = Path(config.name)
+    headers = _headers(path)
+    keys = _keys(path, headers)
     for x_name, y_name in keys.values():
-        _check(path, forms, x_name, y_name)
-    names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in forms)
-    if request.loader != "memory":
-        _check_size(path, {name: forms[name] for name in names})
-    arrays = _arrays(path, names)
-    parts = {name: _images(arrays, *pair) for name, pair in keys.items()}
-    first = "all" if "all" in parts else "train"
-    before = np.unique(parts[first][1])
-    broken = tuple(one for name, pair in keys.items() for one in _broken(name, pair[0], parts[name][0]))
-    notes: dict[str, Any] = leave_out(request, broken, sum(len(x) for x, _ in parts.values()))
-    parts = {name: _whole(*pair) for name, pair in parts.items()} if broken else parts
-    shapes = {x.shape[1:] for x, _ in parts.values()}
-    if len(shapes) > 1:
+        _check(path, headers, x_name, y_name)
+    names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in headers)
+    if config.loader != "memory":
+        _check_size(path, {name: headers[name] for name in names})
+    arrays = _unpack(path, names)
+    images = {part: _images(arrays[x_name]) for part, (x_name, _) in keys.items()}
+    labels = {part: arrays[y_name].reshape(-1).astype(np.int64) for part, (_, y_name) in keys.items()}
+    whole = {part: _finite(x_NCHW) for part, x_NCHW in images.items()}
+    broken = tuple(
+        Broken(part, f"image {place} of {keys[part][0]}", NOT_FINITE)
+        for part, whole_N in whole.items()
+        for place in np.flatnonzero(~whole_N)
+    )
+    notes: dict[str, Any] = {} | skip_broken(config, broken, sum(map(len, images.values())))
+    first = next(iter(keys))  # "all" or "train"
+    before = np.unique(labels[first])
+    if broken:
+        images = {part: x_NCHW[whole[part]] for part, x_NCHW in images.items()}
+        labels = {part: y_N[whole[part]] for part, y_N in labels.items()}
+    if len(shapes := {x_NCHW.shape[1:] for x_NCHW in images.values()}) > 1:
         raise InputError(f"data: {path}: images of its splits differ in shape: {sorted(shapes)}")
-    labels = np.unique(parts[first][1])
-    if len(empty := np.setdiff1d(before, labels)):
-        notes["skipped_classes"] = list(_names(path, arrays, empty))
-        say_empty(request.name, notes["skipped_classes"], len(before))
-    for name, (_, y) in parts.items():
-        new = np.setdiff1d(y, labels)
-        if len(new):
-            raise InputError(f"data: {path}: {name} has the label {new[0]}, which train has not")
-    numbered = {name: (x, np.searchsorted(labels, y)) for name, (x, y) in parts.items()}
-    return numbered, _names(path, arrays, labels), broken, notes
+    known = np.unique(labels[first])
+    if len(empty := np.setdiff1d(before, known)):
+        notes["skipped_classes"] = list(_class_names(path, arrays, empty))
+        warn_empty_classes(config.name, notes["skipped_classes"], len(before))
+    for part, y_N in labels.items():
+        if len(new := np.setdiff1d(y_N, known)):
+            raise InputError(f"data: {path}: {part} has the label {new[0]}, which train has not")
+    parts = {part: RawSplit(images[part], np.searchsorted(known, y_N)) for part, y_N in labels.items()}
+    white_level = 255.0 if all(x_NCHW.dtype == np.uint8 for x_NCHW in images.values()) else 0.0
+    return RawDataset(parts, _class_names(path, arrays, known), "", white_level, None, broken, notes)
 
 
-def _forms(path: Path) -> Forms:
+def _headers(path: Path) -> dict[str, Header]:
+    headers = {}
     try:
         with ZipFile(path) as whole:
-            return {info.filename.removesuffix(".npy"): _form(whole, info) for info in whole.infolist()}
+            for info in whole.infolist():
+                with whole.open(info) as file:
+                    shape, dtype = header(file)
+                    declared, stored = prod(shape) * dtype.itemsize, info.file_size - file.tell()
+                if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0 or declared != stored:
+                    raise ValueError(f"{info.filename} is not the array that it says it is")
+                headers[info.filename.removesuffix(".npy")] = Header(shape, dtype, info.compress_size)
     except FileNotFoundError:
         raise InputError(f"data: no file {path}") from None
     except UNREADABLE as error:
         raise _unreadable(path, error) from None
+    return headers
 
 
-def _form(whole: ZipFile, info: ZipInfo) -> Form:
-    with whole.open(info) as file:
-        shape, dtype = header(file)
-        told, held = prod(shape) * dtype.itemsize, info.file_size - file.tell()
-    if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0 or told != held:
-        raise ValueError(f"{info.filename} is not the array that it says it is")
-    return Form(shape, dtype, info.compress_size)
-
-
-def _arrays(path: Path, names: list[str]) -> dict[str, np.ndarray]:
+def _unpack(path: Path, names: list[str]) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in names}
@@ -114,25 +113,25 @@ def _unreadable(path: Path, error: BaseException) -> InputError:
     return InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})")
 
 
-def _keys(path: Path, arrays: Forms) -> dict[str, tuple[str, str]]:
+def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
     """Names of images and labels of each part that is there."""
     for x, y in SPELLINGS:
-        found = {part: (x.replace("PART", part), y.replace("PART", part)) for part in ("train", "val", "test")}
-        there = {part: keys for part, keys in found.items() if keys[0] in arrays}
-        if "train" in there:
-            missing = [keys[1] for keys in there.values() if keys[1] not in arrays]
-            if missing:
-                raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(arrays)}")
-            return there
-    missing = [name for name in ("x", "y") if name not in arrays]
+        keys = {
+            part: (x.format(part), y.format(part)) for part in ("train", "val", "test") if x.format(part) in headers
+        }
+        if "train" in keys:
+            break
+    else:
+        keys = {"all": ("x", "y")}
+    missing = [name for pair in keys.values() for name in pair if name not in headers]
     if missing:
-        raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(arrays)}")
-    return {"all": ("x", "y")}
+        raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(headers)}")
+    return keys
 
 
-def _check(path: Path, forms: Forms, x_name: str, y_name: str) -> None:
-    """Raise InputError unless these are images and their labels, by shape and type."""
-    x, y = forms[x_name], forms[y_name]
+def _check(path: Path, headers: dict[str, Header], x_name: str, y_name: str) -> None:
+    """Refuse what are not images and their labels, by shape and type."""
+    x, y = headers[x_name], headers[y_name]
     if len(x.shape) not in (3, 4) or x.dtype.kind not in "uif" or 0 in x.shape:
         wanted = "numbers of shape (N, H, W) or (N, H, W, C)"
         raise InputError(f"data: {path}: {x_name} must be {wanted}, got {x.dtype} {x.shape}")
@@ -143,36 +142,25 @@ def _check(path: Path, forms: Forms, x_name: str, y_name: str) -> None:
         raise InputError(f"data: {path}: {x_name} of shape {x.shape} has its channels first; they must be last")
 
 
-def _check_size(path: Path, forms: Forms) -> None:
-    """Raise InputError if the arrays take more memory than a set of arrays usually has, or one is packed too well."""
+def _check_size(path: Path, headers: dict[str, Header]) -> None:
+    """Refuse arrays that take more memory than a set of arrays usually has, and one that is packed too well."""
     remedy = "--loader memory reads them all the same"
-    taken = sum(form.taken for form in forms.values())
-    if taken > MEMORY_LIMIT:
+    total = sum(form.memory for form in headers.values())
+    if total > MEMORY_LIMIT:
         rule = f"more than {MEMORY_LIMIT / 2**30:.3g} GiB of memory"
-        raise InputError(f"data: {path}: its arrays take {rule}, {taken / 2**30:.3g} GiB; {remedy}")
-    for name, form in forms.items():
-        if form.taken > max(LARGE, DENSE * form.packed):
-            rule = f"more than {DENSE} times as much unpacked ({form.packed:,} bytes become {form.taken:,})"
+        raise InputError(f"data: {path}: its arrays take {rule}, {total / 2**30:.3g} GiB; {remedy}")
+    for name, form in headers.items():
+        if form.memory > max(LARGE, DENSE * form.packed):
+            rule = f"more than {DENSE} times as much unpacked ({form.packed:,} bytes become {form.memory:,})"
             raise InputError(f"data: {path}: {name} takes {rule}, as images do not; {remedy}")
 
 
-def _images(arrays: dict[str, np.ndarray], x_name: str, y_name: str) -> tuple[np.ndarray, np.ndarray]:
-    """x_NCHW and y_N."""
-    x, y = arrays[x_name], arrays[y_name].reshape(-1)
+def _images(x: np.ndarray) -> np.ndarray:
+    """x_NCHW, of 8 or 32 bits."""
     with np.errstate(over="ignore"):
         x = x if x.dtype == np.uint8 else x.astype(np.float32)
     x_NHWC = x[..., None] if x.ndim == 3 else x
-    return np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2)), y.astype(np.int64)
-
-
-def _broken(part: str, x_name: str, x_NCHW: np.ndarray) -> list[Broken]:
-    reason = "holds values that are not finite as 32-bit numbers"
-    return [Broken(part, f"image {place} of {x_name}", reason) for place in np.flatnonzero(~_finite(x_NCHW))]
-
-
-def _whole(x_NCHW: np.ndarray, y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    kept = _finite(x_NCHW)
-    return x_NCHW[kept], y_N[kept]
+    return np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2))
 
 
 def _finite(x_NCHW: np.ndarray) -> np.ndarray:
@@ -182,7 +170,7 @@ def _finite(x_NCHW: np.ndarray) -> np.ndarray:
     return np.asarray(np.isfinite(x_NCHW).all(axis=(1, 2, 3)))
 
 
-def _names(path: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> tuple[str, ...]:
+def _class_names(path: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> tuple[str, ...]:
     names = arrays.get("classes")
     if names is None or not len(labels):
         return tuple(str(label) for label in labels)

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits: 1797 grey images of 8x8, values 0 to 16."""
+"""`digits`, `cue` and `clutter`: scikit-learn's handwritten digits, and pictures that are composed of them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,21 @@ from pathlib import Path
 import numpy as np
 
 from ....archs.errors import OperationError
-from ..build import Arrays, cached, hash_of
+from ..cache import Arrays, cached, hash_of
+from ..dataset import DataConfig, RawDataset, RawSplit
 from ..splits import three_ways
 
-PEAK = 16.0
+WHITE = 16.0
 CLASSES = tuple(str(label) for label in range(10))
 log = logging.getLogger("alternas")
 
 
-def read_digits() -> tuple[np.ndarray, np.ndarray]:
+def read_digits(config: DataConfig) -> RawDataset:
+    """Read scikit-learn's handwritten digits: 1797 grey images of 8x8, values 0 to 16."""
+    return RawDataset({"all": RawSplit(*digit_arrays())}, CLASSES, white_level=WHITE)
+
+
+def digit_arrays() -> tuple[np.ndarray, np.ndarray]:
     """x_NCHW uint8 and y_N, from scikit-learn's data file: importing sklearn.datasets takes seconds, this does not."""
     spec = find_spec("sklearn")
     path = Path(spec.origin if spec and spec.origin else "").parent / "datasets" / "data" / "digits.csv.gz"
@@ -46,8 +52,8 @@ HASHES = {
 }
 
 
-def compose(name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """x_NCHW uint8 and y_N of `cue` or `clutter`, by split.
+def read_composed(config: DataConfig) -> RawDataset:
+    """Read `cue` or `clutter`, 16x16 uint8; they are composed once and then kept in the cache.
 
     cue: two different digits, left and right, at random rows; fragments of others; below, a square
     if the left digit is the label, a cup if the right one is. A local feature decides about a far one.
@@ -56,25 +62,27 @@ def compose(name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     Raises:
         OperationError: if the pictures are not the ones they have to be.
     """
-    arrays = cached(name, lambda: _make(name))
+    name = config.name
+    arrays = cached(name, lambda: _compose(name))
     if hash_of(arrays) != HASHES[name]:
         raise OperationError(f"data: {name} came out with hash {hash_of(arrays)[:12]}, not {HASHES[name][:12]}")
-    return {part: (arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in PICTURES}
+    parts = {part: RawSplit(arrays[f"x_{part}"], arrays[f"y_{part}"]) for part in PICTURES}
+    return RawDataset(parts, CLASSES, white_level=WHITE, moments=((MEAN,), (STD,)))
 
 
-def _make(name: str) -> Arrays:
-    x_NCHW, y_N = read_digits()
+def _compose(name: str) -> Arrays:
+    x_NCHW, y_N = digit_arrays()
     arrays: Arrays = {}
     for part, places in zip(PICTURES, three_ways(y_N), strict=True):
-        draw = _Draw(x_NCHW[places, 0], y_N[places], np.random.RandomState(SEEDS[part]))
-        picture = draw.cue if name == "cue" else draw.clutter
-        pictures, labels = zip(*(picture() for _ in range(PICTURES[part])), strict=True)
+        draw = _Composer(x_NCHW[places, 0], y_N[places], np.random.RandomState(SEEDS[part]))
+        compose = draw.cue if name == "cue" else draw.clutter
+        pictures, labels = zip(*(compose() for _ in range(PICTURES[part])), strict=True)
         arrays[f"x_{part}"], arrays[f"y_{part}"] = np.stack(pictures)[:, None], np.array(labels, np.int64)
     return arrays
 
 
-class _Draw:
-    """Composes pictures of the digits it is given."""
+class _Composer:
+    """Composer of pictures from the digits it is given."""
 
     def __init__(self, digits_NHW: np.ndarray, y_N: np.ndarray, random: np.random.RandomState) -> None:
         self.digits, self.labels, self.random = digits_NHW, y_N, random

@@ -1,4 +1,7 @@
-"""`wds/PATH`: WebDataset shards, indexed once, so that their pictures are read in any order like those of a folder."""
+"""WebDataset shards (`wds/PATH`), indexed once, so that their pictures are read in any order like those of a folder.
+
+The libraries `webdataset` and `datasets` are not used: see docs/log.md.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from PIL import Image
 from ....archs.errors import InputError, is_whole, short_repr
 from ....archs.files import parse_json
 from ..dataset import DataConfig, RawDataset, RawSplit
-from ..images import decode, why
+from ..images import decode, one_line
 from ..splits import numbered
 from .folder import PARTS, stamp
 
@@ -24,7 +27,7 @@ PICTURES = ("jpg", "jpeg", "png", "webp", "ppm", "pgm", "bmp", "gif", "tif", "ti
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
-MOST_PICTURE = 2**29  # bytes of a picture's file: what so many pixels take as are read, of four channels of 16 bits
+MOST_PICTURE = 2**29  # bytes of a picture's file: MOST_PIXELS of four channels of 16 bits
 MOST_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
 Member = tuple[int, int]  # where it begins and how long it is, in bytes
 Sample = dict[str, Member]  # by what follows the first dot of the name
@@ -55,21 +58,23 @@ class Tars:
         return f"{self.keys[place]} in {self.shards[self.shard_N[place]]}"
 
 
-def read_tars(request: DataConfig) -> RawDataset:
-    """A folder of .tar shards, or one .tar, whose samples are a picture and a `.cls`, or a `.json` with a label.
+def read_webdataset(config: DataConfig) -> RawDataset:
+    """Read a folder of .tar shards, or one, whose samples are a picture and a `.cls`, or a `.json` with a label.
 
-    The parts are told by the words train, val and test in the names of shards or their folders;
-    else there is one part. Class names are the lines of a classes.txt beside the shards, else numbers.
+    The parts are told by the words train, val and test in the names of shards or their folders; else there is one
+    part. Class names are the lines of a classes.txt beside the shards, else numbers.
 
     Raises:
         InputError: if there are no shards, a shard is compressed or cut short, or a sample is not of that form.
     """
-    path = Path(request.name.partition("/")[2]).expanduser().absolute()
+    path = Path(config.name.partition("/")[2]).expanduser().absolute()
     shards = _shards(path)
-    found = {part: _index(paths) for part, paths in _by_part(path, shards).items()}
-    names = _class_names((path if path.is_dir() else path.parent) / "classes.txt")
-    y, classes = numbered(request.name, {part: labels for part, (_, labels) in found.items()}, names)
-    parts = {part: RawSplit(found[part][0], y_N) for part, y_N in y.items()}
+    index = {part: _index(paths) for part, paths in _by_part(path, shards).items()}
+    file = (path if path.is_dir() else path.parent) / "classes.txt"
+    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else ()
+    names = [line.strip() for line in lines if line.strip()]
+    y, classes = numbered(config.name, {part: labels for part, (_, labels) in index.items()}, names)
+    parts = {part: RawSplit(index[part][0], y_N) for part, y_N in y.items()}
     return RawDataset(parts, classes, stamp(path.parent, (os.path.relpath(shard, path.parent) for shard in shards)))
 
 
@@ -90,7 +95,9 @@ def _by_part(path: Path, shards: list[Path]) -> dict[str, list[Path]]:
     by_part: dict[str, list[Path]] = {}
     for shard in shards:
         below = shard.relative_to(path).parts if path.is_dir() else ()
-        by_part.setdefault(_part_of(below), []).append(shard)
+        words = [word for name in reversed(below) for word in re.findall("[a-z]+", name.lower())]
+        part = next((part for word in words for part, known in PARTS.items() if word in known), "all")
+        by_part.setdefault(part, []).append(shard)
     if len(by_part) > 1 and "all" in by_part:
         raise InputError(f"data: {path}: is {by_part['all'][0].name} of train, val or test? Other shards say it")
     if "all" not in by_part and "train" not in by_part:
@@ -98,27 +105,22 @@ def _by_part(path: Path, shards: list[Path]) -> dict[str, list[Path]]:
     return by_part
 
 
-def _part_of(names: tuple[str, ...]) -> str:
-    words = [word for name in reversed(names) for word in re.findall("[a-z]+", name.lower())]
-    return next((part for word in words for part, known in PARTS.items() if word in known), "all")
-
-
-def _class_names(path: Path) -> tuple[str, ...]:
-    if not path.is_file():
-        return ()
-    return tuple(line.strip() for line in path.read_text("utf-8", "replace").splitlines() if line.strip())
-
-
 def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
     """Where the pictures of some shards lie, and their labels."""
-    keys, numbers, members, labels = [], [], [], []
+    keys: list[str] = []
+    numbers, members, labels = [], [], []
     for number, shard in enumerate(shards):
         samples = _samples(shard)
-        keys += samples
-        numbers += [number] * len(samples)
-        members += [_picture(shard, key, sample) for key, sample in samples.items()]
         with open(shard, "rb") as file:
-            labels += [_label(shard, key, sample, file) for key, sample in samples.items()]
+            for key, sample in samples.items():
+                kinds = [kind for kind in PICTURES if kind in sample]
+                if len(kinds) != 1:
+                    what = f"has {len(kinds)} pictures among {', '.join(sample)}"
+                    raise InputError(f"data: {shard}: sample {short_repr(key)} {what}")
+                keys.append(key)
+                numbers.append(number)
+                members.append(sample[kinds[0]])
+                labels.append(_label(shard, key, sample, file))
     members_N2 = np.array(members, np.int64).reshape(-1, 2)
     source = Tars(tuple(map(str, shards)), np.array(numbers, np.int32), tuple(keys), members_N2)
     return source, np.array(labels, np.int64)
@@ -139,7 +141,7 @@ def _samples(shard: Path) -> dict[str, Sample]:
 
 
 class _Headers(io.BufferedReader):
-    """A tar file of which its headers are read: one that is large is refused, not read into memory."""
+    """Tar file of which the headers are read: a large one is refused, not read into memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is not None and not 0 <= size <= MOST_LABEL:
@@ -158,17 +160,10 @@ def _members(shard: Path) -> list[tarfile.TarInfo]:
             file.seek(tar.offset)
             whole = file.read(BLOCK) == bytes(BLOCK)  # tarfile takes what it cannot read for the end
     except (tarfile.TarError, OSError) as error:
-        raise InputError(f"data: {shard}: cannot be read as a tar file: {why(error)}") from error
+        raise InputError(f"data: {shard}: cannot be read as a tar file: {one_line(error)}") from error
     if not whole:
         raise InputError(f"data: {shard}: is cut short or damaged after {len(members)} files")
     return members
-
-
-def _picture(shard: Path, key: str, sample: Sample) -> Member:
-    found = [kind for kind in PICTURES if kind in sample]
-    if len(found) != 1:
-        raise InputError(f"data: {shard}: sample {short_repr(key)} has {len(found)} pictures among {', '.join(sample)}")
-    return sample[found[0]]
 
 
 def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:

@@ -1,0 +1,119 @@
+"""Registry of data readers: which `--data` names each takes, and its function. A new reader is a file and an entry.
+
+A reader is a function from `DataConfig` to `RawDataset` and imports what is heavy when it is called.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ....archs.errors import InputError, short_repr
+from .torchvision_sets import TORCHVISION_SETS
+
+if TYPE_CHECKING:
+    from ..dataset import DataConfig, RawDataset
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reader of one kind of data set.
+
+    Attributes:
+        form: how a person writes its names, for --help and errors.
+        help: what it reads, in one line, for docs/data.md.
+        function: "module:function" in this folder.
+        names: the names it takes.
+        prefix: what its other names begin with.
+        suffix: what its other names end with, in any case.
+        any_case: whether `names` count in any case.
+        paths: whether it takes what exists, and any other name with a slash.
+        arrays: whether its sets are arrays, which have one size and lie in memory, and not pictures.
+        downloads: whether --download fetches its sets.
+    """
+
+    form: str
+    help: str
+    function: str
+    names: tuple[str, ...] = ()
+    prefix: str = ""
+    suffix: str = ""
+    any_case: bool = False
+    paths: bool = False
+    arrays: bool = False
+    downloads: bool = False
+
+    def takes(self, name: str) -> bool:
+        """Whether the set of this name is one of its sets."""
+        return (
+            (name.lower() if self.any_case else name) in self.names
+            or (bool(self.prefix) and name.startswith(self.prefix) and name != self.prefix)
+            or (bool(self.suffix) and name.lower().endswith(self.suffix))
+            or (self.paths and (os.path.exists(name) or "/" in name))
+        )
+
+    def read(self, config: DataConfig) -> RawDataset:
+        """Read a set that it takes.
+
+        Raises:
+            InputError: if it is not there or not as it should be.
+        """
+        module, function = self.function.split(":")
+        return getattr(import_module(f".{module}", __package__), function)(config)
+
+
+READERS = (  # the first that takes a name reads it
+    Reader(
+        "digits", "scikit-learn's 1797 handwritten digits, 8x8",
+        "synthetic:read_digits", names=("digits",), arrays=True,
+    ),
+    Reader(
+        "cue, clutter",
+        "48,000 pictures of 16x16 composed of digits: a benchmark of our own that two cores can search on",
+        "synthetic:read_composed", names=("cue", "clutter"), arrays=True,
+    ),
+    Reader(
+        "a torchvision set such as cifar10",
+        "a classification set of torchvision's, in any case (`cifar100`, `flowers102`, `oxfordiiitpet`, ...)",
+        "torchvision:read_torchvision", names=tuple(TORCHVISION_SETS), any_case=True, downloads=True,
+    ),
+    Reader(
+        "an .npz file",
+        "arrays `x`, `y`; or `x_train`, `y_train`, `x_val`, ...; or `train_images`, `train_labels`, ... "
+        "(Keras, MedMNIST); `classes` names the classes",
+        "npz:read_npz", suffix=".npz", arrays=True,
+    ),
+    Reader(
+        "hfds/NAME",
+        "a Hugging Face set: a folder written by `save_to_disk`, or what `load_dataset` knows (needs `datasets`)",
+        "huggingface:read_huggingface", prefix="hfds/", downloads=True,
+    ),
+    Reader(
+        "wds/PATH", "WebDataset: a folder of `.tar` shards, or one", "webdataset:read_webdataset", prefix="wds/",
+    ),
+    Reader(
+        "a folder of class folders",
+        "a folder for each class, or `train/`, `val/`, `test/` with these inside; "
+        ".jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp",
+        "folder:read_folder", paths=True,
+    ),
+)  # fmt: skip
+FORMS = f"{', '.join(reader.form for reader in READERS[:-1])} or {READERS[-1].form}"
+
+
+def find_reader(name: str) -> Reader:
+    """The reader of the set of this name.
+
+    Raises:
+        InputError: if none takes it.
+    """
+    for reader in READERS:
+        if reader.takes(name):
+            return reader
+    names = [known for reader in READERS for known in reader.names]
+    near = difflib.get_close_matches(name.lower(), names, n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    raise InputError(f"data: unknown value {short_repr(name)}{hint}; known: {FORMS}")
