@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from alternas.results.export.subject import ExportNet
 from alternas.results.render.svg import net_svg
 from alternas.results.render.tables import net_drawing
 from alternas.search.training.inherit import inherit
+from alternas.spaces.modern import ATTENTIONS, CONVS
 from nets import lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
@@ -83,26 +85,22 @@ def test_gradients_reach_every_parameter(kind: str, stride: int, style: Style) -
 
 @pytest.mark.parametrize(("kind", "style"), [(kind, style) for kind in BLOCKS for style in STYLES])
 def test_layers_that_scale_a_block_make_it_an_identity(kind: str, style: Style) -> None:
-    block, at = block_of(kind, 1, style)
+    at = net_of(kind, 1, style).plan(16, 3).stages[0][-1]
+    block = load_class(at.form.module)(at)
     layers = (style.norm == "group" and at.form.scaled_by_group) or at.form.scaled_by
     assert layers
     for name in layers:
         for parameter in block.get_submodule(name).parameters():
             nn.init.zeros_(parameter)
     x = torch.rand(2, at.c_in, *at.map_in)  # not below 0: the last ReLU of a post-activation block keeps it
-    if not at.projects:
-        torch.testing.assert_close(block.eval()(x), x)
-    else:
-        assert kind == "bottleneck"
+    torch.testing.assert_close(block.eval()(x), x)
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_analyses_find_each_addition(kind: str) -> None:
     model = build(net_of(kind), 5, 16)
     ops = [place.op for place in skip_connections.additions(model)]
-    other = "conv" if BLOCKS[kind].attends else kind
-    first = ["conv"] if other == "conv" else [branch.op for branch in BLOCKS[kind].branches]
-    assert ops == [*first, *(branch.op for branch in BLOCKS[kind].branches)]
+    assert ops == ["conv", *(branch.op for branch in BLOCKS[kind].branches)]  # behind a conv block of any kind
     for branch in BLOCKS[kind].branches:
         assert isinstance(model.stages[0].get_submodule("1").get_submodule(branch.layer), nn.Module)
 
@@ -113,6 +111,11 @@ def test_letters_differ_and_kinds_have_one_entry() -> None:
     assert all(name == spec.name for name, spec in BLOCKS.items())
     assert {*conv_kinds(), *attention_kinds()} == {*BLOCKS}
     assert not {*conv_kinds()} & {*attention_kinds()}
+
+
+def test_spaces_draw_the_kinds_that_say_so() -> None:
+    assert CONVS == ("residual", "mbconv", "convnext")
+    assert ATTENTIONS == ("msa", "transformer")
 
 
 MODULE = '''
@@ -152,7 +155,7 @@ def depthwise_cost(accumulator: Any, b: Any) -> None:
 
 
 @pytest.fixture
-def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Genotype:
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
     """A net with two blocks that only a file of this test and an entry know."""
     (tmp_path / "block_of_a_test.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
@@ -85,12 +86,12 @@ class BlockSpec:
         """How it is made in nets of this order of activation."""
         return self.post if self.post is not None and order == "post" else self.pre
 
-    @property
+    @cached_property
     def attends(self) -> bool:
         """Whether it is an attention block, which has heads and a window and cannot stride."""
         return any(branch.op == "msa" for branch in self.branches)
 
-    @property
+    @cached_property
     def has_mlp(self) -> bool:
         """Whether an MLP of the stage's `mlp_ratio` follows its attention."""
         return any(branch.op == "mlp" for branch in self.branches)
