@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from . import zoo
+from .blocks import registry as _registry  # noqa: F401 - fills BLOCKS
 from .cost import Cost, static_cost
 from .errors import InputError, OperationError
 from .genotype import Genotype

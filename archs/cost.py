@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from .blocks.cost import COSTS, FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .blocks.cost import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, stage_layout
 from .parts import MOST_CLASSES, Encoder, Stem, Style, check_int
@@ -98,7 +98,7 @@ def _stage(first: Block, input_kept: bool) -> CostAccumulator:
     """Of the stage that begins with this block."""
     tally = CostAccumulator(first.place, input_kept)
     for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
-        COSTS[block.kind, block.style.order](tally, block)
+        block.form.cost(tally, block)
     return tally
 
 

@@ -14,10 +14,11 @@ from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
+from .blocks.spec import BLOCKS
 from .errors import InputError, short_repr
 from .layout import ImageSize, Layout, layout
 from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style, compact
-from .stage import MODERN, Stage
+from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 MOST_STAGES = 64
@@ -101,7 +102,7 @@ class Genotype:
         if self.encoder is not None:
             return "vit" if self.stem.kind == "none" else "hybrid"
         kinds = {kind for stage in self.stages for kind in stage.kinds}
-        if kinds & set(MODERN):
+        if any(BLOCKS[kind].modern for kind in kinds):
             return "modern"
         return "alternet" if any(stage.places for stage in self.stages) else "resnet"
 
@@ -117,7 +118,8 @@ class Genotype:
         if stem.kind == "imagenet" and style == Style("post", "group"):
             stem = replace(stem, kind="bit")  # the same root by two names
         kinds = {kind for stage in self.stages for kind in stage.kinds}
-        if stem.kind in ("none", "bit", "patchify") and not kinds & {"basic", "bottleneck"}:
+        ordered = any(BLOCKS[kind].ordered for kind in kinds)
+        if stem.kind in ("none", "bit", "patchify") and not ordered:
             style = replace(style, order="pre")  # neither stem nor blocks have an order
         if stem.kind in ("none", "bit", "patchify") and not kinds:
             style = PREACTIVATION

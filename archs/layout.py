@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from .blocks.spec import BLOCKS, BlockForm, BlockSpec
 from .errors import InputError, short_repr
 from .parts import GROUPS, Encoder, Stem, Style, check_int
-from .stage import MODERN, Stage
+from .stage import Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
@@ -33,13 +34,23 @@ class Block:
     window: Map
 
     @property
+    def spec(self) -> BlockSpec:
+        """The entry of its kind."""
+        return BLOCKS[self.kind]
+
+    @property
+    def form(self) -> BlockForm:
+        """How it is made in this net."""
+        return self.spec.form(self.style.order)
+
+    @property
     def c_out(self) -> int:
         return self.stage.channels
 
     @property
     def width(self) -> int:
         """Channels of the inner convs; of an AlterNet MSA block, its input's over the expansion."""
-        return self.c_in // self.stage.expansion if self.kind in ("msa", "msa_a") else self.stage.width
+        return self.c_in // self.stage.expansion if self.spec.inner_of_input else self.stage.width
 
     @property
     def projects(self) -> bool:
@@ -49,7 +60,7 @@ class Block:
     @property
     def raw(self) -> bool:
         """Whether the output still wants norm and activation: all but post-activation conv blocks."""
-        return self.style.order == "pre" or self.kind not in ("basic", "bottleneck")
+        return self.style.order == "pre" or not self.spec.ordered
 
 
 @dataclass(frozen=True)
@@ -132,7 +143,7 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
         out = _shrink(at, stride)
         window = _window(place, stage.window, out) if kind == stage.attention else (1, 1)
         block = Block(place, kind, stage, style, c_in, stride, at, out, window)
-        if style.norm == "group" and kind not in MODERN:
+        if style.norm == "group" and not block.spec.modern:
             for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
                 _check_group(place, channels, norm_map)
         blocks.append(block)

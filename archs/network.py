@@ -6,10 +6,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .blocks.encoder import TransformerEncoder
-from .blocks.residual import BLOCKS, Layers
+from .blocks.residual import Layers
+from .blocks.spec import load_class
 from .errors import InputError
 from .genotype import Genotype
-from .layout import Block, ImageSize
+from .layout import ImageSize
 from .parts import MOST_CLASSES, Head, Stem, Style, check_int
 
 
@@ -28,7 +29,9 @@ class Network(nn.Module):
         plan = genotype.plan(image_size, in_chans)
         self.genotype, self.num_classes, self.image_size, self.in_chans = genotype, num_classes, plan.image, in_chans
         self.stem = _stem(genotype.stem, genotype.style, in_chans)
-        self.stages = nn.ModuleList(nn.Sequential(*(_block(b) for b in stage)) for stage in plan.stages)
+        self.stages = nn.ModuleList(
+            nn.Sequential(*(load_class(b.form.module)(b) for b in stage)) for stage in plan.stages
+        )
         self.norm = Layers(genotype.style).norm(plan.channels) if plan.final_norm else None
         self.encoder, features = None, plan.channels
         if genotype.encoder is not None:
@@ -83,15 +86,6 @@ def build(
     if drop_path:
         _drop_paths(network, drop_path)
     return network
-
-
-def _block(b: Block) -> nn.Module:
-    """The module of block `b`."""
-    if b.kind in ("mbconv", "convnext", "transformer"):
-        from .blocks.modern import MODERN_BLOCKS
-
-        return MODERN_BLOCKS[b.kind](b)
-    return BLOCKS[b.kind, "any" if b.kind in ("msa", "msa_a") else b.style.order](b)
 
 
 def _drop_paths(network: Network, last: float) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from .errors import InputError, check_choice, short_repr
 from .parts import GROUPS, Style, check_int, check_ratio, compact
 
-EXPANSION = {"basic": 1, "bottleneck": 4, "mbconv": 1, "convnext": 1}
-ATTENTION = ("msa", "msa_a", "transformer")
-MODERN = ("mbconv", "convnext", "transformer")
 CONV_EXPANSION = 4  # inner width of MBConv and of ConvNeXt's MLP over their output
 
 
@@ -67,8 +65,8 @@ class Stage:
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
-        check_choice(f"{place}: block", self.block, EXPANSION)
-        check_choice(f"{place}: attention", self.attention, ATTENTION)
+        check_choice(f"{place}: block", self.block, conv_kinds())
+        check_choice(f"{place}: attention", self.attention, attention_kinds())
         check_int(place, "depth", self.depth, 1, 1024)
         check_int(place, "width", self.width)
         check_int(place, "stride", self.stride, 1, 8)
@@ -96,11 +94,11 @@ class Stage:
 
     def check_channels(self, place: str, c_in: int, style: Style) -> None:
         """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
-        first = self.attention if 0 in self.places else self.block
-        if first in ("msa", "msa_a") and c_in % self.expansion:
+        first = BLOCKS[self.attention if 0 in self.places else self.block]
+        if first.inner_of_input and c_in % self.expansion:
             raise InputError(f"{place}: an MSA block's input width must be a multiple of {self.expansion}, got {c_in}")
         grouped = {"input width": c_in, "width": self.width}
-        if first in ("msa", "msa_a"):
+        if first.inner_of_input:
             grouped["inner width of the first MSA block"] = c_in // self.expansion
         for field, channels in grouped.items():
             if style.norm == "group" and channels % GROUPS:
@@ -118,7 +116,7 @@ class Stage:
 
     @property
     def expansion(self) -> int:
-        return EXPANSION[self.block]
+        return BLOCKS[self.block].expansion
 
     @property
     def channels(self) -> int:
@@ -135,10 +133,11 @@ class Stage:
         if not self.places:
             return plain
         block, width, mlp_ratio = self.block, self.width, plain.mlp_ratio
-        if self.attention == "transformer":
+        has_mlp = BLOCKS[self.attention].has_mlp
+        if has_mlp:
             mlp_ratio = self.hidden / self.channels
         if len(self.places) == self.depth:  # without a conv block, only the expansion of `block` is left,
-            if self.attention == "transformer":  # and of that only the stage's channels
+            if has_mlp:  # and of that only the stage's channels
                 block, width = "basic", self.channels
             elif self.expansion == 1:
                 block = "basic"

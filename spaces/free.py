@@ -12,9 +12,9 @@ from dataclasses import replace
 from typing import cast
 
 from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
+from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, as_map
 from ..archs.parts import POOLS
-from ..archs.stage import EXPANSION
 from .alternet import fit_window
 from .base import Chooser
 from .hybrid import fit_patch
@@ -147,7 +147,7 @@ class FreeSpace:
         """Distinct stages `i` on a map of `side`, by what they tell of the net's block and MLP ratio."""
         s, any_block, any_ratio = self.scale, frozenset(self.scale.blocks), frozenset(self.scale.mlp_ratios)
         convs = [any_block] * (len(CONVS) - 1) + [frozenset({block}) for block in s.blocks]
-        alone = [any_block, *(frozenset({block}) for block in s.blocks if EXPANSION[block] > 1)]
+        alone = [any_block, *(frozenset({block}) for block in s.blocks if BLOCKS[block].expansion > 1)]
         looks = len(s.heads[i]) * len({fit_window(window, side) for window in s.windows})
         some, whole = self._placements(i)
         found: Counter[Kinds] = Counter()

@@ -10,13 +10,14 @@ from math import prod
 from typing import cast
 
 from ..archs import Genotype, Stage
+from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from ..archs.layout import ImageSize
 from .alternet import AlterNetSpace
 from .base import Chooser
 from .presets import SpacePreset, preset_for
 
-CONVS = ("residual", "mbconv", "convnext")
-ATTENTIONS = ("msa", "transformer")
+CONVS = ("residual", *(name for name in conv_kinds() if BLOCKS[name].searched))
+ATTENTIONS = tuple(name for name in attention_kinds() if BLOCKS[name].searched)
 
 
 class ModernSpace:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from alternas.archs import build
-from alternas.results.export.source import net_source, timm_modules
+from alternas.results.export.source import more_modules, net_source
 from nets import NETS, lively
 
 CHECK = """
@@ -34,7 +34,7 @@ def test_sources_build_every_kind_of_net(needs: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     x, models = torch.randn(2, 2, 16, 16), {}
     for number, net in enumerate(NETS.values()):
-        if bool(timm_modules(net)) != (needs == "timm"):
+        if bool(more_modules(net)) != (needs == "timm"):
             continue
         folder, models[number] = tmp_path / str(number), lively(build(net, 5, 16, 2)).eval()
         folder.mkdir()

@@ -11,8 +11,9 @@ from xml.etree import ElementTree
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
+from alternas.archs.blocks.spec import BLOCKS
 from alternas.cli import app as cli
-from alternas.results.render.svg import LOOKS, TALLEST, Glyph, net_svg, outline
+from alternas.results.render.svg import TALLEST, Glyph, net_svg, outline
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 
@@ -37,7 +38,7 @@ def check(net: Genotype, text: str, size: int) -> None:
     assert not re.search(r"\bon\w+=|href|url\(|@import", text)
     plan = net.plan(size)
     layers = "T" * (net.encoder.depth if net.encoder else 0)
-    wanted = "".join(LOOKS[block.kind].letter for block in plan.blocks) + layers
+    wanted = "".join(block.spec.style.letter for block in plan.blocks) + layers
     assert "".join(letters(text)).strip("SH") == wanted
     for stage in plan.stages:
         height, width = stage[-1].map_out
@@ -72,9 +73,10 @@ def test_the_same_net_gives_the_same_bytes_whatever_the_spelling() -> None:
 def test_conv_and_attention_differ_in_shape_colour_and_letter() -> None:
     conv, attention = outline(Glyph("basic", 8), 0, 50, 10), outline(Glyph("msa", 8), 0, 50, 10)
     assert len(re.findall("[a-z]", conv)) < len(re.findall("[a-z]", attention))
-    looks = [LOOKS[kind] for kind in ("basic", "bottleneck", "mbconv", "convnext", "msa", "msa_a", "transformer")]
+    looks = [spec.style for spec in BLOCKS.values()]
     assert len({look.letter for look in looks}) == len(looks)
-    assert not {LOOKS[k].colour for k in ("basic", "bottleneck")} & {LOOKS[k].colour for k in ("msa", "transformer")}
+    residual, attending = ("basic", "bottleneck"), ("msa", "transformer")
+    assert not {BLOCKS[k].style.colour for k in residual} & {BLOCKS[k].style.colour for k in attending}
 
 
 def test_heights_are_channels_to_scale() -> None:

@@ -86,6 +86,3 @@ class TransformerBlock2d(ModernBlock):
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
         return self.attn(self.norm1(x_BCHW))
-
-
-MODERN_BLOCKS = {"mbconv": MBConv, "convnext": ConvNeXt, "transformer": TransformerBlock2d}

@@ -202,13 +202,3 @@ def window_attention(b: Block, dim: int) -> WindowAttention:
     s = b.stage
     per_head = s.per_head and s.heads > 1
     return WindowAttention(dim, b.c_out, s.heads, s.head_dim, b.window, per_head, whole=not s.window)
-
-
-BLOCKS = {
-    ("basic", "pre"): PreBasic,
-    ("basic", "post"): PostBasic,
-    ("bottleneck", "pre"): PreBottleneck,
-    ("bottleneck", "post"): PostBottleneck,
-    ("msa", "any"): MsaBlock,
-    ("msa_a", "any"): PostMsaBlock,
-}

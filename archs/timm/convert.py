@@ -16,15 +16,16 @@ from timm.models import resnet, resnetv2
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from ..blocks.spec import BLOCKS
 from ..errors import InputError
 from ..genotype import Genotype
 from ..network import Network, build
 from ..parts import PREACTIVATION, Encoder, Head, Stem, Style
-from ..stage import EXPANSION, Stage
+from ..stage import Stage
 from .models import create
 
 TOLERANCE = 1e-3  # of outputs whose largest is 1
-BLOCKS = {
+KINDS = {
     resnet.BasicBlock: "basic",
     resnet.Bottleneck: "bottleneck",
     resnetv2.PreActBasic: "basic",
@@ -190,10 +191,10 @@ def _stages(stages: list[Any]) -> tuple[Stage, ...]:
     found = []
     for number, blocks in enumerate(stages):
         first = next(_children(blocks))
-        _need(type(first) in BLOCKS, f"blocks of class {type(first).__name__}")
-        kind = BLOCKS[type(first)]
+        _need(type(first) in KINDS, f"blocks of class {type(first).__name__}")
+        kind = KINDS[type(first)]
         conv = first.conv3 if kind == "bottleneck" else first.conv2
-        found.append(Stage(kind, len(blocks), conv.out_channels // EXPANSION[kind], 2 if number else 1))
+        found.append(Stage(kind, len(blocks), conv.out_channels // BLOCKS[kind].expansion, 2 if number else 1))
     return tuple(found)
 
 

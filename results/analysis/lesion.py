@@ -114,26 +114,23 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
 
 def _units_at(net: nn.Module, site: HookPoint) -> Iterator[Unit]:
     """Those that have been added to the stream just before it passes `site`."""
-    block_name = site.module.removesuffix(".norm2") if site.side == "in" else site.module
-    block = net.get_submodule(block_name)
-    if isinstance(getattr(block, "mlp", None), nn.Module) and hasattr(block, "attn"):  # a transformer block
-        part = {"msa": "attn", "mlp": "mlp"}[site.op]
-        yield Unit(site.name, site.op, site.stage, f"{block_name}.{part}", BRANCH)
-    elif site.op == "msa":
-        yield Unit(site.name, "msa", site.stage, f"{block_name}.{_end_of_branch(block)}", BRANCH)
-    else:
-        for name, conv in block.named_children():
-            if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
-                whole = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
-                module, how = (name, IDENTITY) if whole else (_end_of_branch(block), BRANCH)
-                yield Unit(f"{site.name} {name}", "conv", site.stage, f"{block_name}.{module}", how)
+    block = net.get_submodule(site.block)
+    end = site.branch or _end_of_branch(block)
+    if site.op != "conv":
+        yield Unit(site.name, site.op, site.stage, f"{site.block}.{end}", BRANCH)
+        return
+    for name, conv in block.named_children():
+        if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
+            whole = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
+            module, how = (name, IDENTITY) if whole else (end, BRANCH)
+            yield Unit(f"{site.name} {name}", "conv", site.stage, f"{site.block}.{module}", how)
 
 
 def _end_of_branch(block: nn.Module) -> str:
-    """The last module of a block's branch before the addition."""
+    """The last module before the addition in a block of timm's ResNet."""
     if getattr(block, "drop_path", None) is not None:
         return "drop_path"
-    return "bn3" if hasattr(block, "bn3") else "bn2"  # timm's ResNet
+    return "bn3" if hasattr(block, "bn3") else "bn2"
 
 
 def _identity(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> Tensor:

@@ -142,18 +142,16 @@ def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
 
 
 def _addition(net: nn.Module, site: HookPoint) -> Addition:
-    path = site.module.removesuffix(".norm2") if site.side == "in" else site.module
+    path = site.block
     block: Any = net.get_submodule(path)
     skip, side = _skip(path, block)
     if hasattr(block, "drop_path1"):  # a block of timm's VisionTransformer
         branch = (f"{path}.drop_path{1 if site.op == 'msa' else 2}", "in")
-    elif hasattr(block, "attn") and hasattr(block, "mlp"):
-        branch = (f"{path}.{'attn' if site.op == 'msa' else 'mlp'}", "out")
-    elif hasattr(block, "bn2"):  # of timm's ResNet
+    elif site.branch:
+        branch = (f"{path}.{site.branch}", "in" if site.branch == "drop_path" else "out")
+    else:  # of timm's ResNet
         last = [name for name in ("bn2", "bn3", "se", "drop_path") if getattr(block, name, None) is not None][-1]
         branch = (f"{path}.{last}", "out")
-    else:
-        branch = (f"{path}.drop_path", "in")
     if site.op == "mlp":
         skip, side = f"{path}.norm2", "in"
     z, f = (

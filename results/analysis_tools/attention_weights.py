@@ -26,14 +26,14 @@ def attention_sites(net: nn.Module) -> list[HookPoint]:
     Raises:
         InputError: if it has none, or one that is neither ours nor timm's `Attention`.
     """
-    blocks = [(site, _block(site)) for site in residual_points(net) if site.op == "msa"]
-    if not blocks:
+    sites = [site for site in residual_points(net) if site.op == "msa"]
+    if not sites:
         raise InputError("attention: this net has no attention")
-    for _, block in blocks:
-        kind = type(net.get_submodule(f"{block}.attn"))
+    for site in sites:
+        kind = type(net.get_submodule(f"{site.block}.attn"))
         if not issubclass(kind, WindowAttention | TokenAttention) and kind.__name__ != "Attention":
             raise InputError(f"attention: knows the attention of alternas and timm's Attention, got {kind.__name__}")
-    return [replace(site, module=f"{block}.attn", side="in") for site, block in blocks]
+    return [replace(site, module=f"{site.block}.attn", side="in") for site in sites]
 
 
 def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
@@ -87,8 +87,3 @@ def _heads(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
     if hasattr(parts, "q_norm"):
         queries, keys = parts.q_norm(queries), parts.k_norm(keys)
     return queries, keys, values
-
-
-def _block(site: HookPoint) -> str:
-    """The name of the block whose attention was just added to the stream."""
-    return site.module.removesuffix(".norm2") if site.side == "in" else site.module

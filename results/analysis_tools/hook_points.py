@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from ...archs import Network
-from ...archs.blocks.residual import MsaBlock, PostMsaBlock
+from ...archs.blocks.spec import BLOCKS, BlockSpec
 from ...archs.errors import InputError
 
 
@@ -27,6 +27,8 @@ class HookPoint:
         stage: "stem", "1" and so on, or "encoder".
         grid: (height, width) of the tokens, where the value is x_BTC; None for maps.
         lead: tokens before those of the grid, such as the class token.
+        block: the name of the block that has just been added, in `named_modules`.
+        branch: the layer of that block whose output was added; of "drop_path" the input; "" in timm's nets.
     """
 
     name: str
@@ -36,6 +38,8 @@ class HookPoint:
     stage: str
     grid: tuple[int, int] | None = None
     lead: int = 0
+    block: str = ""
+    branch: str = ""
 
 
 def residual_points(net: nn.Module) -> list[HookPoint]:
@@ -72,33 +76,33 @@ def as_map(site: HookPoint, x: Tensor) -> Tensor:
 def _ours(net: Network) -> Iterator[HookPoint]:
     if not isinstance(net.stem, nn.Identity):
         yield HookPoint("stem", "stem", "out", "stem", "stem")
-    for s, stage in enumerate(net.stages):
-        for b, block in enumerate(stage.children()):
-            yield from _block(f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", str(s + 1), block)
+    for s, stage in enumerate(net.genotype.stages):
+        for b, kind in enumerate(stage.kinds):
+            yield from _block(f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", str(s + 1), BLOCKS[kind])
     if net.encoder is not None:
         yield from _tokens(
             "encoder.blocks", net.encoder.blocks, net.encoder.grid, int(net.encoder.cls_token is not None)
         )
 
 
-def _block(module: str, name: str, stage: str, block: nn.Module) -> Iterator[HookPoint]:
-    if hasattr(block, "attn") and hasattr(block, "mlp"):  # a transformer block on maps
-        yield HookPoint(f"{name} msa", f"{module}.norm2", "in", "msa", stage)
-        yield HookPoint(f"{name} mlp", module, "out", "mlp", stage)
-    else:
-        op = "msa" if isinstance(block, MsaBlock | PostMsaBlock) else "conv"
-        yield HookPoint(name, module, "out", op, stage)
+def _block(block: str, name: str, stage: str, spec: BlockSpec) -> Iterator[HookPoint]:
+    for op, layer, next_norm in spec.branches:
+        place = name if len(spec.branches) == 1 else f"{name} {op}"
+        module, side = (f"{block}.{next_norm}", "in") if next_norm else (block, "out")
+        yield HookPoint(place, module, side, op, stage, block=block, branch=layer)
 
 
 def _tokens(module: str, blocks: nn.Module, grid: tuple[int, int], lead: int) -> Iterator[HookPoint]:
     yield HookPoint("encoder embedding", f"{module}.0", "in", "stem", "encoder", grid, lead)
     for i, _ in enumerate(blocks.children()):
-        yield HookPoint(f"encoder {i + 1} msa", f"{module}.{i}.norm2", "in", "msa", "encoder", grid, lead)
-        yield HookPoint(f"encoder {i + 1} mlp", f"{module}.{i}", "out", "mlp", "encoder", grid, lead)
+        block, name = f"{module}.{i}", f"encoder {i + 1}"
+        yield HookPoint(f"{name} msa", f"{block}.norm2", "in", "msa", "encoder", grid, lead, block, "attn")
+        yield HookPoint(f"{name} mlp", block, "out", "mlp", "encoder", grid, lead, block, "mlp")
 
 
 def _timm_resnet(net: nn.Module) -> Iterator[HookPoint]:
     yield HookPoint("stem", "maxpool", "out", "stem", "stem")
     for s in range(1, 5):
         for b, _ in enumerate(net.get_submodule(f"layer{s}").children()):
-            yield HookPoint(f"stage {s} block {b + 1}", f"layer{s}.{b}", "out", "conv", str(s))
+            block = f"layer{s}.{b}"
+            yield HookPoint(f"stage {s} block {b + 1}", block, "out", "conv", str(s), block=block)

@@ -7,27 +7,42 @@ from elsewhere are gathered at the top.
 from __future__ import annotations
 
 import ast
-from importlib import resources
+from importlib import import_module, resources
+from pathlib import Path
 
-from ...archs import Genotype
-from ...archs.stage import MODERN
+from ...archs import Genotype, Stage
+from ...archs.blocks.spec import BLOCKS
 
 MODULES = (
-    "errors", "parts", "stage", "layout", "genotype",
+    "errors", "parts", "blocks/spec", "stage", "layout", "genotype",
     "blocks/attention", "blocks/residual", "blocks/encoder", "network",
 )  # fmt: skip
 
 
-def timm_modules(net: Genotype) -> list[str]:
-    """The modules of `archs` beyond `MODULES` that `net` is built from; both need timm."""
-    modern = any(kind in MODERN for stage in net.stages for kind in stage.kinds)
+# In place of what finds a block's class by its module: here all stand in one.
+LOAD = """\
+def load_class(name: str) -> Any:
+    return globals()[name.partition(":")[2]]
+"""
+
+
+def more_modules(net: Genotype) -> list[str]:
+    """The modules beyond `MODULES` that `net` is built from: of `archs`, which need timm, or the user's own by name."""
     grouped = net.stem.kind == "bit" or net.style.norm == "group"
-    return ["blocks/bit"] * grouped + ["blocks/modern"] * modern
+    named = [BLOCKS[kind].form(net.style.order).module for stage in net.stages for kind in stage.kinds]
+    blocks = [_block_module(name) for name in dict.fromkeys(named)]
+    return ["blocks/bit"] * grouped + [name for name in dict.fromkeys(blocks) if name not in MODULES]
+
+
+def _block_module(name: str) -> str:
+    """Of ".residual:PreBasic" "blocks/residual"; of "package.module:Class" "package.module"."""
+    module = name.partition(":")[0]
+    return f"blocks/{module[1:]}" if module.startswith(".") else module
 
 
 def sections(net: Genotype) -> list[tuple[str, str]]:
     """The modules of `archs` that build `net`, in an order in which each needs only those before it, with their use."""
-    names = [*MODULES[:-1], *timm_modules(net), MODULES[-1]]
+    names = [*MODULES[:-1], *more_modules(net), MODULES[-1]]
     return [(name, _first_line(ast.parse(_text(name)))) for name in names]
 
 
@@ -42,12 +57,31 @@ def net_source(net: Genotype) -> str:
         defined = _defined(tree)
         assert not names & defined, f"archs.{module} defines again: {sorted(names & defined)}"
         names |= defined
-        bodies.append(f"# ---- {module}: {about}\n\n\n{_body(module, text, tree, here)}")
+        body = _spec_body(net) if module == "blocks/spec" else _body(module, text, tree, here)
+        bodies.append(f"# ---- {module}: {about}\n\n\n{body}")
     return "\n".join(_import_lines(imports)) + "\n\n" + "\n\n\n".join(bodies)
 
 
 def _text(module: str) -> str:
-    return (resources.files("alternas.archs") / f"{module}.py").read_text()
+    file = resources.files("alternas.archs") / f"{module}.py"
+    if file.is_file():
+        return file.read_text()
+    return Path(import_module(module).__file__ or "").read_text()
+
+
+def _spec_body(net: Genotype) -> str:
+    """blocks/spec.py with the entries of this net's blocks, and of the kinds that a `Stage` names by default."""
+    text = _text("blocks/spec")
+    tree = ast.parse(text)
+    kinds = [
+        kind for stage in (Stage(), *net.stages, *net.canonical().stages) for kind in (stage.block, stage.attention)
+    ]
+    entries = "".join(f"    {kind!r}: {BLOCKS[kind]!r},\n" for kind in BLOCKS if kind in kinds)
+    load = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "load_class")
+    code = ast.get_source_segment(text, load) or ""
+    text = text.replace(code + "\n", LOAD)
+    text = text.replace("BLOCKS: dict[str, BlockSpec] = {}\n", f"BLOCKS: dict[str, BlockSpec] = {{\n{entries}}}\n")
+    return _body("blocks/spec", text, ast.parse(text), [])
 
 
 def _gather_imports(tree: ast.Module, imports: dict[str, set[str]]) -> None:
@@ -55,7 +89,7 @@ def _gather_imports(tree: ast.Module, imports: dict[str, set[str]]) -> None:
     for node in tree.body:
         if isinstance(node, ast.Import):
             imports.setdefault("", set()).update(ast.unparse(alias) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not node.level and node.module != "__future__":
+        elif isinstance(node, ast.ImportFrom) and not _is_ours(node) and node.module != "__future__":
             imports.setdefault(node.module or "", set()).update(ast.unparse(alias) for alias in node.names)
 
 
@@ -85,7 +119,7 @@ def _body(module: str, text: str, tree: ast.Module, here: list[str]) -> str:
         tree: the same, parsed.
         here: the modules in this file; in place of an import from another stands that it is left out.
     """
-    ours = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level]
+    ours = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and _is_ours(n)]
     top = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
     gone = {line for node in (*ours, *top, tree.body[0]) for line in _lines(node)}
     lines = dict(enumerate(text.splitlines(), start=1))
@@ -99,8 +133,14 @@ def _body(module: str, text: str, tree: ast.Module, here: list[str]) -> str:
     return "\n".join(line for number, line in lines.items() if number not in gone).strip()
 
 
+def _is_ours(node: ast.ImportFrom) -> bool:
+    return bool(node.level) or (node.module or "").startswith("alternas.")
+
+
 def _imported(module: str, node: ast.ImportFrom) -> str:
-    """The path below `archs` of the module that a relative import in `module` names."""
+    """The path below `archs` of the module of ours that an import in `module` names."""
+    if not node.level:
+        return "/".join((node.module or "").split(".")[2:])
     folder = module.split("/")[:-1]
     return "/".join([*folder[: len(folder) - node.level + 1], *(node.module or "").split(".")])
 

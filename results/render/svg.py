@@ -13,8 +13,8 @@ from html import escape
 from pathlib import Path
 
 from ...archs import Cost, Genotype, InputError, static_cost
+from ...archs.blocks.spec import BLOCKS, BlockStyle
 from ...archs.layout import Block, ImageSize, Layout
-from ...archs.stage import ATTENTION
 from .tables import attention_said, encoder_said, head_said, shape_said, stem_said, style_said, tokens_of
 
 WIDTH, LEFT, RIGHT = 450, 88, 328  # of the picture; where blocks begin; where sizes begin
@@ -24,26 +24,7 @@ LABEL, CAPTION, GAP = 13, 14, 16  # pixels: under blocks, of a line of text, bet
 LETTERS = 42  # of a line of text between blocks and sizes
 
 
-@dataclass(frozen=True)
-class BlockStyle:
-    """How a kind of block is shown: its letter, its colour, and what the legend says."""
-
-    letter: str
-    colour: str
-    said: str
-
-
-LOOKS = {
-    "stem": BlockStyle("S", "#8a8f98", "stem"),
-    "basic": BlockStyle("C", "#0072B2", "basic conv block"),
-    "bottleneck": BlockStyle("B", "#0072B2", "bottleneck conv block"),
-    "mbconv": BlockStyle("M", "#009E73", "MBConv block"),
-    "convnext": BlockStyle("N", "#56B4E9", "ConvNeXt block"),
-    "msa": BlockStyle("A", "#D55E00", "MSA block"),
-    "msa_a": BlockStyle("a", "#D55E00", "MSA block, variant A"),
-    "transformer": BlockStyle("T", "#CC79A7", "transformer layer (MSA, MLP)"),
-    "head": BlockStyle("H", "#8a8f98", "head"),
-}
+ENDS = {"stem": BlockStyle("S", "#8a8f98", "stem"), "head": BlockStyle("H", "#8a8f98", "head")}
 STYLE = (
     ".n-bg{fill:#fff}.n-t,.n-d{font:12px system-ui,sans-serif;fill:#1b1f24}.n-d{font-size:11px;fill:#5a626c}"
     ".n-b{font-weight:600}.n-l{font-size:10px;text-anchor:middle}.n-w{fill:none;stroke:#a4abb4}"
@@ -133,6 +114,10 @@ def rows_of(net: Genotype, plan: Layout, cost: Cost, num_classes: int) -> list[R
     return [*rows, Row("head", (Glyph("head", 0),), head_said(net), f"{num_classes} classes", shares["head"])]
 
 
+def _style(kind: str) -> BlockStyle:
+    return ENDS[kind] if kind in ENDS else BLOCKS[kind].style
+
+
 def _glyph(block: Block) -> Glyph:
     return Glyph(block.kind, block.c_out, block.stride)
 
@@ -169,20 +154,21 @@ def _line(glyphs: tuple[Glyph, ...], top: float, tall: float, scale: float) -> s
     for i, glyph in enumerate(glyphs):
         x, half = LEFT + i * PITCH, max(LEAST, glyph.channels * scale) / 2
         paths[glyph.kind] = paths.get(glyph.kind, "") + outline(glyph, x, middle, half)
-        marks += f"M{x + SLANT} {_n(middle)}h{BLOCK - 2 * SLANT}" if glyph.kind == "transformer" else ""
+        if glyph.kind in BLOCKS and BLOCKS[glyph.kind].has_mlp:
+            marks += f"M{x + SLANT} {_n(middle)}h{BLOCK - 2 * SLANT}"
     end = LEFT + len(glyphs) * PITCH - PITCH + BLOCK
     parts = [f'<path class="n-w" d="M{LEFT} {_n(middle)}H{end + 6}"/>']
-    parts += [f'<path fill="{LOOKS[kind].colour}" d="{d}"/>' for kind, d in paths.items()]
+    parts += [f'<path fill="{_style(kind).colour}" d="{d}"/>' for kind, d in paths.items()]
     parts += [f'<path class="n-i" d="{marks}"/>'] if marks else []
     at = " ".join(f"{LEFT + i * PITCH + BLOCK / 2:g}" for i in range(len(glyphs)))
-    letters = "".join(LOOKS[glyph.kind].letter for glyph in glyphs)
+    letters = "".join(_style(glyph.kind).letter for glyph in glyphs)
     parts.append(f'<text class="n-t n-l" x="{at}" y="{_n(top + tall + LABEL - 2)}">{letters}</text>')
     return "".join(parts)
 
 
 def outline(glyph: Glyph, x: float, middle: float, half: float) -> str:
     """The path of a block: attention is pointed at both sides, convs are boxes; one that strides narrows."""
-    if glyph.kind in ATTENTION:
+    if glyph.kind in BLOCKS and BLOCKS[glyph.kind].attends:
         point, flat = f"{SLANT}", f"{BLOCK - 2 * SLANT}"
         up, down = _n(-half), _n(half)
         return f"M{x} {_n(middle)}l{point} {up}h{flat}l{point} {down}l-{point} {down}h-{flat}z"
@@ -192,13 +178,13 @@ def outline(glyph: Glyph, x: float, middle: float, half: float) -> str:
 
 def _legend(kinds: list[str], y: float) -> tuple[str, float]:
     """What the shapes mean, of the kinds that are there."""
-    shown = [kind for kind in LOOKS if kind in kinds and kind not in ("stem", "head")]
+    shown = [kind for kind in BLOCKS if kind in kinds]
     parts = [f'<path class="n-w" d="M8 {y - 6:g}H{WIDTH - 8}"/>']
     for i, kind in enumerate(shown):
         x, top = 8 + 216 * (i % 2), y + 12 + 20 * (i // 2)
-        look = LOOKS[kind]
-        parts.append(f'<path fill="{look.colour}" d="{outline(Glyph(kind, 0), x, top, 7)}"/>')
-        parts.append(_text(x + BLOCK + 7, top + 4, f"{look.letter}  {look.said}", "n-d"))
+        style = BLOCKS[kind].style
+        parts.append(f'<path fill="{style.colour}" d="{outline(Glyph(kind, 0), x, top, 7)}"/>')
+        parts.append(_text(x + BLOCK + 7, top + 4, f"{style.letter}  {style.label}", "n-d"))
     y += 12 + 20 * -(-len(shown) // 2)
     note = "Height: channels, to scale. Slanted: strides. Right: the map that leaves."
     return "".join(parts) + _text(8, y + 8, note, "n-d"), y + 20
@@ -210,7 +196,7 @@ def _desc(rows: list[Row]) -> str:
 
 
 def _row_said(row: Row) -> str:
-    counts = Counter(LOOKS[glyph.kind].said for glyph in row.glyphs if glyph.kind not in ("stem", "head"))
+    counts = Counter(BLOCKS[glyph.kind].style.label for glyph in row.glyphs if glyph.kind in BLOCKS)
     blocks = ", ".join(f"{count} x {said}" for said, count in counts.items())
     stride = f"stride {row.stride}" if row.stride > 1 else ""
     return f"{row.name}: {'; '.join(filter(None, (blocks, row.said, stride, f'gives {row.shape}')))}"

@@ -12,12 +12,11 @@ from rich.text import Text
 from ...archs import Cost, Genotype, static_cost
 from ...archs.layout import Block, ImageSize, Layout, Map
 from ...archs.parts import Encoder
-from ...archs.stage import ATTENTION, EXPANSION
 from ..ranking.objectives import OBJECTIVES
 from .terminal import plain
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
-STYLES = dict.fromkeys(EXPANSION, "cyan") | dict.fromkeys(ATTENTION, "bold magenta")
+CONV_STYLE, ATTENTION_STYLE = "cyan", "bold magenta"
 
 
 def short(number: float) -> str:
@@ -175,7 +174,7 @@ def style_said(net: Genotype) -> str:
 
 def attention_said(blocks: Sequence[Block]) -> str:
     """Heads and window of a stage's attention blocks; "" without any."""
-    first = next((b for b in blocks if b.kind in ATTENTION), None)
+    first = next((b for b in blocks if b.spec.attends), None)
     if first is None:
         return ""
     return f"{first.stage.heads} heads of {first.stage.head_dim}, window {'x'.join(map(str, first.window))}"
@@ -208,12 +207,13 @@ def _stem_text(net: Genotype) -> Text:
 def _stage_text(blocks: tuple[Block, ...]) -> Text:
     text = Text()
     for block in blocks:
-        text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}] ", STYLES[block.kind])
+        style = ATTENTION_STYLE if block.spec.attends else CONV_STYLE
+        text.append(f"[{block.kind}{'/' + str(block.stride) if block.stride > 1 else ''}] ", style)
     return text.append(attention_said(blocks), "dim")
 
 
 def _encoder_text(encoder: Encoder) -> Text:
-    text = Text("[msa][mlp]" * min(encoder.depth, 3) + ("…" if encoder.depth > 3 else ""), STYLES["msa"])
+    text = Text("[msa][mlp]" * min(encoder.depth, 3) + ("…" if encoder.depth > 3 else ""), ATTENTION_STYLE)
     return text.append(f" {encoder_said(encoder)}", "dim")
 
 

@@ -18,20 +18,11 @@ from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.residual import Projection
 from ...archs.layout import Block, Layout
 from ...archs.network import Network
-from ...archs.parts import Style
-from ...archs.stage import MODERN
 from .net2net import CopyCount, Linear, copy_stem, copy_tensor, copy_tokens, cyclic, spread
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 
-LAST = {
-    "msa": ("attn.out",),
-    "msa_a": ("norm2",),
-    "mbconv": ("conv3",),
-    "convnext": ("mlp.fc2",),
-    "transformer": ("attn.out", "mlp.fc2"),
-    "encoder": ("attn.proj", "mlp.fc2"),
-}
+ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
 
 
 @dataclass(frozen=True)
@@ -142,14 +133,13 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
 
 def _species(b: Block) -> tuple[str, str, str]:
     """The block's kind with what of the style it depends on."""
-    order = b.style.order if b.kind in ("basic", "bottleneck") else ""
-    return (b.kind, order, "" if b.kind in MODERN else b.style.norm)
+    return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm)
 
 
 def _new_block(place: str, block: nn.Module, b: Block, parent: Layout) -> Inherited:
     """A block without partner: an identity, or as initialised where the parent has no stages to go on from."""
     if parent.stages:
-        silence(block, _last(b))
+        silence(block, _scaled_by(b))
         _pass_on(block, parent.channels)
     return _row(place, block.parameters(), "", CopyCount(), new=bool(parent.stages))
 
@@ -160,7 +150,7 @@ def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module,
     if same:
         copy_tensor(block, other, tally)
     else:
-        silence(block, _last(b))
+        silence(block, _scaled_by(b))
         _take_common(block, b, other, p, tally)
     if not p.projects:
         _pass_on(block, p.c_out)
@@ -169,7 +159,7 @@ def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module,
 
 def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: CopyCount) -> None:
     """What means the same in blocks of two kinds: a norm of the block's input, the projection."""
-    if _norms_input(b) and _norms_input(p):
+    if b.form.norms_input and p.form.norms_input:
         copy_tensor(block.get_submodule("norm1"), other.get_submodule("norm1"), tally)
     if _family(b) == _family(p) and b.projects and p.projects:
         copy_tensor(block.get_submodule("shortcut"), other.get_submodule("shortcut"), tally)
@@ -177,23 +167,15 @@ def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: 
 
 def _family(b: Block) -> str:
     """What its projection sees: the activated input, the raw one, or (with a norm behind it) the raw one."""
-    if b.kind in MODERN:
+    if b.spec.modern:
         return "modern"
-    return "pre" if _norms_input(b) else "post"
+    return "pre" if b.form.norms_input else "post"
 
 
-def _norms_input(b: Block) -> bool:
-    """Whether `norm1` is over the block's input."""
-    return b.kind in ("msa", "mbconv", "transformer") or (b.kind in ("basic", "bottleneck") and b.style.order == "pre")
-
-
-def _last(b: Block) -> tuple[str, ...]:
+def _scaled_by(b: Block) -> tuple[str, ...]:
     """The layers that scale the block's branches."""
-    if b.kind not in ("basic", "bottleneck"):
-        return LAST[b.kind]
-    number = 2 if b.kind == "basic" else 3
     # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
-    return (f"conv{number}" if b.style == Style("pre", "batch") else f"norm{number}",)
+    return b.form.scaled_by_group if b.style.norm == "group" and b.form.scaled_by_group else b.form.scaled_by
 
 
 def silence(block: nn.Module, last: tuple[str, ...]) -> None:
@@ -236,7 +218,7 @@ def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image
         if j is not None:
             copy_tensor(block, had[j], tally)
         elif had:
-            silence(block, LAST["encoder"])
+            silence(block, ENCODER_SCALED_BY)
         place, source = f"encoder block {i + 1}", "" if j is None else f"encoder block {j + 1}"
         rows.append(_row(place, block.parameters(), source, tally, new=bool(had) and j is None))
     return [*rows, _row("encoder norm", child.norm.parameters(), "encoder norm", norm)]

@@ -1,0 +1,123 @@
+"""`BlockSpec`: all that the toolkit knows of a kind of residual block. Torch-free.
+
+`BLOCKS` holds them by kind; blocks/registry.py fills it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+
+class Branch(NamedTuple):
+    """What a block adds to the residual stream, one or two of them.
+
+    Attributes:
+        op: "conv", "msa" or "mlp": how analyses group it.
+        layer: the submodule whose output is added; of "drop_path", the input.
+        next_norm: the submodule that takes the sum; "" where the sum is the block's output.
+    """
+
+    op: str
+    layer: str = "drop_path"
+    next_norm: str = ""
+
+
+class BlockStyle(NamedTuple):
+    """How a kind of block is drawn: its letter, its colour, and its name in the legend."""
+
+    letter: str = "X"
+    colour: str = "#8a8f98"
+    label: str = "block"
+
+
+def _no_formula(accumulator: Any, block: Any) -> None:
+    raise NotImplementedError(f"the entry of {block.kind!r} has no cost formula")
+
+
+@dataclass(frozen=True)
+class BlockForm:
+    """A block as it is made in nets of one order of activation.
+
+    Attributes:
+        module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
+        cost: its closed form: adds a `layout.Block` to a `CostAccumulator`.
+        scaled_by: the layers that scale its branches: near zero they make a new block almost an identity.
+        scaled_by_group: the same under group norm, whose standardised convs have no scale; () where no different.
+        norms_input: whether its layer `norm1` is over the block's input, and so worth taking from another kind.
+    """
+
+    module: str
+    cost: Callable[[Any, Any], None] = field(default=_no_formula, repr=False)
+    scaled_by: tuple[str, ...] = field(default=(), repr=False)
+    scaled_by_group: tuple[str, ...] = field(default=(), repr=False)
+    norms_input: bool = field(default=False, repr=False)
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """The entry of one kind of block. Its repr holds what building a net needs.
+
+    Attributes:
+        name: the kind, as stages name it.
+        pre: how it is made, in nets of both orders unless there is `post`.
+        post: how it is made in post-activation nets; only such blocks depend on the net's order.
+        expansion: the output's channels over the stage's width; of conv blocks.
+        modern: whether it has norms of its own, whatever the net's.
+        inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
+        branches: what it adds to the residual stream.
+        style: how it is drawn.
+        searched: whether the spaces `modern` and `free` draw it.
+    """
+
+    name: str
+    pre: BlockForm
+    post: BlockForm | None = None
+    expansion: int = 1
+    modern: bool = False
+    inner_of_input: bool = False
+    branches: tuple[Branch, ...] = (Branch("conv"),)
+    style: BlockStyle = field(default=BlockStyle(), repr=False)
+    searched: bool = field(default=False, repr=False)
+
+    def form(self, order: str) -> BlockForm:
+        """How it is made in nets of this order of activation."""
+        return self.post if self.post is not None and order == "post" else self.pre
+
+    @cached_property
+    def attends(self) -> bool:
+        """Whether it is an attention block, which has heads and a window and cannot stride."""
+        return any(branch.op == "msa" for branch in self.branches)
+
+    @cached_property
+    def has_mlp(self) -> bool:
+        """Whether an MLP of the stage's `mlp_ratio` follows its attention."""
+        return any(branch.op == "mlp" for branch in self.branches)
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it is made otherwise in post-activation nets."""
+        return self.post is not None
+
+
+BLOCKS: dict[str, BlockSpec] = {}
+
+
+def conv_kinds() -> list[str]:
+    """The kinds of conv blocks."""
+    return [name for name, spec in BLOCKS.items() if not spec.attends]
+
+
+def attention_kinds() -> list[str]:
+    """The kinds of attention blocks."""
+    return [name for name, spec in BLOCKS.items() if spec.attends]
+
+
+def load_class(name: str) -> Any:
+    """The class that "package.module:Class" names."""
+    from importlib import import_module
+
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module, __package__), attribute)

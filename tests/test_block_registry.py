@@ -1,0 +1,254 @@
+"""The registry of blocks: every entry keeps what it promises, and a block is its module and its entry alone."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, static_cost
+from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds, load_class
+from alternas.results.analysis import lesion, skip_connections, variance
+from alternas.results.analysis_tools.inputs import AnalysisInput, Images
+from alternas.results.export import package
+from alternas.results.export.subject import ExportNet
+from alternas.results.render.svg import net_svg
+from alternas.results.render.tables import net_drawing
+from alternas.search.training.inherit import inherit
+from alternas.spaces.modern import ATTENTIONS, CONVS
+from nets import lively
+
+STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
+CASES = [(kind, stride, style) for kind in BLOCKS for stride in (1, 2) for style in STYLES]
+
+
+def net_of(kind: str, stride: int = 1, style: Style = STYLES[0]) -> Genotype:
+    """Two blocks of a kind; attention, which cannot stride, behind a conv block that does."""
+    if BLOCKS[kind].attends:
+        conv = "convnext" if BLOCKS[kind].modern else "basic"
+        stage = Stage(conv, 2, 32, stride, (1,), heads=2, head_dim=8, window=4, attention=kind)
+    else:
+        stage = Stage(kind, 2, 32, stride)
+    return Genotype(Stem("cifar", 32), (stage,), style=style)
+
+
+def block_of(kind: str, stride: int, style: Style) -> tuple[nn.Module, Any]:
+    """The net's first block of the kind, and where it stands."""
+    blocks = net_of(kind, stride, style).plan(16, 3).stages[0]
+    at = next(block for block in blocks if block.kind == kind)
+    return load_class(at.form.module)(at), at
+
+
+@pytest.mark.parametrize(("kind", "stride", "style"), CASES)
+def test_a_block_gives_the_map_of_its_plan(kind: str, stride: int, style: Style) -> None:
+    block, at = block_of(kind, stride, style)
+    assert block(torch.randn(2, at.c_in, *at.map_in)).shape == (2, at.c_out, *at.map_out)
+    assert isinstance(block.drop_path, nn.Identity)
+
+
+@pytest.mark.parametrize(("kind", "stride", "style"), CASES)
+def test_the_formula_counts_what_is_built(kind: str, stride: int, style: Style) -> None:
+    assert counted(net_of(kind, stride, style)) == formula(net_of(kind, stride, style))
+
+
+def counted(net: Genotype) -> tuple[int, int]:
+    """Parameters, and MACs by torch's own counter."""
+    model = build(net, 5, 16).eval().requires_grad_(False)
+    with FlopCounterMode(display=False) as counter:
+        model(torch.randn(1, 3, 16, 16))
+    return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
+
+
+def formula(net: Genotype) -> tuple[int, int]:
+    cost = static_cost(net, 5, 16)
+    return cost.params, cost.macs
+
+
+@pytest.mark.parametrize(("kind", "stride", "style"), CASES)
+def test_gradients_reach_every_parameter(kind: str, stride: int, style: Style) -> None:
+    torch.manual_seed(0)
+    model = lively(build(net_of(kind, stride, style), 5, 16))
+    F.cross_entropy(model(torch.randn(4, 3, 16, 16)), torch.arange(4)).backward()
+    still = [name for name, p in model.named_parameters() if p.grad is None or not p.grad.abs().sum()]
+    assert not still
+
+
+@pytest.mark.parametrize(("kind", "style"), [(kind, style) for kind in BLOCKS for style in STYLES])
+def test_layers_that_scale_a_block_make_it_an_identity(kind: str, style: Style) -> None:
+    at = net_of(kind, 1, style).plan(16, 3).stages[0][-1]
+    block = load_class(at.form.module)(at)
+    layers = (style.norm == "group" and at.form.scaled_by_group) or at.form.scaled_by
+    assert layers
+    for name in layers:
+        for parameter in block.get_submodule(name).parameters():
+            nn.init.zeros_(parameter)
+    x = torch.rand(2, at.c_in, *at.map_in)  # not below 0: the last ReLU of a post-activation block keeps it
+    torch.testing.assert_close(block.eval()(x), x)
+
+
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_analyses_find_each_addition(kind: str) -> None:
+    model = build(net_of(kind), 5, 16)
+    ops = [place.op for place in skip_connections.additions(model)]
+    assert ops == ["conv", *(branch.op for branch in BLOCKS[kind].branches)]  # behind a conv block of any kind
+    for branch in BLOCKS[kind].branches:
+        assert isinstance(model.stages[0].get_submodule("1").get_submodule(branch.layer), nn.Module)
+
+
+def test_letters_differ_and_kinds_have_one_entry() -> None:
+    letters = [spec.style.letter for spec in BLOCKS.values()]
+    assert len({*letters}) == len(letters)
+    assert all(name == spec.name for name, spec in BLOCKS.items())
+    assert {*conv_kinds(), *attention_kinds()} == {*BLOCKS}
+    assert not {*conv_kinds()} & {*attention_kinds()}
+
+
+def test_spaces_draw_the_kinds_that_say_so() -> None:
+    assert CONVS == ("residual", "mbconv", "convnext")
+    assert ATTENTIONS == ("msa", "transformer")
+
+
+MODULE = '''
+"""A depthwise 5x5 conv and a 1x1 conv behind a norm."""
+
+import torch.nn.functional as F
+from torch import nn
+
+from alternas.archs.blocks.residual import Projection
+from alternas.archs.layout import Block
+
+
+class Depthwise(nn.Module):
+    def __init__(self, b: Block) -> None:
+        super().__init__()
+        self.shortcut = Projection(b.c_in, b.c_out, b.stride) if b.projects else nn.Identity()
+        self.norm1 = nn.BatchNorm2d(b.c_in)
+        self.depthwise = nn.Conv2d(b.c_in, b.c_in, 5, stride=b.stride, padding=2, groups=b.c_in, bias=False)
+        self.conv = nn.Conv2d(b.c_in, b.c_out, 1)
+        self.drop_path = nn.Identity()
+
+    def forward(self, x_BCHW):
+        return self.shortcut(x_BCHW) + self.drop_path(self.conv(F.relu(self.depthwise(self.norm1(x_BCHW)))))
+'''
+
+
+def depthwise_cost(accumulator: Any, b: Any) -> None:
+    if b.projects:
+        accumulator.conv(b.c_in, b.c_out, 1, b.map_out)
+    accumulator.norm(b.c_in)
+    accumulator.depthwise(b.c_in, 5, b.map_out)
+    accumulator.conv(b.c_in, b.c_out, 1, b.map_out, bias=True)
+    x, y = math.prod((b.c_in, *b.map_in)), math.prod((b.c_in, *b.map_out))
+    accumulator.keep_input(x)
+    accumulator.keep(x, y)
+    accumulator.alive(2 * x, 2 * y)
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
+    """A net with two blocks that only a file of this test and an entry know."""
+    (tmp_path / "block_of_a_test.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    form = BlockForm("block_of_a_test:Depthwise", depthwise_cost, ("conv",), norms_input=True)
+    style = BlockStyle("D", "#E69F00", "depthwise block")
+    monkeypatch.setitem(BLOCKS, "depthwise", BlockSpec("depthwise", form, modern=True, style=style))
+    yield Genotype(Stem("cifar", 8), (Stage("depthwise", 1, 8), Stage("depthwise", 2, 12, 2)))
+    sys.modules.pop("block_of_a_test", None)
+
+
+def test_a_new_block_is_its_module_and_its_entry(net: Genotype, tmp_path: Path) -> None:
+    assert Genotype.from_json(net.to_json()) == net
+    assert net.family == "modern"
+    assert counted(net) == formula(net)
+    torch.manual_seed(0)
+    parent = build(net, 5, 16)
+    losses = trained(parent, 10)
+    assert losses[-1] < 0.9 * losses[0]
+    inherited(net, parent)
+    drawn(net)
+    exported(net, tmp_path / "exported")
+    analysed(parent)
+
+
+def trained(model: nn.Module, steps: int) -> list[float]:
+    """Losses on one batch."""
+    x, y, losses = torch.randn(10, 3, 16, 16), torch.arange(10) % 5, []
+    optimiser = torch.optim.AdamW(model.parameters(), 0.01)
+    for _ in range(steps):
+        loss = F.cross_entropy(model(x), y)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def inherited(net: Genotype, parent: Any) -> None:
+    """A deeper, wider child takes the parent's blocks, adds a near identity, and gives nearly the same logits."""
+    child = Genotype(net.stem, (Stage("depthwise", 1, 8), Stage("depthwise", 3, 12, 2)))
+    heir = build(child, 5, 16)
+    rows = {row.place: row.how for row in inherit(heir, parent)}
+    assert rows["stage 1 block 1"] == "copied"
+    assert [*rows.values()].count("identity") == 1
+    x = torch.randn(4, 3, 16, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(heir.eval()(x), parent.eval()(x), atol=0.05, rtol=0.05)
+    wide = build(Genotype(net.stem, (Stage("depthwise", 1, 16), Stage("depthwise", 2, 24, 2))), 5, 16)
+    taken = {row.place: row.taken for row in inherit(wide, parent)}
+    assert all(taken[f"stage 2 block {number}"] for number in (1, 2))
+
+
+def drawn(net: Genotype) -> None:
+    svg = net_svg(net, 5, 16)
+    assert all(part in svg for part in ("#E69F00", "D  depthwise block", ">DD<"))
+    console = Console(width=120)
+    with console.capture() as table:
+        console.print(net_drawing(net, 5, 16, 3))
+    assert "[depthwise/2] [depthwise]" in table.get()
+
+
+def exported(net: Genotype, folder: Path) -> None:
+    """model.py alone, in a process that has neither alternas nor timm nor the block's module."""
+    folder.mkdir()
+    model = lively(build(net, 5, 16)).eval()
+    x = torch.randn(2, 3, 16, 16)
+    package.write(ExportNet(model, {"name": "net"}, x), folder)
+    torch.save((model.state_dict(), x, model(x)), folder / "wanted.pt")
+    (folder / "genotype.json").write_text(net.to_json())
+    code = (
+        "import sys\n"
+        "sys.modules.update(alternas=None, timm=None, block_of_a_test=None)\n"
+        "import model, torch\n"
+        "state, x, wanted = torch.load('wanted.pt')\n"
+        "net = model.build(model.Genotype.from_json(open('genotype.json').read()), 5, 16)\n"
+        "net.load_state_dict(state)\n"
+        "torch.testing.assert_close(net.eval()(x), wanted)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def analysed(model: nn.Module) -> None:
+    x, y = torch.rand(8, 3, 16, 16), torch.arange(8) % 5
+    subject = AnalysisInput("net", model.eval(), Images(x, y, torch.zeros(3), torch.ones(3)))
+    places = [f"stage {stage} block {number}" for stage, number in ((1, 1), (2, 1), (2, 2))]
+    for analysis in (variance, skip_connections):
+        rows = analysis.analyse(subject).rows
+        assert [row.get("site", row.get("place")) for row in rows][-3:] == places
+        assert {row["op"] for row in rows[-3:]} == {"conv"}
+    assert [unit.name for unit in lesion.units(model)] == [f"{place} depthwise" for place in places]
+
+
+def test_a_kind_without_an_entry_is_refused() -> None:
+    with pytest.raises(InputError, match="block"):
+        Stage("depthwise", 2, 8).check("stage 1")
