@@ -93,7 +93,7 @@ def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
-    settings = Settings("free", "digits", strategy, "off", "macs", recipe)
+    settings = Settings("free", "digits", strategy, "none", "macs", recipe)
     common = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     terms = SearchContext(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
     store = Store(folder)

@@ -98,8 +98,8 @@ def bench(
     strategy: Annotated[
         str, typer.Option(help="Strategies, with commas between; also oracle and largest. Without it, all.")
     ] = "",
-    ladder: Annotated[
-        str, typer.Option(help="Ladders, with commas between. Without it, all; single for random draws alone.")
+    scheduler: Annotated[
+        str, typer.Option(help="Schedulers, separated by commas (default: all; asha only for random).")
     ] = "",
     data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
     seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
@@ -130,7 +130,7 @@ def bench(
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
     how = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
-    chosen = searchers(names(strategy), names(ladder), how)
+    chosen = searchers(names(strategy), names(scheduler), how)
     console = Console(stderr=True)
     with console.status(f"0 of {len(chosen)}") as status:
         match, done = BenchmarkConfig(data, seeds, workers, processes), count(1)

@@ -60,7 +60,9 @@ Storage = Annotated[
     ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files to the run's folder.")]
-Rungs = Annotated[str, typer.Option(help="Shares of the budget at which a ladder compares nets; usually 1/8,1/4,1/2.")]
+Rungs = Annotated[
+    str, typer.Option(help="Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")
+]
 Eta = Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")]
 Seeds = Annotated[int, typer.Option(help="Trainings of each net.")]
 TrialMinutes = Annotated[float, typer.Option(help="Of training one net; one that takes longer ends as timeout.")]

@@ -53,11 +53,11 @@ def search(
             "as package.module:Class."
         ),
     ] = "evolution",
-    ladder: Annotated[
+    scheduler: Annotated[
         str,
         typer.Option(
-            help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone. Without it: "
-            "pareto from 32 --trials on, else off."
+            help="Early stopping: none, mo-asha (by accuracy and cost), or asha (by accuracy alone). "
+            "Default: mo-asha from 32 --trials on, none below."
         ),
     ] = "",
     rungs: Rungs = "",
@@ -116,9 +116,9 @@ def search(
     how = recipe_of(recipe, data, epochs, compile_nets)
     steps = shares("rungs", rungs) if rungs else RUNGS
     run_name = name or plain_name(space, data)
-    ladder = ladder or default_scheduler(run_name, strategy, trials)
+    scheduler = scheduler or default_scheduler(run_name, strategy, trials)
     settings = Settings(
-        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
+        space, data, strategy, scheduler, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
         latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)

@@ -31,14 +31,14 @@ class Settings:
         space: name of the space.
         data: name of the data set.
         strategy: name of the strategy.
-        ladder: name of the ladder.
+        scheduler: name of the scheduler.
         objective: the cost to weigh accuracy against, "macs", "params" or "latency_ms".
         latency: under what that is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
         keep: states of each training whose weights are kept too; see `Job`.
-        rungs: shares of the budget at which a ladder compares nets.
+        rungs: shares of the budget at which the scheduler compares nets.
         eta: one of so many nets at a rung goes on.
         repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
         inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
@@ -47,7 +47,7 @@ class Settings:
     space: str
     data: str
     strategy: str
-    ladder: str
+    scheduler: str
     objective: str
     recipe: Recipe
     seed: int = 0
@@ -64,8 +64,8 @@ class Settings:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
-        if self.ladder == "off" and (self.rungs, self.eta) != (RUNGS, ETA):
-            raise InputError("rungs and eta: without a ladder nets do not stop; choose pareto or single")
+        if self.scheduler == "none" and (self.rungs, self.eta) != (RUNGS, ETA):
+            raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
         if (self.objective == LATENCY) != bool(self.latency):
             raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")

@@ -100,8 +100,8 @@ def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: C
     most = ledger.terms.trials + len(ledger.live)
     if ledger.terms.setting and not resources.latency_on:
         console.print("one worker trains nets and measures their latency in turn; --latency-on NODE parts the two")
-    if ledger.terms.settings.ladder != "off":
-        console.print(f"ladder {ledger.terms.settings.ladder}: the weaker nets stop early")
+    if ledger.terms.settings.scheduler != "none":
+        console.print(f"scheduler {ledger.terms.settings.scheduler}: weaker nets stop early")
     if ledger.terms.depot:
         console.print(f"checkpoints and weights: {ledger.terms.depot}", highlight=False, soft_wrap=True)
     steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))

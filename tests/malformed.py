@@ -54,7 +54,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number",
     "epochs": "number", "max_latency": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "keep": "shares",
-    "image_size": "size", "from_size": "size", "strategy": "word", "ladder": "word", "objective": "word",
+    "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
     "objectives": "word", "loader": "word", "recipe": "file", "regime": "word",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",

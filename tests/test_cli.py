@@ -211,7 +211,7 @@ BAD = [
     (("search", "--trials", "-3"), "-3"),
     (("search", "--trials", "many"), "--trials"),
     (("search", "--strategy", "magic"), "strategy"),
-    (("search", "--ladder", "rope"), "ladder"),
+    (("search", "--scheduler", "rope"), "scheduler"),
     (("search", "--objective", "beauty"), "objective"),
     (("search", "--max-macs", "-5M"), "max-macs"),
     (("search", "--max-macs", "lots"), "lots"),

@@ -47,7 +47,7 @@ class Record:
         curve: points of step, loss and accuracy; None where a number was not finite.
         accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
         rung: rungs passed; the last one is the full budget.
-        rungs: each of them: step, accuracy there, and whether the ladder sent the net on.
+        rungs: each of them: step, accuracy there, and whether the scheduler sent the net on.
         excess: of an infeasible net: by which share it is over each limit.
         budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
         recipe: as a dict.

@@ -89,7 +89,7 @@ def search(
     name: str = "",
     *,
     strategy: str = "evolution",
-    ladder: str = "",
+    scheduler: str = "",
     objective: str = "macs",
     max_macs: str = "",
     max_params: str = "",
@@ -110,7 +110,7 @@ def search(
         space=space,
         data=data,
         strategy=strategy,
-        ladder=ladder or default_scheduler(run, strategy, trials),
+        scheduler=scheduler or default_scheduler(run, strategy, trials),
         objective=objective,
         recipe=how if epochs is None else how.with_epochs(epochs),
         seed=seed,
@@ -207,7 +207,7 @@ class ControllerSearcher(Searcher):
             elif outcome:
                 ledger.report(unpacked(outcome))
             else:
-                rule = "leave out a scheduler, and `stop` for single trials; a ladder stops weak nets"
+                rule = "leave out Tune's scheduler and `stop`; the search's own `scheduler=` stops weak nets"
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
 
 

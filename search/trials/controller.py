@@ -158,7 +158,7 @@ class SearchController:
         return latencies.timing if latencies and wanted else None
 
     def _promote(self) -> Trial | None:
-        """The first that the ladder sends on, from the highest rung down."""
+        """The first that the scheduler sends on, from the highest rung down."""
         if self.books.used_up:
             return None
         found = self.books.rungs.next(self.source.dry or not self.memory.ready)
