@@ -137,7 +137,7 @@ def fill(folder: Path, strategy: str) -> None:
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}
-    (folder / "run.json").write_text(json.dumps({"settings": settings, "trials": RECORDS, "data": data}))
+    (folder / "run.json").write_text(json.dumps({"format": 2, "settings": settings, "trials": RECORDS, "data": data}))
 
 
 def resume(folder: Path, strategy: str) -> None:

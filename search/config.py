@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -71,13 +71,6 @@ class Settings:
             raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
-
-    @classmethod
-    def defaults(cls) -> dict[str, Any]:
-        """Of the settings that have one, as JSON gives them back: what runs of an earlier alternas mean."""
-        plain = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
-        made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
-        return json.loads(json.dumps(plain | made))
 
     def over_limit(self, cost: Cost) -> dict[str, float]:
         """For each limit broken, by which share."""

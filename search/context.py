@@ -162,7 +162,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run, whole where an earlier alternas knew fewer.
+    """The settings of an existing run.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -170,7 +170,7 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return Settings.defaults() | settings
+    return settings
 
 
 def _of_file(space: Space) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs import OperationError
-from ..results.runs.record import FAILED, FREE, versions
+from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
@@ -129,8 +129,8 @@ def _settle(folder: Path, ready: PreparedSearch) -> None:
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
     command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.checkpoints)
-    facts = {"settings": ready.wanted, "trials": plan.trials, "command": command, "versions": versions()}
-    facts["data"] = data.facts()
+    facts = {"format": FORMAT, "settings": ready.wanted, "trials": plan.trials}
+    facts |= {"command": command, "versions": versions(), "data": data.facts()}
     if ready.terms.depot:
         facts["checkpoints"] = ready.terms.depot.note
     if isinstance(space, FileSpace):

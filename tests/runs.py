@@ -29,7 +29,8 @@ def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     """A run's folder with these records; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
-    facts = {"settings": settings, "trials": 8, "command": COMMAND, "versions": {"python": "3.11"}, "data": DATA}
+    facts = {"format": 2, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
+    facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told))
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
     return folder
@@ -66,7 +67,7 @@ def record(
         {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
         for i, step in enumerate(STEPS[:rungs])
     ]
-    found = {"trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found = {"format": 2, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
     found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}

@@ -42,7 +42,8 @@ def write(name: str, nets: list[Any] | None = None, split: str = "s", data: str 
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": data}
     facts |= {"mean": [4.9], "std": [6.0], "split": split}
     usual = {"objective": "macs", "recipe": RECIPE, "seed": 0, "repeats": 1, "image_size": [8, 8]}
-    (folder / "run.json").write_text(json.dumps({"settings": usual | settings, "trials": 2, "data": facts}))
+    told = {"format": 2, "settings": usual | settings, "trials": 2, "data": facts}
+    (folder / "run.json").write_text(json.dumps(told))
     records = [record(*net[:3], **dict(*net[3:])) for net in nets or NETS[name]]
     (folder / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
     return folder
@@ -239,7 +240,7 @@ def test_a_frame_has_the_columns_that_its_docstring_names() -> None:
 
 
 def test_a_frame_has_the_columns_that_the_page_names() -> None:
-    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parent.parent / "docs" / "reading-a-front.md").read_text()
     always = page.split("These columns are always there")[1].split("Behind them")[0]
     rows = re.findall(r"^\| (`[^|]+) \|", always, re.MULTILINE)
     named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
@@ -260,7 +261,7 @@ def test_a_frame_holds_what_the_leaderboard_says() -> None:
 
 
 def test_the_pages_commands_run(alternas: Any) -> None:
-    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parent.parent / "docs" / "reading-a-front.md").read_text()
     write("small", NETS["one"])
     write("mixed", NETS["two"])
     commands = re.findall(r"^(alternas [^#\n]+)", page, re.MULTILINE)
@@ -270,7 +271,7 @@ def test_the_pages_commands_run(alternas: Any) -> None:
 
 
 def test_the_page_says_every_field(alternas: Any) -> None:
-    page = (Path(cli.__file__).parent / "docs" / "reading-a-front.md").read_text()
+    page = (Path(cli.__file__).parent.parent / "docs" / "reading-a-front.md").read_text()
     write("one")
     write("two")
     row = json.loads(alternas("front", "one", "--json")[1])[0]

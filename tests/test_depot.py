@@ -193,7 +193,7 @@ def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     assert other
     assert first.name != other.name, "two runs of one name do not meet"
     assert first.name.startswith("runs-mine-")
-    written(run / "run.json", json.dumps({"checkpoints": first.note}).encode())
+    written(run / "run.json", json.dumps({"format": 2, "checkpoints": first.note}).encode())
     assert "abc" not in (run / "run.json").read_text()
     again = artifact_store(run, "s3://k:abc@bucket/x/")
     assert again
@@ -203,7 +203,7 @@ def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     assert moved.name != first.name
     with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --checkpoints URI"):
         artifact_store(run, "")
-    written(run / "run.json", json.dumps({"checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
+    written(run / "run.json", json.dumps({"format": 2, "checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
     assert artifact_store(run, "file:///x") == ArtifactStore("file:///x", "mine-1", run)
     with pytest.raises(InputError, match="are in file:///x"):
         artifact_store(run, "")
@@ -214,7 +214,7 @@ NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, 
 
 @pytest.mark.parametrize("note", [*NOTES, {"uri": "file:///x", "name": "../x"}])
 def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
-    written(tmp_path / "run.json", json.dumps({"checkpoints": note}).encode())
+    written(tmp_path / "run.json", json.dumps({"format": 2, "checkpoints": note}).encode())
     with pytest.raises(InputError, match="checkpoints"):
         artifact_store(tmp_path, "")
 

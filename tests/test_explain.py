@@ -176,7 +176,7 @@ def test_the_loss_is_the_recipes() -> None:
 def test_the_images_are_listed(run: Path) -> None:
     explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
     data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 12, torch.device("cpu"))
-    subject = ground.subject(module._named(*module.chosen_net(run, 2)))
+    subject = ground.subject(module._named(*module.select_net(run, 2)))
 
     def raw(row: dict[str, str], images: Any) -> torch.Tensor:
         x = images.images[int(row["index"])].astype("<f4")

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from dataclasses import dataclass
 from dataclasses import field
-from dataclasses import fields
 from datetime import UTC
 from datetime import datetime
 from datetime import timedelta
@@ -26,6 +25,7 @@ KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
+FORMAT = 2  # of run.json and records.jsonl; raised when what they hold changes
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Record:
     """What came of one trial.
 
     Attributes:
+        format: version of the fields below; another one is refused.
         trial: its number, unique in the run.
         kind: who asked for it: search, baseline, retrain or study.
         family: resnet, alternet, hybrid, vit or modern.
@@ -66,6 +67,7 @@ class Record:
         versions: of python, alternas, torch, ...
     """
 
+    format: int = field(default=FORMAT, kw_only=True)
     trial: int
     kind: str
     family: str
@@ -112,15 +114,16 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Any) -> Record:
-        """Rebuild from `to_dict`; fields of a later alternas are left out.
+        """Rebuild from `to_dict`.
 
         Raises:
-            InputError: if a field is missing, or a value is not what can be reckoned with.
+            InputError: if it has another format, a field is missing or unknown, or a value is of the wrong kind.
         """
         if not isinstance(data, dict):
             raise InputError(f"not an object but {short_repr(data)}")
+        check_format("record", data)
         try:
-            record = cls(**{name: value for name, value in data.items() if name in KNOWN})
+            record = cls(**data)
         except TypeError as error:
             raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
         record._check()
@@ -139,6 +142,14 @@ class Record:
             raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
         if self.status not in STATUSES or self.kind not in KINDS:
             raise InputError(f"unknown status {short_repr(self.status)} or kind {short_repr(self.kind)}")
+
+
+def check_format(name: str, data: dict[str, Any]) -> None:
+    """Raise InputError if `data`, read from a record or a run.json, was written in another format; none means 1."""
+    found = data.get("format", 1)
+    if type(found) is not int or found != FORMAT:
+        rule = f"has format {short_repr(found)}, this alternas reads {FORMAT}"
+        raise InputError(f"{name}: {rule}; train it again or use the alternas that made it")
 
 
 def _is_whole(value: Any) -> bool:
@@ -284,9 +295,6 @@ def _is_time(text: str) -> bool:
 def now(less: float = 0.0) -> str:
     """As `Record.ended` has it, to the millisecond; so many seconds ago."""
     return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
-
-
-KNOWN = frozenset(f.name for f in fields(Record))
 
 
 def versions() -> dict[str, str]:

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from ...archs import Cost, Genotype, InputError, OperationError, static_cost
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
-from ...results.runs.record import FAILED, Record, versions
+from ...results.runs.record import FAILED, FORMAT, Record, versions
 from ...results.runs.store import Store, locked, read_settings, write_json
 from ..config import differences
 from ..data.build import keep_sample
@@ -126,7 +126,8 @@ def _settle(room: ExperimentContext, begun: bool, depot: ArtifactStore | None) -
         _keep_starts(room.starts)
     keep_sample(room.data, room.folder)
     command = without_secrets(sys.argv, room.resources.checkpoints)
-    facts = {"settings": room.settings, "data": room.data.facts(), "command": command, "versions": versions()}
+    facts = {"format": FORMAT, "settings": room.settings, "data": room.data.facts()}
+    facts |= {"command": command, "versions": versions()}
     write_json(room.folder / "run.json", facts | ({"checkpoints": depot.note} if depot else {}))
 
 
