@@ -45,7 +45,7 @@ Gpus = Annotated[
     ),
 ]
 Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
-Checkpoints = Annotated[
+StoragePath = Annotated[
     str,
     typer.Option(
         help="Where workers leave checkpoints and weights if not every node sees this folder: s3://BUCKET/FOLDER, "
@@ -94,7 +94,7 @@ def request_of(name: str, image_size: str, loader: str, skip_broken: bool, downl
 
 
 def resources_of(
-    address: str, workers: int, cpus: float, gpus: float | None, checkpoints: str = "", latency_on: str = ""
+    address: str, workers: int, cpus: float, gpus: float | None, storage_path: str = "", latency_on: str = ""
 ) -> Resources:
     """Where to train.
 
@@ -103,7 +103,7 @@ def resources_of(
     """
     from ..search.engine.resources import Resources
 
-    return Resources(address, workers, cpus, gpus, latency_on, checkpoints)
+    return Resources(address, workers, cpus, gpus, latency_on, storage_path)
 
 
 def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:

@@ -37,7 +37,7 @@ class Settings:
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
-        keep: states of each training whose weights are kept too; see `Job`.
+        save_weights_at: moments of each training at which its weights are saved too; see `Job`.
         rungs: shares of the budget at which the scheduler compares nets.
         eta: one of so many nets at a rung goes on.
         repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
@@ -52,7 +52,7 @@ class Settings:
     recipe: Recipe
     seed: int = 0
     limits: dict[str, int] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
+    save_weights_at: tuple[str, ...] = ()
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     repeats: int = 1
@@ -60,7 +60,7 @@ class Settings:
     latency: str = ""
 
     def __post_init__(self) -> None:
-        for name in self.keep:
+        for name in self.save_weights_at:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
@@ -84,7 +84,8 @@ class Settings:
 def _check_kept(name: str) -> None:
     share = float(name) if _SHARE.fullmatch(name) else 0.0
     if name != "warmup" and not 0 < share <= 1:
-        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {short_repr(name)}")
+        rule = "must be warmup or a share of the budget such as 0.06"
+        raise InputError(f"save-weights-at: {rule}, got {short_repr(name)}")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

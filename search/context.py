@@ -84,7 +84,7 @@ def prepare(plan: SearchConfig, console: Console) -> PreparedSearch:
     _compare(folder, plan, wanted)
     steps, common = settings.recipe.steps(len(data.train)), _common(plan, data)
     there = folder.absolute()  # a worker's current folder may be another
-    depot, latencies = artifact_store(folder, plan.resources.checkpoints), _latencies(there, settings, price)
+    depot, latencies = artifact_store(folder, plan.resources.storage_path), _latencies(there, settings, price)
     terms = SearchContext(settings, plan.trials, steps, price, common, there, latencies, plan.effort, depot)
     validate_sampler(settings.strategy, terms.ground(space))
     if plan.storage:

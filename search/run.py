@@ -128,11 +128,11 @@ def _settle(folder: Path, ready: PreparedSearch) -> None:
     if (folder / "run.json").exists() and differences(previous_settings(folder), ready.wanted):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
-    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.checkpoints)
+    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.storage_path)
     facts = {"format": FORMAT, "settings": ready.wanted, "trials": plan.trials}
     facts |= {"command": command, "versions": versions(), "data": data.facts()}
     if ready.terms.depot:
-        facts["checkpoints"] = ready.terms.depot.note
+        facts["storage_path"] = ready.terms.depot.note
     if isinstance(space, FileSpace):
         facts["space_source"] = space.source  # to read; never run
     keep_sample(data, folder)

@@ -222,9 +222,9 @@ BAD = [
     (("search", "--recipe", "soup"), "recipe"),
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
-    (("search", "--keep", "warm"), "keep"),
-    (("search", "--keep", ","), "names with commas between"),
-    (("search", "--keep", "0.5,1.5"), "1.5"),
+    (("search", "--save-weights-at", "warm"), "save-weights-at"),
+    (("search", "--save-weights-at", ","), "names with commas between"),
+    (("search", "--save-weights-at", "0.5,1.5"), "1.5"),
     (("search", "--loader", "disk"), "loader"),
     (("search", "--image-size", "16"), "image-size is for pictures"),
     (("data", "digit"), "did you mean 'digits'"),
@@ -309,7 +309,7 @@ READING = [
     "export mine:0 --out d", "cost mine:0", "latency mine", "latency mine:0", "retrain mine", "explain mine",
     "explain mine:0", "explain other --against mine:0", "dashboard mine", "finetune --from mine --data digits",
     "buildup --from mine:0 --data digits", "few-shot --from mine --data digits", "search resnet --name mine",
-    "study data-size --data digits --name mine", "explain --findings --data digits --name mine",
+    "study data-size --data digits --name mine", "explain --paper-claims --data digits --name mine",
 ]  # fmt: skip
 
 

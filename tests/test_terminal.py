@@ -56,7 +56,7 @@ COMMANDS = {
     "few-shot": (["few-shot", "--from", EVIL, "--data", EVIL],),
     "study": (["study", EVIL], ["study", "data-size", "--data", EVIL, "--recipe", EVIL]),
     "bench": (["bench", "--strategy", EVIL], ["bench", "--plot", EVIL]),
-    "doctor": (["doctor", "--address", EVIL], ["doctor", "--checkpoints", EVIL]),
+    "doctor": (["doctor", "--address", EVIL], ["doctor", "--storage-path", EVIL]),
 }  # of every command such as need no training: what they print, and how they refuse
 
 

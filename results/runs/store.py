@@ -40,7 +40,7 @@ import re
 
 KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 TOLD = {  # by name, of run.json
-    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
+    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "storage_path": dict,
 }  # fmt: skip
 SETTINGS = {  # what else is asked for than by the search itself, which compares them all
     "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,

@@ -127,8 +127,8 @@ def from_config(plan: SearchConfig) -> TuneSearch:
     """
     if plan.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(plan.resources.checkpoints):
-        raise InputError("checkpoints: Tune would keep the URI with its password; leave that to the environment")
+    if REDACTED in shown_uri(plan.resources.storage_path):
+        raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(plan, Console(stderr=True)))

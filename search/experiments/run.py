@@ -66,7 +66,7 @@ def run_experiment(plan: Sequence[Training], room: ExperimentContext, console: C
     for training in plan:
         check_on(training.recipe, room.data.peak, room.data.in_chans, room.data.image_size)
         training.net.check(room.data.image_size)
-    depot = artifact_store(room.folder, room.resources.checkpoints)
+    depot = artifact_store(room.folder, room.resources.storage_path)
     check_store(depot)
     with locked(room.folder), closing(Store(room.folder)) as store:
         _settle(room, bool(store.records), depot)
@@ -125,10 +125,10 @@ def _settle(room: ExperimentContext, begun: bool, depot: ArtifactStore | None) -
     if room.starts:
         _keep_starts(room.starts)
     keep_sample(room.data, room.folder)
-    command = without_secrets(sys.argv, room.resources.checkpoints)
+    command = without_secrets(sys.argv, room.resources.storage_path)
     facts = {"format": FORMAT, "settings": room.settings, "data": room.data.facts()}
     facts |= {"command": command, "versions": versions()}
-    write_json(room.folder / "run.json", facts | ({"checkpoints": depot.note} if depot else {}))
+    write_json(room.folder / "run.json", facts | ({"storage_path": depot.note} if depot else {}))
 
 
 def _keep_starts(starts: Mapping[Path, Network]) -> None:

@@ -17,13 +17,13 @@ from .inherit import Inherited, inherit, summary
 
 
 @dataclass(frozen=True)
-class Regime:
-    """What is trained of a net that starts from weights.
+class FreezePolicy:
+    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn.
 
     Attributes:
-        share: of its blocks, from the head backwards, that are trained with all that stands behind them; the
-            rest stands still, BatchNorm's statistics included. 0 trains the head alone.
-        rate: learning rate of what was inherited, as a share of the recipe's; what is new has the whole.
+        share: share of its blocks, counted from the head, that is trained with all that follows them; the rest is
+            fully frozen, including BatchNorm statistics. 0 trains the head alone.
+        rate: learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own.
         new: whether only the head and parts that are new, or did not fit, are trained.
     """
 
@@ -32,15 +32,15 @@ class Regime:
     new: bool = False
 
 
-# The four of the transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014): the smaller the new set and the
-# more alike the old one, the less is trained, at a tenth of the rate.
-REGIMES = {
-    "whole": Regime(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
-    "large-different": Regime(1.0, 0.1),
-    "large-similar": Regime(0.25, 0.1),
-    "small-different": Regime(0.5, 0.1),
-    "small-similar": Regime(0.0, 0.1),
-    "new": Regime(new=True),
+# By what is frozen. Transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014) freezes more, the smaller the new
+# set is and the more it is like the old one, and trains inherited parts at a tenth of the rate.
+FREEZE_POLICIES = {
+    "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
+    "none-low-lr": FreezePolicy(1.0, 0.1),  # a large, different set
+    "three-quarters": FreezePolicy(0.25, 0.1),  # a large, similar set
+    "half": FreezePolicy(0.5, 0.1),  # a small, different set
+    "backbone": FreezePolicy(0.0, 0.1),  # a small, similar set
+    "inherited": FreezePolicy(new=True),
 }
 
 
@@ -53,17 +53,17 @@ class InitWeights:
         label: what a person calls them.
         steps: optimiser steps spent on them and on what they came from; None if unknown.
         zero_head: whether the last layer starts at zero instead of what it inherits.
-        regime: name of what is trained.
+        freeze: name of a freeze policy.
     """
 
     weights: str
     label: str
     steps: int | None = None
     zero_head: bool = False
-    regime: str = "whole"
+    freeze: str = "none"
 
     def __post_init__(self) -> None:
-        check_choice("regime", self.regime, REGIMES)
+        check_choice("freeze", self.freeze, FREEZE_POLICIES)
 
 
 TAKEN = ("copied", "resized", "fitted")  # how weights can come from a relative
@@ -93,19 +93,19 @@ def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
     """
     if start is None:
         return InitializedNet()
-    regime, rows = REGIMES[start.regime], inherit(net, read(Path(start.weights)))
+    policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:
         empty_head(net)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
-    still = {row.place for row in _standing(rows, regime)}
+    still = {row.place for row in _standing(rows, policy)}
     for place in still:
         for part in places[place]:
             part.requires_grad_(False)
     frozen = [part for place in still for part in places[place] if isinstance(part, nn.Module)]
     slow = [p for row in rows if row.how in TAKEN for part in places[row.place] for p in _parameters(part)]
-    lineage = {"weights": start.label, "steps": start.steps, "regime": start.regime} | summary(rows)
-    return InitializedNet(tuple(frozen), tuple(slow), regime.rate, lineage)
+    lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
+    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, lineage)
 
 
 @torch.no_grad()
@@ -131,13 +131,13 @@ def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
     return found
 
 
-def _standing(rows: Sequence[Inherited], regime: Regime) -> Sequence[Inherited]:
+def _standing(rows: Sequence[Inherited], policy: FreezePolicy) -> Sequence[Inherited]:
     """The parts that are not trained; rows stand in the order from the image to the head."""
-    if regime.new:
+    if policy.new:
         return [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
     blocks = [i for i, row in enumerate(rows) if " block " in row.place]
-    trained = round(regime.share * len(blocks))
-    if regime.share == 1:
+    trained = round(policy.share * len(blocks))
+    if policy.share == 1:
         return []
     first = blocks[len(blocks) - trained] if trained else next(i for i, r in enumerate(rows) if r.place == "head")
     return rows[:first]

@@ -143,7 +143,7 @@ class SearchController:
             steps=candidate.steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
-            keep=settings.keep,
+            keep=settings.save_weights_at,
             start=candidate.start,
             timing=self._timing(candidate),
             limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
