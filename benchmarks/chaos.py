@@ -56,7 +56,7 @@ class Chaos:
     def start(self) -> None:
         """The driver: the same command each time."""
         words = ["search", SPACE, "--address", self.cluster.address, "--trials", str(self.trials), "--name", NAME]
-        words += ["--epochs", "4", "--strategy", "random", "--ladder", "off", "--json"]
+        words += ["--epochs", "4", "--strategy", "random", "--scheduler", "none", "--json"]
         command = [sys.executable, "-m", "alternas", *words]
         with open(self.folder / "err", "a") as err:
             self.driver = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=err)

@@ -236,7 +236,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     store.Store.append = timed
     spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
     recipe = recipes.get("smoke").with_epochs(epochs)
-    settings = Settings("listed", data, "nsga2", "off", "macs", recipe)
+    settings = Settings("listed", data, "nsga2", "none", "macs", recipe)
     search(SearchConfig(settings, DataConfig(data), trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
     return times
 

@@ -93,7 +93,7 @@ def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
-    settings = Settings("free", "digits", strategy, "off", "macs", recipe)
+    settings = Settings("free", "digits", strategy, "none", "macs", recipe)
     common = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     terms = SearchContext(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
     store = Store(folder)
@@ -137,7 +137,7 @@ def fill(folder: Path, strategy: str) -> None:
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}
-    (folder / "run.json").write_text(json.dumps({"settings": settings, "trials": RECORDS, "data": data}))
+    (folder / "run.json").write_text(json.dumps({"format": 2, "settings": settings, "trials": RECORDS, "data": data}))
 
 
 def resume(folder: Path, strategy: str) -> None:

@@ -1,4 +1,4 @@
-"""What a short search finds with a ladder and without: from how many nets on one pays, the default of `--ladder`.
+"""What a short search finds with a scheduler and without: from how many trials on it pays (default `--scheduler`).
 
 python benchmarks/short.py [--seeds 30]
 
@@ -17,14 +17,16 @@ from alternas.search.tabular.simulated import SearcherConfig
 
 SPENT, WORKERS = (4, 8, 16, 24, 32), sized((1, 2, 8), (8,))
 DATA = sized(("cue", "clutter"), ("clutter",))
-CONTENDERS = [SearcherConfig(name, ladder) for name in ("evolution", "random") for ladder in ("off", "pareto")]
+CONTENDERS = [SearcherConfig(name, scheduler) for name in ("evolution", "random") for scheduler in ("none", "mo-asha")]
 
 
 def found(data: str, seeds: int, workers: int) -> dict[str, Any]:
-    """By strategy and ladder: the shares found."""
+    """By strategy and scheduler: the shares found."""
     traces = run_benchmark(BenchmarkConfig(data, seeds, workers), CONTENDERS, lambda _: None)
     return {
-        f"{c.strategy}, ladder {c.ladder}": {at: statistics.median(t.volume_at(at) for t in traces[c]) for at in SPENT}
+        f"{c.strategy}, scheduler {c.scheduler}": {
+            at: statistics.median(t.volume_at(at) for t in traces[c]) for at in SPENT
+        }
         for c in CONTENDERS
     }
 

@@ -1,4 +1,4 @@
-"""Every strategy on every ladder, on a table of the bench: what docs/strategies.md publishes.
+"""Every strategy with every scheduler, on a table of the bench: what docs/strategies.md publishes.
 
 python benchmarks/strategies.py [cue clutter] [--seeds 30] [--markdown]
 
@@ -18,20 +18,20 @@ from alternas.search.tabular.plots import cells, heads
 from alternas.search.tabular.searchers import PLAIN, searchers
 
 DATA = sized(("cue", "clutter"), ("clutter",))
-CONTENDERS = sized(searchers((), ()), searchers(("evolution",), ("off",)))
+CONTENDERS = sized(searchers((), ()), searchers(("evolution",), ("none",)))
 FILE = RESULTS / "strategies.json"
 
 
 def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
     """Run what is missing, beside random search, which every row is a share of."""
-    found = {(row["strategy"], row["ladder"]): row for row in kept.get(data, [])}
+    found = {(row["strategy"], row["scheduler"]): row for row in kept.get(data, [])}
     match = BenchmarkConfig(data, seeds)
     traces = run_benchmark(match, [PLAIN], lambda _: None)
     for contender in CONTENDERS:
-        name = contender.strategy, contender.ladder
+        name = contender.strategy, contender.scheduler
         if name not in found:
             for row in rows(traces | run_benchmark(match, [contender], print)):
-                found[row["strategy"], row["ladder"]] = row
+                found[row["strategy"], row["scheduler"]] = row
             kept |= {data: sorted(found.values(), key=lambda row: row["spent_to_99_median"] or float("inf"))}
             FILE.write_text(json.dumps(kept | {"machine": machine()}, indent=2) + "\n")
 

@@ -39,7 +39,7 @@ def names() -> Iterator[tuple[list[str], str]]:
         for seed in seeds:
             name = f"{space}-{data}-{seed}"
             how = ["--data", data, "--strategy", "enumerate", "--trials", str(nets), "--seed", str(seed)]
-            yield ["search", space, *how, "--ladder", "off", *EPOCHS, "--name", name], name
+            yield ["search", space, *how, "--scheduler", "none", *EPOCHS, "--name", name], name
 
 
 def train() -> None:

@@ -16,7 +16,7 @@ from .options import Epochs, Eta, Json, Rungs, console_of, recipe_of, request_of
 
 commands = typer.Typer()
 QUICK_SAMPLES = 64
-DATA, SEEDS = "digits", 3  # of the findings
+DATA, SEEDS = "digits", 3  # of --paper-claims
 
 
 @commands.command()
@@ -37,31 +37,33 @@ def explain(
         Path | None, typer.Option(help="Folder for pictures and tables; without it, explain/ in the run's.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Few images, short trainings: to see that it works.")] = False,
-    findings: Annotated[
-        bool, typer.Option("--findings", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims.")
+    paper_claims: Annotated[
+        bool, typer.Option("--paper-claims", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims.")
     ] = False,
     training: Annotated[
         bool,
         typer.Option("--training", help="Train the nets again: the Hessian after warm-up, and on 6 % of the data."),
     ] = False,
-    data: Annotated[str, typer.Option(help=f"Of --findings: what they are trained on; {DATA} without it.")] = "",
-    seeds: Annotated[int | None, typer.Option(help=f"Of --findings: trainings of each; {SEEDS} without it.")] = None,
+    data: Annotated[str, typer.Option(help=f"Data set of --paper-claims (default: {DATA}).")] = "",
+    seeds: Annotated[int | None, typer.Option(help=f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
     epochs: Epochs = None,
-    name: Annotated[str, typer.Option(help="Of --findings: name of its run.")] = "",
-    workers: Annotated[int | None, typer.Option(help="Of --findings and --training: nets trained at a time.")] = None,
+    name: Annotated[str, typer.Option(help="Run name of --paper-claims.")] = "",
+    workers: Annotated[
+        int | None, typer.Option(help="Nets that --paper-claims and --training train at a time.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Why a net wins: the papers' analyses of it, as pictures, tables and words; `report` shows them too."""
-    if findings == bool(run):
-        raise InputError(f"explain: takes a run, or --findings without one, got {'both' if run else 'neither'}")
+    if paper_claims == bool(run):
+        raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
     ofs = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
     of_runs = {"against": against, "analyses": analyses, "out": out, "device": "" if device == "cpu" else device}
     of_runs |= {"training": training or None}
-    if wrong := [name for name, value in (of_runs if findings else ofs).items() if value not in ("", None)]:
-        raise InputError(f"explain: --{wrong[0]} goes {'without' if findings else 'with'} --findings")
+    if wrong := [name for name, value in (of_runs if paper_claims else ofs).items() if value not in ("", None)]:
+        raise InputError(f"explain: --{wrong[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
-    if findings:
-        _findings(
+    if paper_claims:
+        _paper_claims(
             data or DATA, SEEDS if seeds is None else seeds, epochs, (samples, quick), name, workers or 0, as_json
         )
         return
@@ -77,7 +79,7 @@ def explain(
         print_lines(*said(facts))
 
 
-def _findings(
+def _paper_claims(
     data: str, seeds: int, epochs: float | None, depth: tuple[int, bool], name: str, workers: int, as_json: bool
 ) -> None:
     from ..search.experiments.paper_claims import Findings, drawing, usual_epochs
@@ -98,8 +100,8 @@ def bench(
     strategy: Annotated[
         str, typer.Option(help="Strategies, with commas between; also oracle and largest. Without it, all.")
     ] = "",
-    ladder: Annotated[
-        str, typer.Option(help="Ladders, with commas between. Without it, all; single for random draws alone.")
+    scheduler: Annotated[
+        str, typer.Option(help="Schedulers, separated by commas (default: all; asha only for random).")
     ] = "",
     data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
     seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
@@ -130,7 +132,7 @@ def bench(
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
     how = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
-    chosen = searchers(names(strategy), names(ladder), how)
+    chosen = searchers(names(strategy), names(scheduler), how)
     console = Console(stderr=True)
     with console.status(f"0 of {len(chosen)}") as status:
         match, done = BenchmarkConfig(data, seeds, workers, processes), count(1)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from .options import Address, Checkpoints, Data, Json
+from .options import Address, Data, Json, StoragePath
 
 commands = typer.Typer()
 
@@ -32,8 +32,8 @@ def dashboard(
 def doctor(
     address: Address = "",
     data: Data = "digits",
-    storage_path: Annotated[Path, typer.Option(help="The folder that all nodes write to.")] = Path("runs"),
-    checkpoints: Checkpoints = "",
+    shared_folder: Annotated[Path, typer.Option(help="Folder that all nodes must be able to write to.")] = Path("runs"),
+    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Whether this machine or a Ray cluster is fit for a search: versions, GPUs, data, storage, a tiny trial a node."""
@@ -41,7 +41,7 @@ def doctor(
     from ..search.engine.checks import drawn
     from ..search.engine.doctor import examine
 
-    checks = examine(address, data, storage_path, checkpoints)
+    checks = examine(address, data, shared_folder, storage_path)
     fit = all(check.ok for check in checks)
     if as_json:
         print_json({"ok": fit, "checks": [check.to_dict() for check in checks]})

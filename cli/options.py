@@ -44,7 +44,7 @@ Gpus = Annotated[
     ),
 ]
 Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
-Checkpoints = Annotated[
+StoragePath = Annotated[
     str,
     typer.Option(
         help="Where workers leave checkpoints and weights if not every node sees this folder: s3://BUCKET/FOLDER, "
@@ -59,7 +59,9 @@ Storage = Annotated[
     ),
 ]
 TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files to the run's folder.")]
-Rungs = Annotated[str, typer.Option(help="Shares of the budget at which a ladder compares nets; usually 1/8,1/4,1/2.")]
+Rungs = Annotated[
+    str, typer.Option(help="Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")
+]
 Eta = Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")]
 Seeds = Annotated[int, typer.Option(help="Trainings of each net.")]
 TrialMinutes = Annotated[float, typer.Option(help="Of training one net; one that takes longer ends as timeout.")]
@@ -91,7 +93,7 @@ def request_of(name: str, image_size: str, loader: str, skip_broken: bool, downl
 
 
 def resources_of(
-    address: str, workers: int, cpus: float, gpus: float | None, checkpoints: str = "", latency_on: str = ""
+    address: str, workers: int, cpus: float, gpus: float | None, storage_path: str = "", latency_on: str = ""
 ) -> Resources:
     """Where to train.
 
@@ -100,7 +102,7 @@ def resources_of(
     """
     from ..search.engine.resources import Resources
 
-    return Resources(address, workers, cpus, gpus, latency_on, checkpoints)
+    return Resources(address, workers, cpus, gpus, latency_on, storage_path)
 
 
 def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:

@@ -11,7 +11,6 @@ from ..results.render.console import print_front, print_json, print_listing, pri
 from ..results.render.terminal import print_lines
 from .options import (
     Address,
-    Checkpoints,
     Compile,
     Cpus,
     Data,
@@ -29,6 +28,7 @@ from .options import (
     Rungs,
     SkipBroken,
     Storage,
+    StoragePath,
     TensorBoard,
     TrialMinutes,
     Workers,
@@ -53,11 +53,11 @@ def search(
             "as package.module:Class."
         ),
     ] = "evolution",
-    ladder: Annotated[
+    scheduler: Annotated[
         str,
         typer.Option(
-            help="off: all at full budget; pareto: the weaker ones stop early; single: by accuracy alone. Without it: "
-            "pareto from 32 --trials on, else off."
+            help="Early stopping: none, mo-asha (by accuracy and cost), or asha (by accuracy alone). "
+            "Default: mo-asha from 32 --trials on, none below."
         ),
     ] = "",
     rungs: Rungs = "",
@@ -87,8 +87,9 @@ def search(
     skip_broken: SkipBroken = False,
     download: Download = False,
     compile_nets: Compile = False,
-    keep: Annotated[
-        str, typer.Option(help="Early weights to keep: warmup, or shares of the budget, as in warmup,0.06.")
+    save_weights_at: Annotated[
+        str,
+        typer.Option(help="Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06."),
     ] = "",
     seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
     trial_minutes: TrialMinutes = math.inf,
@@ -98,7 +99,7 @@ def search(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
-    checkpoints: Checkpoints = "",
+    storage_path: StoragePath = "",
     storage: Storage = "",
     tensorboard: TensorBoard = False,
     as_json: Json = False,
@@ -112,17 +113,17 @@ def search(
     from ..search.run import search as run_search
 
     limits = limits_of(macs=max_macs, params=max_params)
-    kept = names(keep)
+    kept = names(save_weights_at)
     how = recipe_of(recipe, data, epochs, compile_nets)
     steps = shares("rungs", rungs) if rungs else RUNGS
     run_name = name or plain_name(space, data)
-    ladder = ladder or default_scheduler(run_name, strategy, trials)
+    scheduler = scheduler or default_scheduler(run_name, strategy, trials)
     settings = Settings(
-        space, data, strategy, ladder, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
+        space, data, strategy, scheduler, objective, how, seed, limits, kept, steps, eta, repeats, inherit,
         latency_of(objective, latency),
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints, latency_on)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path, latency_on)
     effort = Budget(trial_minutes, max_hours, max_train_steps)
     plan = SearchConfig(settings, request, trials, run_name, place, effort, storage, tensorboard)
     folder = run_search(plan, Console(stderr=as_json))

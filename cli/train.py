@@ -11,7 +11,6 @@ from ..results.render.console import print_json, print_listing, print_text
 from ..results.render.terminal import print_lines
 from .options import (
     Address,
-    Checkpoints,
     Compile,
     Cpus,
     Data,
@@ -25,6 +24,7 @@ from .options import (
     RecipeName,
     Seeds,
     SkipBroken,
+    StoragePath,
     Workers,
     console_of,
     numbers,
@@ -70,7 +70,7 @@ def retrain(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
-    checkpoints: Checkpoints = "",
+    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Train the best nets of a run in full, with several seeds; test accuracy; the same command again resumes."""
@@ -81,7 +81,7 @@ def retrain(
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
 
-    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
     limits, how = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
     asked = Retrain(folder, seeds, place, top, numbers("trials", trials), limits, how, epochs)
     records = run_retrain(asked, console_of(as_json))
@@ -100,13 +100,13 @@ def finetune(
     data: Data,
     arch: Arch = "",
     from_size: FromSize = "",
-    regime: Annotated[
+    freeze: Annotated[
         str,
         typer.Option(
-            help="What is trained: whole, large-different, large-similar, small-different, small-similar "
-            "(how large the new data are, how like the old), or new."
+            help="Which blocks to freeze: none, half, three-quarters, backbone (all but the head), inherited (all that "
+            "came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
         ),
-    ] = "whole",
+    ] = "none",
     seeds: Seeds = 3,
     name: Name = "",
     recipe: RecipeName = "",
@@ -120,7 +120,7 @@ def finetune(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
-    checkpoints: Checkpoints = "",
+    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Train from weights on new data, with a new head; at any image size that the net fits."""
@@ -130,8 +130,8 @@ def finetune(
 
     request = request_of(data, image_size, loader, skip_broken, download)
     how = recipe_of(recipe, data, epochs, compile_nets)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
-    asked = Finetune(_named(weights, arch, from_size), request, how, seeds, regime, name, place)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
+    asked = Finetune(_named(weights, arch, from_size), request, how, seeds, freeze, name, place)
     folder, records = run_finetune(asked, console_of(as_json))
     rows = summary(records, {})
     if as_json:
@@ -165,14 +165,14 @@ def buildup(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
-    checkpoints: Checkpoints = "",
+    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Swap blocks of a trained ResNet for attention, inherit the rest, train: before and after, with noise."""
     from ..search.experiments.swap_attention import SwapAttention, swap_attention
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
     how = recipe_of(recipe, data, epochs, compile_nets)
     asked = SwapAttention(
         _named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place
@@ -234,14 +234,14 @@ def study(
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
     address: Address = "",
-    checkpoints: Checkpoints = "",
+    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """One of the papers' studies: a table and a plot with seeds and intervals; the same command again resumes."""
     from ..search.experiments.registry import ComparisonRun, make_study
 
     request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, checkpoints)
+    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
     how = recipe_of(recipe, data, epochs, compile_nets)
     found = make_study(ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
     if as_json:

@@ -21,7 +21,9 @@ WORKERS = 2
 
 def main():
     ray.init("local", num_cpus=WORKERS, include_dashboard=False)  # or ray.init("auto"), for a cluster that runs
-    search = alternas_tune.search("alternet", data="digits", trials=6, name="inside-tune", ladder="pareto", epochs=4)
+    search = alternas_tune.search(
+        "alternet", data="digits", trials=6, name="inside-tune", scheduler="mo-asha", epochs=4
+    )
     tuner = tune.Tuner(
         search.trainable,  # tune.with_resources(search.trainable, {"cpu": 2, "gpu": 0.5}) for other resources
         tune_config=search.tune_config(WORKERS),

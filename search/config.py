@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
@@ -31,14 +31,14 @@ class Settings:
         space: name of the space.
         data: name of the data set.
         strategy: name of the strategy.
-        ladder: name of the ladder.
+        scheduler: name of the scheduler.
         objective: the cost to weigh accuracy against, "macs", "params" or "latency_ms".
         latency: under what that is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
-        keep: states of each training whose weights are kept too; see `Job`.
-        rungs: shares of the budget at which a ladder compares nets.
+        save_weights_at: moments of each training at which its weights are saved too; see `Job`.
+        rungs: shares of the budget at which the scheduler compares nets.
         eta: one of so many nets at a rung goes on.
         repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
         inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
@@ -47,12 +47,12 @@ class Settings:
     space: str
     data: str
     strategy: str
-    ladder: str
+    scheduler: str
     objective: str
     recipe: Recipe
     seed: int = 0
     limits: dict[str, int] = field(default_factory=dict)
-    keep: tuple[str, ...] = ()
+    save_weights_at: tuple[str, ...] = ()
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     repeats: int = 1
@@ -60,24 +60,17 @@ class Settings:
     latency: str = ""
 
     def __post_init__(self) -> None:
-        for name in self.keep:
+        for name in self.save_weights_at:
             _check_kept(name)
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
-        if self.ladder == "off" and (self.rungs, self.eta) != (RUNGS, ETA):
-            raise InputError("rungs and eta: without a ladder nets do not stop; choose pareto or single")
+        if self.scheduler == "none" and (self.rungs, self.eta) != (RUNGS, ETA):
+            raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
         if (self.objective == LATENCY) != bool(self.latency):
             raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
-
-    @classmethod
-    def defaults(cls) -> dict[str, Any]:
-        """Of the settings that have one, as JSON gives them back: what runs of an earlier alternas mean."""
-        plain = {f.name: f.default for f in fields(cls) if f.default is not MISSING}
-        made = {f.name: f.default_factory() for f in fields(cls) if f.default_factory is not MISSING}
-        return json.loads(json.dumps(plain | made))
 
     def over_limit(self, cost: Cost) -> dict[str, float]:
         """For each limit broken, by which share."""
@@ -91,7 +84,8 @@ class Settings:
 def _check_kept(name: str) -> None:
     share = float(name) if _SHARE.fullmatch(name) else 0.0
     if name != "warmup" and not 0 < share <= 1:
-        raise InputError(f"keep: must be warmup or a share of the budget such as 0.06, got {short_repr(name)}")
+        rule = "must be warmup or a share of the budget such as 0.06"
+        raise InputError(f"save-weights-at: {rule}, got {short_repr(name)}")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

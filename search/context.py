@@ -30,7 +30,7 @@ from .trials.state import SearchContext
 from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
 
-SCHEDULER_FROM_TRIALS = 32  # nets begun, from which on a search finds more with a ladder: docs/strategies.md
+SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def prepare(plan: SearchConfig, console: Console) -> PreparedSearch:
         InputError: as `search`.
     """
     settings, folder = plan.settings, run_folder(plan.name)
-    scheduler(settings.ladder, settings.rungs, settings.eta)
+    scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = load_showing(plan.data, console)
     check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
@@ -84,7 +84,7 @@ def prepare(plan: SearchConfig, console: Console) -> PreparedSearch:
     _compare(folder, plan, wanted)
     steps, common = settings.recipe.steps(len(data.train)), _common(plan, data)
     there = folder.absolute()  # a worker's current folder may be another
-    depot, latencies = artifact_store(folder, plan.resources.checkpoints), _latencies(there, settings, price)
+    depot, latencies = artifact_store(folder, plan.resources.storage_path), _latencies(there, settings, price)
     terms = SearchContext(settings, plan.trials, steps, price, common, there, latencies, plan.effort, depot)
     validate_sampler(settings.strategy, terms.ground(space))
     if plan.storage:
@@ -149,20 +149,20 @@ def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None
 
 
 def default_scheduler(name: str, strategy: str, trials: int) -> str:
-    """The ladder of a search that is given none: that of the run of this name, else `pareto` where it pays.
+    """The scheduler of a search that names none: that of the run of this name, else `mo-asha` where it pays.
 
     Raises:
         InputError: if the run's `run.json` cannot be read.
     """
     folder = run_folder(name)
-    kept = previous_settings(folder).get("ladder") if (folder / "run.json").exists() else None
+    kept = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
     if isinstance(kept, str):
         return kept
-    return "pareto" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "off"
+    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "none"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run, whole where an earlier alternas knew fewer.
+    """The settings of an existing run.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -170,7 +170,7 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return Settings.defaults() | settings
+    return settings
 
 
 def _of_file(space: Space) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs import OperationError
-from ..results.runs.record import FAILED, FREE, versions
+from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
@@ -100,8 +100,8 @@ def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: C
     most = ledger.terms.trials + len(ledger.live)
     if ledger.terms.setting and not resources.latency_on:
         console.print("one worker trains nets and measures their latency in turn; --latency-on NODE parts the two")
-    if ledger.terms.settings.ladder != "off":
-        console.print(f"ladder {ledger.terms.settings.ladder}: the weaker nets stop early")
+    if ledger.terms.settings.scheduler != "none":
+        console.print(f"scheduler {ledger.terms.settings.scheduler}: weaker nets stop early")
     if ledger.terms.depot:
         console.print(f"checkpoints and weights: {ledger.terms.depot}", highlight=False, soft_wrap=True)
     steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
@@ -128,11 +128,11 @@ def _settle(folder: Path, ready: PreparedSearch) -> None:
     if (folder / "run.json").exists() and differences(previous_settings(folder), ready.wanted):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
-    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.checkpoints)
-    facts = {"settings": ready.wanted, "trials": plan.trials, "command": command, "versions": versions()}
-    facts["data"] = data.facts()
+    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.storage_path)
+    facts = {"format": FORMAT, "settings": ready.wanted, "trials": plan.trials}
+    facts |= {"command": command, "versions": versions(), "data": data.facts()}
     if ready.terms.depot:
-        facts["checkpoints"] = ready.terms.depot.note
+        facts["storage_path"] = ready.terms.depot.note
     if isinstance(space, FileSpace):
         facts["space_source"] = space.source  # to read; never run
     keep_sample(data, folder)

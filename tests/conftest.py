@@ -81,8 +81,8 @@ def open_ledger(tmp_path: Path) -> Iterator[Callable[..., SearchController]]:
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
         """A ledger; `more` are settings, the `effort`, and the URL of a `storage`."""
         space, storage, effort = space or get("all", 8), more.pop("storage", ""), more.pop("effort", Budget())
-        ladder, objective = more.pop("ladder", "off"), more.pop("objective", "macs")
-        settings = Settings(space.name, "digits", strategy, ladder, objective, RECIPE, **more)
+        scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
+        settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
         common = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         timing = Timing(LatencySetting(), (1, 8, 8), 10)
         latencies = Latencies(tmp_path, timing, _price) if settings.latency else None

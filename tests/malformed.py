@@ -53,21 +53,21 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
     "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number",
     "epochs": "number", "max_latency": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
-    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "keep": "shares",
-    "image_size": "size", "from_size": "size", "strategy": "word", "ladder": "word", "objective": "word",
-    "objectives": "word", "loader": "word", "recipe": "file", "regime": "word",
+    "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
+    "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
+    "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word",
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
-    "latency_of": "place", "storage": "url", "checkpoints": "depot", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
+    "latency_of": "place", "storage": "url", "storage_path": "depot", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "port": "port", "samples": "count", "against": "file", "analyses": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
     "latency_on": "the name of a resource of a cluster",
     "host": "the name of a machine",
     "doctor.data": "what cannot be loaded is a finding of the doctor's",
+    "doctor.shared_folder": "likewise",
     "doctor.storage_path": "likewise",
-    "doctor.checkpoints": "likewise",
     "address": "a cluster that is not there is said when the run is there: test_cluster.py",
 }
 BASE = {  # what each command needs besides

@@ -25,7 +25,7 @@ SHORT = {
     "retrain": "--top 1 --seeds 1 --epochs 1",
     "finetune": "--seeds 1 --epochs 0.05",
     "study": "--data digits --quick --seeds 2 --epochs 1",
-    "bench": "--seeds 2 --ladder off",
+    "bench": "--seeds 2 --scheduler none",
     "explain": "--samples 32 --quick",
     "latency": "--batch 1",
 }

@@ -22,21 +22,22 @@ DATA = {
     "mean": [4.9],
     "std": [6.0],
 }
-COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--ladder", "pareto"]
+COMMAND = ["/usr/bin/alternas", "search", "all", "--name", "a run", "--scheduler", "mo-asha"]
 
 
 def made_run(folder: Path, records: list[dict[str, Any]], **told: Any) -> Path:
     """A run's folder with these records; `told` goes into run.json."""
     folder.mkdir(parents=True, exist_ok=True)
-    settings = {"space": "all", "strategy": "random", "ladder": "pareto", "objective": "macs", "recipe": RECIPE}
-    facts = {"settings": settings, "trials": 8, "command": COMMAND, "versions": {"python": "3.11"}, "data": DATA}
+    settings = {"space": "all", "strategy": "random", "scheduler": "mo-asha", "objective": "macs", "recipe": RECIPE}
+    facts = {"format": 2, "settings": settings, "trials": 8, "command": COMMAND, "data": DATA}
+    facts |= {"versions": {"python": "3.11"}}
     (folder / "run.json").write_text(json.dumps(facts | told))
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records))
     return folder
 
 
 def drawn_records(count: int, seed: int = 0, stops: bool = True) -> list[dict[str, Any]]:
-    """The baselines and random nets of space `all` at 8 px, as a search with a ladder leaves them, or one without."""
+    """The baselines and random nets of space `all` at 8 px, as a search leaves them, with a scheduler or without."""
     space, draw = get("all", 8), random.Random(seed)
     plain = [space.baselines()[i] for i in (2, 4, 6, 7)]  # what a search of such nets trains without a limit
     rows = [record(i, net, {}, draw, kind="baseline") for i, net in enumerate(plain)]
@@ -54,7 +55,7 @@ def _drawn(space: Space, seed: int) -> tuple[Genotype, dict[str, Any]]:
 def record(
     trial: int, net: Genotype, genes: dict[str, Any], draw: random.Random, kind: str = "search", stops: bool = True
 ) -> dict[str, Any]:
-    """One record, of a net that came as far on the ladder as chance has it."""
+    """One record, of a net that came through as many rungs as chance has it."""
     cost = static_cost(net, 10, 8, 1)
     best = 0.9 - 2 / math.log(cost.macs) ** 1.2 + draw.gauss(0, 0.03)
     rungs = len(STEPS) if kind == "baseline" or not stops else min(len(STEPS), 1 + int(draw.expovariate(0.7)))
@@ -66,7 +67,7 @@ def record(
         {"step": step, "accuracy": curve[step - 1]["accuracy"], "promoted": i + 1 < rungs}
         for i, step in enumerate(STEPS[:rungs])
     ]
-    found = {"trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
+    found = {"format": 2, "trial": trial, "kind": kind, "family": net.family, "key": net.key, "genotype": net.to_dict()}
     found |= {"genes": genes, "cost": cost.totals(), "status": "ok" if rungs == len(STEPS) else "pruned"}
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}

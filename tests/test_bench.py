@@ -195,7 +195,7 @@ def legs(jobs: Sequence[Job]) -> float:
     return sum(reached.values()) / STEPS
 
 
-def test_without_a_ladder_spent_is_the_number_of_nets(whole: Table, watched: type[Watched]) -> None:
+def test_without_a_scheduler_spent_is_the_number_of_nets(whole: Table, watched: type[Watched]) -> None:
     trace = simulate(whole, SearcherConfig("random"), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert trace.spent == [float(i + 1) for i in range(len(jobs))]
@@ -209,10 +209,10 @@ def test_without_a_ladder_spent_is_the_number_of_nets(whole: Table, watched: typ
     assert trace.seconds[-1] == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("ladder", ["pareto", "single"])
+@pytest.mark.parametrize("scheduler", ["mo-asha", "asha"])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_legs_count_by_their_share(whole: Table, watched: type[Watched], ladder: str, workers: int) -> None:
-    trace = simulate(whole, SearcherConfig("random", ladder), 0, workers, NEVER)
+def test_legs_count_by_their_share(whole: Table, watched: type[Watched], scheduler: str, workers: int) -> None:
+    trace = simulate(whole, SearcherConfig("random", scheduler), 0, workers, NEVER)
     jobs = watched.last.jobs
     started = {job.genotype.key for job in jobs}
     assert watched.last.spent == pytest.approx(legs(jobs))
@@ -238,7 +238,7 @@ def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatc
             return found
 
     monkeypatch.setattr(simulation, "Simulator", Heard)
-    simulate(whole, SearcherConfig("random", "pareto", rungs=(0.25,)), 0, 2, NEVER)
+    simulate(whole, SearcherConfig("random", "mo-asha", rungs=(0.25,)), 0, 2, NEVER)
     assert {outcome.step for _, outcome in heard} == {math.ceil(STEPS / 4), STEPS}
     for key, outcome in heard:
         curve = whole.entries[key].drawn(key, 0).curve
@@ -300,36 +300,36 @@ def test_the_largest_come_first(table: Table) -> None:
     assert found == run(table, SearcherConfig(LARGEST), 0, 8)
 
 
-def test_orders_and_stock_samplers_are_not_put_on_ladders() -> None:
+def test_orders_and_stock_samplers_get_no_scheduler() -> None:
     found = searchers((), ())
     for name in (ORACLE, LARGEST, *STOCK):
-        assert [c.ladder for c in found if c.strategy == name] == ["off"]
+        assert [c.scheduler for c in found if c.strategy == name] == ["none"]
     for name in set(STRATEGIES) - {"enumerate"}:
-        on = list(SCHEDULERS) if name == "random" else ["off", "pareto"]
-        assert [c.ladder for c in found if c.strategy == name] == on
-    assert searchers(("evolution",), ("single",)) == [SearcherConfig("evolution", "single")], "where it is asked for"
+        on = list(SCHEDULERS) if name == "random" else ["none", "mo-asha"]
+        assert [c.scheduler for c in found if c.strategy == name] == on
+    assert searchers(("evolution",), ("asha",)) == [SearcherConfig("evolution", "asha")], "where it is asked for"
     assert "enumerate" not in {c.strategy for c in found}
-    assert searchers((ORACLE, "random"), ("pareto",), SearcherConfig("", rungs=(0.5,), eta=3)) == [
-        SearcherConfig("random", "pareto", (0.5,), 3)
+    assert searchers((ORACLE, "random"), ("mo-asha",), SearcherConfig("", rungs=(0.5,), eta=3)) == [
+        SearcherConfig("random", "mo-asha", (0.5,), 3)
     ]
 
 
-@pytest.mark.parametrize(("strategies", "ladders", "about"), [
+@pytest.mark.parametrize(("strategies", "schedulers", "about"), [
     (("randm",), (), "did you mean 'random'"), (("random", "nowhere:Sampler"), (), "nowhere"),
-    (("random",), ("paretto",), "did you mean 'pareto'"), ((ORACLE, LARGEST), ("pareto",), "nothing to run"),
+    (("random",), ("mo-ash",), "did you mean 'mo-asha'"), ((ORACLE, LARGEST), ("mo-asha",), "nothing to run"),
 ])  # fmt: skip
-def test_unknown_contenders(strategies: tuple[str, ...], ladders: tuple[str, ...], about: str) -> None:
+def test_unknown_contenders(strategies: tuple[str, ...], schedulers: tuple[str, ...], about: str) -> None:
     with pytest.raises(InputError, match=about):
-        searchers(strategies, ladders)
+        searchers(strategies, schedulers)
 
 
 def test_rungs_of_contenders_are_checked() -> None:
     for rungs, eta in (((0.5, 0.25), 2.0), ((0.5,), 1.0), ((0.5,), math.nan)):
         with pytest.raises(InputError):
-            searchers(("random",), ("pareto",), SearcherConfig("", rungs=rungs, eta=eta))
+            searchers(("random",), ("mo-asha",), SearcherConfig("", rungs=rungs, eta=eta))
 
 
-def test_rungs_are_checked_where_no_ladder_is_named() -> None:
+def test_rungs_are_checked_where_no_scheduler_is_named() -> None:
     with pytest.raises(InputError):
         searchers((), (), SearcherConfig("", rungs=(0.5, 0.25)))
 
@@ -350,8 +350,8 @@ def test_a_trace_is_read_both_ways() -> None:
 def test_rows_are_quartiles_over_seeds(seeds: int) -> None:
     draw = random.Random(seeds)
     numbers = np.cumsum([[draw.uniform(2, 30) for _ in range(3)] for _ in range(seeds)], axis=1)
-    (row,) = rows({SearcherConfig("mine", "pareto"): [climb(*at) for at in numbers]})
-    assert (row["strategy"], row["ladder"], row["seeds"]) == ("mine", "pareto", seeds)
+    (row,) = rows({SearcherConfig("mine", "mo-asha"): [climb(*at) for at in numbers]})
+    assert (row["strategy"], row["scheduler"], row["seeds"]) == ("mine", "mo-asha", seeds)
     for column, share in enumerate((90, 95, 99)):
         expected = np.percentile(numbers[:, column], [25, 50, 75])
         found = [row[f"spent_to_{share}_{name}"] for name in ("low", "median", "high")]
@@ -456,12 +456,12 @@ def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 
 @stored
 def test_the_command(alternas: Any) -> None:
-    few = ("--strategy", "oracle,random", "--ladder", "off", "--seeds", "2", "--processes", "1", "--workers", "4")
+    few = ("--strategy", "oracle,random", "--scheduler", "none", "--seeds", "2", "--processes", "1", "--workers", "4")
     code, out, _ = alternas("bench", *few, "--json", "--plot", "new/plot.svg")
     found = json.loads(out)
     assert code == 0
     assert [row["strategy"] for row in found] == ["oracle", "random"]
-    fields = {"strategy", "ladder", "seeds", "spent_to_95_median", "spent_to_99_median", "hypervolume_median"}
+    fields = {"strategy", "scheduler", "seeds", "spent_to_95_median", "spent_to_99_median", "hypervolume_median"}
     assert all(fields <= set(row) and row["seeds"] == 2 for row in found)
     table = load_table("cue")
     assert found[0]["spent_to_95_median"] == run(table, SearcherConfig(ORACLE), 0, 1).spent_to(0.95)
@@ -473,9 +473,10 @@ def test_the_command(alternas: Any) -> None:
 @pytest.mark.parametrize(("words", "about"), [
     (("--seeds", "0"), "seeds"), (("--workers", "-1"), "workers"), (("--plot", "plot.txt"), "plot"),
     (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"),
-    (("--rungs", "2", "--ladder", "pareto"), "rungs"),
-    (("--rungs", "a,b"), "rungs"), (("--ladder", "steep"), "ladder"), (("--eta", "1", "--ladder", "single"), "eta"),
-    (("--strategy", "oracle", "--ladder", "pareto"), "nothing to run"),
+    (("--rungs", "2", "--scheduler", "mo-asha"), "rungs"),
+    (("--rungs", "a,b"), "rungs"), (("--scheduler", "steep"), "scheduler"),
+    (("--eta", "1", "--scheduler", "asha"), "eta"),
+    (("--strategy", "oracle", "--scheduler", "mo-asha"), "nothing to run"),
 ])  # fmt: skip
 def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str) -> None:
     code, out, errors = alternas("bench", *words)

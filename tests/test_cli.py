@@ -164,12 +164,13 @@ def finished_run(name: str = "mine") -> Path:
     folder.mkdir(parents=True)
     facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
     facts |= {"mean": [4.9], "std": [6.0]}
-    (folder / "run.json").write_text(json.dumps({"settings": {"objective": "macs"}, "trials": 2, "data": facts}))
+    told = {"format": 2, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
+    (folder / "run.json").write_text(json.dumps(told))
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
     rows = [
-        {"trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict(), "genes": {}}
-        | {"cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
+        {"format": 2, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
+        | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
         for i in range(2)
     ]
     (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -211,7 +212,7 @@ BAD = [
     (("search", "--trials", "-3"), "-3"),
     (("search", "--trials", "many"), "--trials"),
     (("search", "--strategy", "magic"), "strategy"),
-    (("search", "--ladder", "rope"), "ladder"),
+    (("search", "--scheduler", "rope"), "scheduler"),
     (("search", "--objective", "beauty"), "objective"),
     (("search", "--max-macs", "-5M"), "max-macs"),
     (("search", "--max-macs", "lots"), "lots"),
@@ -221,9 +222,9 @@ BAD = [
     (("search", "--recipe", "soup"), "recipe"),
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
-    (("search", "--keep", "warm"), "keep"),
-    (("search", "--keep", ","), "names with commas between"),
-    (("search", "--keep", "0.5,1.5"), "1.5"),
+    (("search", "--save-weights-at", "warm"), "save-weights-at"),
+    (("search", "--save-weights-at", ","), "names with commas between"),
+    (("search", "--save-weights-at", "0.5,1.5"), "1.5"),
     (("search", "--loader", "disk"), "loader"),
     (("search", "--image-size", "16"), "image-size is for pictures"),
     (("data", "digit"), "did you mean 'digits'"),
@@ -301,6 +302,33 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert len(err.splitlines()) == 1
     assert hint in err
     assert sorted(Path().rglob("*")) == before, "nothing is written"
+
+
+READING = [
+    "front mine", "leaderboard mine", "compare mine other", "show mine 0", "report mine", "export mine --out d",
+    "export mine:0 --out d", "cost mine:0", "latency mine", "latency mine:0", "retrain mine", "explain mine",
+    "explain mine:0", "explain other --against mine:0", "dashboard mine", "finetune --from mine --data digits",
+    "buildup --from mine:0 --data digits", "few-shot --from mine --data digits", "search resnet --name mine",
+    "study data-size --data digits --name mine", "explain --paper-claims --data digits --name mine",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", READING)
+def test_a_run_of_another_format_is_refused(alternas: Any, line: str) -> None:
+    folder = finished_run()
+    finished_run("other")
+    for file in ("run.json",) if line.startswith("dashboard") else ("run.json", "records.jsonl"):
+        text = (folder / file).read_text()
+        for of, other in (('"format": 1, ', 1), ("", 1), ('"format": 3, ', 3)):
+            (folder / file).write_text(text.replace('"format": 2, ', of))
+            (folder / "lock").touch()
+            before = sorted(Path().rglob("*"))
+            code, _, err = alternas(*line.split())
+            rule = f"has format {other}, this alternas reads 2; train it again or use the alternas that made it"
+            assert (code, len(err.splitlines())) == (2, 1)
+            assert f"run 'mine': {rule}" in err
+            assert sorted(Path().rglob("*")) == before, "nothing is written"
+        (folder / file).write_text(text)
 
 
 def test_a_broken_record_is_named(alternas: Any) -> None:

@@ -38,7 +38,7 @@ def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) ->
     storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
     ledger = open_ledger(get("resnet", 8), trials=6, storage=storage)
     run_loop(ledger, FakeExecutor(), SilentView())
-    (tmp_path / "run.json").write_text("{}")
+    (tmp_path / "run.json").write_text('{"format": 2}')
     return ledger
 
 

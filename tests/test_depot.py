@@ -1,4 +1,4 @@
-"""`--checkpoints URI`: files in a folder and behind pyarrow's S3 client, URIs, what goes wrong before a run begins."""
+"""`--storage-path URI`: files in a folder and behind pyarrow's S3 client, URIs, what goes wrong before a run begins."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_half_a_file_is_never_seen(depot: ArtifactStore, tmp_path: Path, monkeyp
 def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Path, refused: str) -> None:
     s3.refused = {refused}
     with pytest.raises(
-        InputError, match=r"^checkpoints: s3://key:\*\*\*@bucket/runs\?.* cannot be (written|read|cleared) "
+        InputError, match=r"^storage-path: s3://key:\*\*\*@bucket/runs\?.* cannot be (written|read|cleared) "
     ) as raised:
         check_store(ArtifactStore(s3.uri(), "run-1", tmp_path))
     assert refused == "GET" or "ACCESS_DENIED" in str(raised.value), "pyarrow says of a GET only that it failed"
@@ -168,16 +168,16 @@ NO_URIS = [
 
 @pytest.mark.parametrize("uri", NO_URIS)
 def test_what_is_no_uri_is_refused(uri: str) -> None:
-    with pytest.raises(InputError, match="checkpoints: must be a URI such as s3://BUCKET/FOLDER"):
-        Resources(checkpoints=uri)
+    with pytest.raises(InputError, match="storage-path: must be a URI such as s3://BUCKET/FOLDER"):
+        Resources(storage_path=uri)
 
 
 def test_passwords_are_not_shown() -> None:
     assert shown_uri("s3://AKIA:abc@bucket/a/b/?region=x") == "s3://AKIA:***@bucket/a/b?region=x"
     assert shown_uri("abfs://container@account/a?sas_token=abc&x=1") == "abfs://container@account/a?sas_token=***&x=1"
     assert shown_uri("file:///") == "file:///"
-    words = ["search", "--checkpoints=s3://AKIA:abc@bucket"]
-    assert without_secrets(words, "s3://AKIA:abc@bucket") == ["search", "--checkpoints=s3://AKIA:***@bucket"]
+    words = ["search", "--storage-path=s3://AKIA:abc@bucket"]
+    assert without_secrets(words, "s3://AKIA:abc@bucket") == ["search", "--storage-path=s3://AKIA:***@bucket"]
     with pytest.raises(InputError, match="write %2F") as raised:
         check_uri("s3://AKIA:123/abc@bucket")
     assert "abc" not in str(raised.value)
@@ -193,7 +193,7 @@ def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     assert other
     assert first.name != other.name, "two runs of one name do not meet"
     assert first.name.startswith("runs-mine-")
-    written(run / "run.json", json.dumps({"checkpoints": first.note}).encode())
+    written(run / "run.json", json.dumps({"format": 2, "storage_path": first.note}).encode())
     assert "abc" not in (run / "run.json").read_text()
     again = artifact_store(run, "s3://k:abc@bucket/x/")
     assert again
@@ -201,9 +201,10 @@ def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
     moved = artifact_store(run, "s3://k:abc@bucket/y")
     assert moved
     assert moved.name != first.name
-    with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --checkpoints URI"):
+    with pytest.raises(InputError, match=r"those of run 'mine' are in s3://k:\*\*\*@bucket/x; .* --storage-path URI"):
         artifact_store(run, "")
-    written(run / "run.json", json.dumps({"checkpoints": {"uri": "file:///x", "name": "mine-1"}}).encode())
+    note = {"uri": "file:///x", "name": "mine-1"}
+    written(run / "run.json", json.dumps({"format": 2, "storage_path": note}).encode())
     assert artifact_store(run, "file:///x") == ArtifactStore("file:///x", "mine-1", run)
     with pytest.raises(InputError, match="are in file:///x"):
         artifact_store(run, "")
@@ -214,8 +215,8 @@ NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, 
 
 @pytest.mark.parametrize("note", [*NOTES, {"uri": "file:///x", "name": "../x"}])
 def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
-    written(tmp_path / "run.json", json.dumps({"checkpoints": note}).encode())
-    with pytest.raises(InputError, match="checkpoints"):
+    written(tmp_path / "run.json", json.dumps({"format": 2, "storage_path": note}).encode())
+    with pytest.raises(InputError, match=r"storage.path"):
         artifact_store(tmp_path, "")
 
 
@@ -223,9 +224,9 @@ def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
 def test_a_command_on_a_bad_depot_is_one_line_and_leaves_nothing(alternas: Any, s3: S3, words: tuple[str, ...]) -> None:
     s3.refused = {"PUT"}
     for uri, why in ((s3.uri(), "ACCESS_DENIED"), ("/shared/x", "must be a URI")):
-        code, _, err = alternas(*words, "--checkpoints", uri)
+        code, _, err = alternas(*words, "--storage-path", uri)
         assert (code, err.count("\n")) == (2, 1), err
-        assert err.startswith("alternas: checkpoints: ")
+        assert err.startswith("alternas: storage-path: ")
         assert why in err
         assert "cret" not in err
         assert not Path("runs").exists()

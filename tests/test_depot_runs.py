@@ -167,7 +167,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
     worker, steps, kill = Worker(1, "cpu"), list[tuple[int, int, int]](), True
     worker.take(digits)
-    how = {"trials": 2, "ladder": "pareto"}
+    how = {"trials": 2, "scheduler": "mo-asha"}
 
     def fate(job: Job) -> Any:
         for event in worker.run(job):
@@ -236,7 +236,7 @@ def test_a_depot_that_is_gone_ends_the_search_and_no_net(
         return JobResult(job.trial, "lost", error="away")
 
     ledger = open_with(depot, trials=3)
-    with pytest.raises(OperationError, match=r"checkpoints: file:///.* cannot be written"):
+    with pytest.raises(OperationError, match=r"storage-path: file:///.* cannot be written"):
         run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert read_records(tmp_path) == []
 
@@ -323,7 +323,7 @@ def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_tune_is_given_no_password() -> None:
     from alternas.search.engine.tune import from_config
 
-    settings = Settings("resnet", "digits", "random", "off", "macs", recipes.get("smoke"))
-    plan = SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(checkpoints="s3://key:abc@bucket"))
+    settings = Settings("resnet", "digits", "random", "none", "macs", recipes.get("smoke"))
+    plan = SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(storage_path="s3://key:abc@bucket"))
     with pytest.raises(InputError, match="Tune would keep the URI with its password"):
         from_config(plan)

@@ -71,19 +71,20 @@ def no_secret_in(folder: Path) -> None:
 
 def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
-    words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far", "--keep", "warmup", "--inherit"]
+    words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far"]
+    words += ["--save-weights-at", "warmup", "--inherit"]
     monkeypatch.setattr(OneWorker, "after", 9)
-    assert alternas(*words, "--checkpoints", s3.uri())[0] == 130
+    assert alternas(*words, "--storage-path", s3.uri())[0] == 130
     monkeypatch.setattr(OneWorker, "after", -1)
     code, _, err = alternas(*words)
-    assert (code, "repeat it, with its password if it has one: --checkpoints URI" in err) == (2, True), err
-    code, out, err = alternas(*words, f"--checkpoints={s3.uri()}")
+    assert (code, "repeat it, with its password if it has one: --storage-path URI" in err) == (2, True), err
+    code, out, err = alternas(*words, f"--storage-path={s3.uri()}")
     assert code == 0, err
     folder = Path("runs/far")
     facts = json.loads((folder / "run.json").read_text())
-    there = f"runs/{facts['checkpoints']['name']}"
-    assert f"checkpoints and weights: {facts['checkpoints']['uri']}, folder " in out + err
-    assert facts["command"][-1] == f"--checkpoints={facts['checkpoints']['uri']}"
+    there = f"runs/{facts['storage_path']['name']}"
+    assert f"checkpoints and weights: {facts['storage_path']['uri']}, folder " in out + err
+    assert facts["command"][-1] == f"--storage-path={facts['storage_path']['uri']}"
     assert [key for key in s3.objects if key.startswith(f"{there}/checkpoints/")] == [f"{there}/checkpoints/"]
     assert [r.status for r in trained("far")] == ["ok"] * 8
     assert any(r.lineage for r in trained("far")), "one has inherited"
@@ -104,7 +105,7 @@ def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
     """Fine-tuning from a run's weights, on a depot whose folder run.json names."""
     assert alternas("search", "resnet", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
     words = ["finetune", "--from", "from", "--data", "digits", "--epochs", "1", "--name", "to", "--seeds"]
-    depot = ["--checkpoints", f"file://{Path('depot').absolute()}"]
+    depot = ["--storage-path", f"file://{Path('depot').absolute()}"]
     code, _, err = alternas(*words, "2", *depot)
     assert code == 0, err
     folder = next(Path("depot").iterdir())
@@ -120,7 +121,7 @@ def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
 @pytest.mark.timeout(600)
 def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: list[subprocess.Popen[str]]) -> None:
     words = ["search", "resnet", "--trials", "2", "--epochs", "2", "--workers", "1", "--name", "far"]
-    words += ["--checkpoints", s3.uri()]
+    words += ["--storage-path", s3.uri()]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "far"))
     family = psutil.Process(driver.pid).children(recursive=True)
@@ -138,7 +139,7 @@ def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: lis
 
 @pytest.mark.timeout(600)
 def test_the_doctor_looks_at_it_from_every_node(tmp_path: Path, s3: S3) -> None:
-    code, found, err = doctor(tmp_path, "--checkpoints", s3.uri())
+    code, found, err = doctor(tmp_path, "--storage-path", s3.uri())
     assert (code, found["ok"]) == (0, True), (found, err)
     checks = [(c["check"], c["node"] == "driver") for c in found["checks"]]
     assert ("checkpoints", True) in checks
@@ -146,7 +147,7 @@ def test_the_doctor_looks_at_it_from_every_node(tmp_path: Path, s3: S3) -> None:
     assert ("storage", False) not in checks
     assert set(s3.objects) == {"runs/"}, "what was made for it is gone"
     s3.refused = {"PUT"}
-    code, found, _ = doctor(tmp_path, "--checkpoints", s3.uri())
+    code, found, _ = doctor(tmp_path, "--storage-path", s3.uri())
     assert (code, [c["check"] for c in found["checks"] if not c["ok"]]) == (1, ["checkpoints"])
     assert "cret" not in json.dumps(found)
     assert not list(tmp_path.iterdir())

@@ -34,10 +34,10 @@ from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 Open = Callable[..., SearchController]
 
 
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, ladder: str) -> None:
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, scheduler: str) -> None:
     most = 12 * STEPS
-    ledger = open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=most))
+    ledger = open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=most))
     executor = FakeExecutor(3)
     assert run_loop(ledger, executor, SilentView())
     taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in ledger.store.records)
@@ -46,8 +46,8 @@ def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, ladder: str)
     found = Counter(r.status for r in ledger.store.records if r.kind == "search")
     assert not ledger.live
     assert set(found) <= {"ok", "pruned", "duplicate"}
-    assert open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=most)).complete
-    more = open_ledger(trials=100, ladder=ladder, effort=Budget(train_steps=2 * most))
+    assert open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=most)).complete
+    more = open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=2 * most))
     assert not more.complete
     run_loop(more, FakeExecutor(3), SilentView())
     assert 2 * most <= more.books.steps < 2 * most + 3 * STEPS
@@ -66,7 +66,7 @@ def test_seeds_and_live_nets_count(open_ledger: Open) -> None:
 
 
 def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> None:
-    ledger, executor = open_ledger(trials=50, ladder="pareto"), FakeExecutor(1)
+    ledger, executor = open_ledger(trials=50, scheduler="mo-asha"), FakeExecutor(1)
     poll = executor.poll
 
     def slow(timeout: float) -> list[Any]:
@@ -77,11 +77,11 @@ def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> No
     assert not run_loop(ledger, executor, SilentView(), seconds=0.2)
     before = len(ledger.store.records)
     assert before < 54
-    assert run_loop(open_ledger(trials=50, ladder="pareto"), FakeExecutor(1), SilentView())
+    assert run_loop(open_ledger(trials=50, scheduler="mo-asha"), FakeExecutor(1), SilentView())
 
 
 def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=8, ladder="pareto", effort=Budget(trial_minutes=2.0))
+    ledger = open_ledger(trials=8, scheduler="mo-asha", effort=Budget(trial_minutes=2.0))
     limits: dict[int, list[float]] = {}
 
     def fate(job: Job) -> Any:
@@ -92,7 +92,7 @@ def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_ledger: Open) -> 
     run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
-    unlimited = open_ledger(trials=9, ladder="pareto").next_job()
+    unlimited = open_ledger(trials=9, scheduler="mo-asha").next_job()
     assert unlimited is not None
     assert unlimited.limit == math.inf
 
@@ -136,18 +136,18 @@ def test_limits_are_above_nothing(option: str, value: str) -> None:
     assert "runs" not in [path.name for path in Path.cwd().glob("runs/*")]
 
 
-def test_a_ladder_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_where_it_pays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a run that exists always the same, so that more trials go on with it."""
     monkeypatch.chdir(tmp_path)
     found = {trials: default_scheduler("new", "evolution", trials) for trials in (1, 31, 32, 1000)}
-    assert found == {1: "off", 31: "off", 32: "pareto", 1000: "pareto"}
-    assert {default_scheduler("new", name, 99) for name in ("buildup", "enumerate")} == {"off"}, (
+    assert found == {1: "none", 31: "none", 32: "mo-asha", 1000: "mo-asha"}
+    assert {default_scheduler("new", name, 99) for name in ("buildup", "enumerate")} == {"none"}, (
         "all of a plan is trained"
     )
-    for kept, trials, there in (("off", 99, "off"), ("single", 3, "single"), (None, 99, "pareto"), (7, 3, "off")):
+    for kept, trials, there in (("none", 99, "none"), ("asha", 3, "asha"), (None, 99, "mo-asha"), (7, 3, "none")):
         folder = run_folder("old")
         folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / "run.json", {"settings": {"ladder": kept}})
+        write_json(folder / "run.json", {"format": 2, "settings": {"scheduler": kept}})
         assert default_scheduler("old", "evolution", trials) == there
     with pytest.raises(InputError, match="name"):
         default_scheduler("../elsewhere", "evolution", 99)

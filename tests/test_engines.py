@@ -58,7 +58,7 @@ class Death(ray.tune.Callback):
 ray.cloudpickle.register_pickle_by_value(fakes)
 ray.init(sys.argv[1], log_to_driver=False)
 inside_tune.Worker = fakes.FakeWorker
-search = inside_tune.search("all", trials=9, name="killed", strategy="random", ladder="pareto", epochs=2)
+search = inside_tune.search("all", trials=9, name="killed", strategy="random", scheduler="mo-asha", epochs=2)
 search.folder.mkdir(parents=True, exist_ok=True)
 fakes.write_fates(search.folder, {})
 if sys.argv[2] == "restore":
@@ -100,7 +100,7 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
         patch.setenv("RAY_AIR_NEW_OUTPUT", "0")
 
         def by(engine: str, name: str, trials: int) -> Ran:
-            settings = Settings("all", "digits", "random", "pareto", "macs", recipes.get("smoke").with_epochs(2))
+            settings = Settings("all", "digits", "random", "mo-asha", "macs", recipes.get("smoke").with_epochs(2))
             plan = SearchConfig(settings, DataConfig("digits"), trials, name, Resources(address, workers=2))
             folder = run_folder(name)
             folder.mkdir(parents=True, exist_ok=True)

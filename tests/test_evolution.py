@@ -86,7 +86,7 @@ def test_children_are_new_and_of_the_front(open_ledger: Open, monkeypatch: pytes
     assert front > 0.1 * (len(records) - FIRST), "about half of these from the first front"
 
 
-def test_on_a_ladder_children_come_long_before_a_net_is_trained_whole(
+def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
     open_ledger: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int | None, int]] = []
@@ -97,7 +97,7 @@ def test_on_a_ladder_children_come_long_before_a_net_is_trained_whole(
 
     monkeypatch.setattr(Evolution, "_best", first)
     monkeypatch.setattr(evolution, "FIRST", 8)
-    run(open_ledger(trials=24, strategy="evolution", ladder="pareto"))
+    run(open_ledger(trials=24, strategy="evolution", scheduler="mo-asha"))
     level, parents = seen[0]
     assert level is not None
     assert level < END

@@ -402,13 +402,13 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
     ("words", "hint"),
     [
         ((), "got neither"),
-        (("mine", "--findings"), "got both"),
-        (("--findings", "--seeds", "1"), "seeds: must be 2 or more"),
-        (("--findings", "--samples", "2"), "samples: must be 8 or more"),
-        (("--findings", "--against", "1"), "--against goes without --findings"),
-        (("--findings", "--data", "nothing"), "nothing"),
-        (("mine", "--data", "digits"), "--data goes with --findings"),
-        (("mine", "--seeds", "3"), "--seeds goes with --findings"),
+        (("mine", "--paper-claims"), "got both"),
+        (("--paper-claims", "--seeds", "1"), "seeds: must be 2 or more"),
+        (("--paper-claims", "--samples", "2"), "samples: must be 8 or more"),
+        (("--paper-claims", "--against", "1"), "--against goes without --paper-claims"),
+        (("--paper-claims", "--data", "nothing"), "nothing"),
+        (("mine", "--data", "digits"), "--data goes with --paper-claims"),
+        (("mine", "--seeds", "3"), "--seeds goes with --paper-claims"),
     ],
 )
 def test_bad_words_of_findings(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
@@ -428,7 +428,7 @@ def test_nets_of_the_findings_fit_any_image(size: tuple[int, int]) -> None:
 @pytest.mark.slow
 def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
     monkeypatch.chdir(tmp_path)
-    words = ("explain", "--findings", "--data", "digits", "--quick", "--seeds", "2", "--samples", "16", "--json")
+    words = ("explain", "--paper-claims", "--data", "digits", "--quick", "--seeds", "2", "--samples", "16", "--json")
     code, out, err = alternas(*words)
     assert code == 0, err
     told = json.loads(out)

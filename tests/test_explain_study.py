@@ -269,7 +269,7 @@ def test_halves_and_heads() -> None:
         (("mine", "--against", "1"), "is a study"),
         (("mine", "--training"), "is a study"),
         (("mine", "--analyses", "noise"), "analysis of a study"),
-        (("--findings", "--training"), "--training goes without --findings"),
+        (("--paper-claims", "--training"), "--training goes without --paper-claims"),
     ],
 )
 def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811

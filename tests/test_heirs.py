@@ -185,7 +185,7 @@ def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
 
 
 def test_heirs_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
-    ledger = opened(40, ladder="pareto", rungs=(0.25, 0.5), inherit=True)
+    ledger = opened(40, scheduler="mo-asha", rungs=(0.25, 0.5), inherit=True)
     executor = finish(ledger)
     stops = defaultdict(set)
     for job in executor.ran:
@@ -215,13 +215,13 @@ def killed_after(jobs: int, fate: Fate = trained) -> Fate:
     return die
 
 
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_an_orphan_keeps_its_parent(opened: Open, ladder: str) -> None:
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
     seen: dict[int, set[Any]] = defaultdict(set)
 
     draw, tempted, kills = random.Random(0), 0, 0
     while True:
-        ledger = opened(30, ladder=ladder, inherit=True)
+        ledger = opened(30, scheduler=scheduler, inherit=True)
         heirs = ledger.books.heirs
         assert heirs
         for trial, candidate in ledger.live.items():
@@ -299,7 +299,7 @@ def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
 
 
 def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
-    ledger = opened(30, ladder="pareto", repeats=3)
+    ledger = opened(30, scheduler="mo-asha", repeats=3)
     executor = finish(ledger, slots=3)
     whole = {r.trial for r in ledger.store.records if r.status == "ok"}
     for job in executor.ran:
@@ -312,12 +312,12 @@ def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
     assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
 
 
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 @pytest.mark.parametrize("inherit", [False, True])
-def test_killed_between_seeds(opened: Open, ladder: str, inherit: bool) -> None:
+def test_killed_between_seeds(opened: Open, scheduler: str, inherit: bool) -> None:
     draw, kills = random.Random(1), 0
     while True:
-        ledger = opened(10, ladder=ladder, repeats=3, inherit=inherit)
+        ledger = opened(10, scheduler=scheduler, repeats=3, inherit=inherit)
         try:
             finish(ledger, killed_after(draw.randint(2, 9)), slots=2)
             break
@@ -367,7 +367,7 @@ def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) 
 
 
 def test_records_tell_how_far_a_net_came(opened: Open) -> None:
-    ledger = opened(40, ladder="pareto")
+    ledger = opened(40, scheduler="mo-asha")
     executor = finish(ledger, slots=3)
     reached = defaultdict(list)
     for job in executor.ran:
@@ -385,7 +385,7 @@ def test_records_tell_how_far_a_net_came(opened: Open) -> None:
 
 
 def test_baselines_pass_no_rung_before_their_end(opened: Open) -> None:
-    ledger = opened(1, ladder="pareto")
+    ledger = opened(1, scheduler="mo-asha")
     finish(ledger)
     for record in ledger.store.records:
         if record.kind == "baseline":
@@ -565,7 +565,7 @@ def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:
 
 
 def test_settings_of_repeats_are_checked() -> None:
-    fine = Settings("bench", "digits", "random", "off", "macs", recipes.get("smoke"))
+    fine = Settings("bench", "digits", "random", "none", "macs", recipes.get("smoke"))
     for wrong in (0, -1, 1001):
         with pytest.raises(InputError, match="repeats"):
             dataclasses.replace(fine, repeats=wrong)

@@ -76,9 +76,9 @@ def trained() -> list[Record]:
     return [r for r in read_records(Path("runs/run")) if r.kind == "search" and r.status not in FREE]
 
 
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_a_driver_killed_anywhere_resumes(ladder: str) -> None:
-    chance, done = random.Random(ladder), False
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_a_driver_killed_anywhere_resumes(scheduler: str) -> None:
+    chance, done = random.Random(scheduler), False
     legs: Counter[tuple[int, int, int]] = Counter()
     kills = 0
     while not done:
@@ -91,7 +91,7 @@ def test_a_driver_killed_anywhere_resumes(ladder: str) -> None:
                 raise KeyboardInterrupt
             legs[job.trial, job.seed, job.until] += 1
 
-        searcher = wanted(16, ladder=ladder).searcher
+        searcher = wanted(16, scheduler=scheduler).searcher
         try:
             play(searcher, fate=fate)
             done = True
@@ -239,7 +239,7 @@ def test_the_arguments_are_the_options_of_the_command() -> None:
 
 def test_what_tune_cannot_keep_is_refused() -> None:
     settings = Settings(
-        "all", "digits", "random", "off", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
+        "all", "digits", "random", "none", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
     )
     with pytest.raises(InputError, match="latency_ms"):
         inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources()))

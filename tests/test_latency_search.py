@@ -61,11 +61,11 @@ def ledger(open_ledger: Callable[..., SearchController]) -> Callable[..., Search
 
 
 @pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 def test_every_net_is_measured_once_before_it_is_trained(
-    ledger: Callable[..., SearchController], strategy: str, ladder: str, tmp_path: Path
+    ledger: Callable[..., SearchController], strategy: str, scheduler: str, tmp_path: Path
 ) -> None:
-    work, executor = ledger(strategy, ladder=ladder, trials=14), FakeExecutor(3, timed)
+    work, executor = ledger(strategy, scheduler=scheduler, trials=14), FakeExecutor(3, timed)
     run_loop(work, executor, SilentView())
     measured: set[str] = set()
     for job in executor.ran:
@@ -211,7 +211,7 @@ def test_wrong_settings_are_one_line(text: str) -> None:
 
 def test_latency_goes_with_its_objective() -> None:
     with pytest.raises(InputError, match="goes with objective latency_ms"):
-        Settings("all", "digits", "random", "off", "macs", None, latency="cpu/1/float32/eager/1")  # type: ignore[arg-type]
+        Settings("all", "digits", "random", "none", "macs", None, latency="cpu/1/float32/eager/1")  # type: ignore[arg-type]
 
 
 def run(*words: str) -> int:

@@ -29,8 +29,8 @@ from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
     SCHEDULERS,
     Asha,
+    MoAsha,
     NoScheduler,
-    ParetoAsha,
     RungResult,
     RungTable,
     Scheduler,
@@ -60,8 +60,8 @@ def states(ledger: SearchController) -> Counter[TrialState]:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("rungs", SCHEDULERS)
-def test_every_strategy_and_ladder_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
-    ledger = open_ledger(trials=30, strategy=strategy, ladder=rungs)
+def test_every_strategy_and_scheduler_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
+    ledger = open_ledger(trials=30, strategy=strategy, scheduler=rungs)
     executor = finish(ledger, slots=3)
     found = statuses(ledger)
     nets = found["ok"] + found["pruned"]
@@ -189,7 +189,7 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", ["off", "pareto"])  # single shares the code of pareto
+@pytest.mark.parametrize("rungs", ["none", "mo-asha"])  # asha shares the code of mo-asha
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_a_driver_killed_anywhere_resumes(
     open_ledger: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
@@ -207,7 +207,7 @@ def test_a_driver_killed_anywhere_resumes(
                 raise KilledError
             trained[job.trial, job.seed, job.until] += 1
 
-        ledger = open_ledger(trials=20, strategy=strategy, ladder=rungs)
+        ledger = open_ledger(trials=20, strategy=strategy, scheduler=rungs)
         try:
             finish(ledger, fate=fate, slots=3)
             done = True
@@ -273,7 +273,7 @@ def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_ledger: Open, tmp_pat
 
 
 def sent_on(by: Scheduler, standings: list[RungResult], last: bool) -> int | None:
-    """The trial that a ladder sends on from its first rung."""
+    """The trial that a scheduler sends on from its first rung."""
     rungs = RungTable(by, 100)
     for standing in standings:
         rungs.reach(0, standing)
@@ -285,42 +285,42 @@ def test_pareto_promotes_the_better_ones() -> None:
     waiting = [
         RungResult(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
     ]
-    assert sent_on(ParetoAsha(), waiting, last=False) == 1
+    assert sent_on(MoAsha(), waiting, last=False) == 1
     gone = [dataclasses.replace(s, waits=s.trial != 1) for s in waiting]
-    assert sent_on(ParetoAsha(eta=2.0), gone, last=False) is None
-    assert sent_on(ParetoAsha(eta=1.5), gone, last=False) is not None, "two of three go on"
-    assert sent_on(ParetoAsha(), gone, last=True) is not None
-    assert sent_on(ParetoAsha(), [], last=True) is None
-    assert ParetoAsha().rungs(100) == (13, 25, 50, 100)
-    assert ParetoAsha().rungs(1) == (1,)
+    assert sent_on(MoAsha(eta=2.0), gone, last=False) is None
+    assert sent_on(MoAsha(eta=1.5), gone, last=False) is not None, "two of three go on"
+    assert sent_on(MoAsha(), gone, last=True) is not None
+    assert sent_on(MoAsha(), [], last=True) is None
+    assert MoAsha().rungs(100) == (13, 25, 50, 100)
+    assert MoAsha().rungs(1) == (1,)
 
 
-def test_the_single_ladder_looks_at_accuracy_alone() -> None:
+def test_asha_looks_at_accuracy_alone() -> None:
     waiting = [RungResult(0, 0.5, 10, True), RungResult(1, 0.9, 1000, True), RungResult(2, 0.9, 10, True)]
     waiting.append(RungResult(3, 0.95, 10**6, True))
     assert Asha().order(waiting) == [3, 1, 2, 0]
     assert sent_on(Asha(), waiting, last=False) == 3
-    assert sent_on(ParetoAsha(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
+    assert sent_on(MoAsha(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
     gone = [dataclasses.replace(s, waits=s.trial != 3) for s in waiting]
     assert sent_on(Asha(), gone, last=False) == 1
 
 
 def test_rungs_and_eta_are_the_users() -> None:
-    assert scheduler("pareto", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
+    assert scheduler("mo-asha", (0.1, 0.3), 3).rungs(100) == (10, 30, 100)
     assert NoScheduler().rungs(100) == (100,)
     waiting = [RungResult(i, i / 10, 10.0, True) for i in range(7)]
     for eta, most in ((2.0, 3), (3.0, 2), (7.0, 1), (8.0, 0)):
-        assert len(ParetoAsha(eta=eta).promoted(waiting, last=False)) == most
+        assert len(MoAsha(eta=eta).promoted(waiting, last=False)) == most
     for bad in ((), (0.5, 0.25), (0.0,), (1.0,), (0.5, 0.5)):
         with pytest.raises(InputError, match="rungs: must be rising shares"):
-            scheduler("pareto", bad)
+            scheduler("mo-asha", bad)
     for eta in (1.0, 0.5, math.nan, math.inf):
         with pytest.raises(InputError, match="eta"):
-            scheduler("single", eta=eta)
+            scheduler("asha", eta=eta)
 
 
-def test_the_pareto_ladder_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=40, ladder="pareto")
+def test_mo_asha_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:
+    ledger = open_ledger(trials=40, scheduler="mo-asha")
     executor = finish(ledger)
     found = statuses(ledger)
     assert found["pruned"] >= 15
@@ -343,14 +343,14 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
             job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
-    ledger = open_ledger(trials=12, ladder="pareto")
+    ledger = open_ledger(trials=12, scheduler="mo-asha")
     for _ in range(20):
         job = ledger.next_job()
         assert job
         ledger.report(told(job))
     waiting = {candidate.trial: candidate.record("pruned", {}) for candidate in ledger.live.values() if candidate.waits}
     assert len(waiting) > 2
-    again = {r.trial: r for r in open_ledger(trials=12, ladder="pareto").close()}
+    again = {r.trial: r for r in open_ledger(trials=12, scheduler="mo-asha").close()}
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve

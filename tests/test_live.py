@@ -82,10 +82,10 @@ def test_no_net_is_within_the_limits(open_ledger: Callable[..., SearchController
 
 
 @WIDTHS
-@pytest.mark.parametrize("ladder", ["off", "pareto"])
-def test_a_search_and_its_front(open_ledger: Callable[..., SearchController], ladder: str, width: int) -> None:
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_a_search_and_its_front(open_ledger: Callable[..., SearchController], scheduler: str, width: int) -> None:
     for trials in (16, 20):  # the second time it is resumed
-        ledger = open_ledger(trials=trials, ladder=ladder)
+        ledger = open_ledger(trials=trials, scheduler=scheduler)
         text = watched(ledger, width)
         nets = trials + len(ledger.baselines)
         assert f"{nets}/{nets} nets" in text
@@ -195,10 +195,10 @@ def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -
     ("words", "width", "ends"),
     [
         (["--trial-minutes", "0.00001"], 20, (1, "alternas: run 'run': none of")),
-        (["--ladder", "pareto", "--trials", "4"], 80, (0, "Pareto front of run")),
+        (["--scheduler", "mo-asha", "--trials", "4"], 80, (0, "Pareto front of run")),
         (["--objective", "latency_ms", "--trials", "1"], 20, (0, "Pareto front of run")),
     ],
-    ids=["all fail", "ladder", "latency"],
+    ids=["all fail", "scheduler", "latency"],
 )
 def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, ends: tuple[int, str]) -> None:
     search = ["search", "--name", "run", "--trials", "2", *SMALL, *words]

@@ -128,7 +128,7 @@ def test_tables_can_be_read_without_javascript(run: Path, report: Page) -> None:
     assert "No net failed or was refused." in report.said
     for row in leaderboard(open_run(run).records):
         assert row["key"] in report.said
-    assert "alternas search all --name 'a run' --ladder pareto" in report.said
+    assert "alternas search all --name 'a run' --scheduler mo-asha" in report.said
 
 
 def test_every_plot_and_table_has_a_caption(report: Page) -> None:

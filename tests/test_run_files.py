@@ -31,9 +31,9 @@ from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
 FILES = (
     "run.json", "records.jsonl", "lock", "latency.jsonl", "sample.npz", "study.json", "study.journal", "report.html",
-    "report.html.part", "findings.json", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv", "weights",
-    "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000", "retrain",
-    "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
+    "report.html.part", "paper_claims.json", "explain", "explain/explain.json", "explain/a.png", "explain/a.csv",
+    "weights", "weights/x.safetensors", "weights/x.npz", "checkpoints", "checkpoints/x.pt", "tensorboard/trial-00000",
+    "retrain", "retrain/run.json", "retrain/records.jsonl", "retrain/weights", "analyses",
 )  # fmt: skip
 COMMANDS = [
     ("front", "mine"), ("leaderboard", "mine"), ("compare", "mine", "other"), ("show", "mine", "0"),

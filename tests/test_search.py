@@ -282,7 +282,7 @@ def test_ctrl_c_leaves_a_run_that_resumes(
 
 @pytest.mark.slow
 def test_a_users_own_images(tmp_path: Path) -> None:
-    """Colour, oblong, float images in an .npz file, on the space that takes them, with a tight limit and a ladder."""
+    """Colour, oblong, float images in an .npz file, on the space that takes them, with a tight limit and MO-ASHA."""
     chance = np.random.default_rng(0)
     y = chance.integers(0, 3, 120)
     x = chance.normal(size=(120, 10, 14, 3)) + 2 * (y == 1)[:, None, None, None] - (y == 2)[:, None, None, None]
@@ -294,8 +294,8 @@ def test_a_users_own_images(tmp_path: Path) -> None:
         "mine.npz",
         "--max-macs",
         "900k",
-        "--ladder",
-        "pareto",
+        "--scheduler",
+        "mo-asha",
         "--trials",
         "5",
         *QUICK,
@@ -327,7 +327,7 @@ def test_a_users_own_pictures(tmp_path: Path, loader: str) -> None:
     code, out, err = run(tmp_path, *words, *QUICK)
     assert (code, out) == (2, "")
     assert "1 of 80 pictures cannot be read" in err
-    words += ["--skip-broken", "--recipe", "fast", "--keep", "warmup", "--json"]
+    words += ["--skip-broken", "--recipe", "fast", "--save-weights-at", "warmup", "--json"]
     code, out, err = run(tmp_path, *words, *QUICK)
     assert code == 0, err
     trial = json.loads(out)[0]["trial"]

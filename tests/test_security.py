@@ -79,7 +79,8 @@ def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: list[str],
 @pytest.mark.parametrize("field", ["key", "training"])
 def test_a_record_names_no_file_elsewhere(field: str) -> None:
     """Weights lie where key or training say."""
-    row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "") | {"trial": 0, "kind": "search"}
+    row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "")
+    row |= {"format": 2, "trial": 0, "kind": "search"}
     row |= {"genotype": {}, "genes": {}, "cost": {"macs": 1, "params": 1}, "status": "ok"}
     assert Record.from_dict(row)
     with pytest.raises(InputError, match=f"{field} is not a name"):
@@ -118,10 +119,10 @@ def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> 
     folder, port = finished_run(), door.getsockname()[1]
     facts = json.loads((folder / "run.json").read_text())
     depot = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
-    begun = {"settings": {}, "trials": 1, "checkpoints": {"uri": depot, "name": "mine-1"}}
+    begun = {"format": 2, "settings": {}, "trials": 1, "storage_path": {"uri": depot, "name": "mine-1"}}
     Path("runs/begun").mkdir()
     Path("runs/begun/run.json").write_text(json.dumps(begun))
-    refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--checkpoints URI")
+    refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--storage-path URI")
     hub = {"name": f"hfds/http://127.0.0.1:{port}/set"}
     (folder / "run.json").write_text(json.dumps(facts | {"data": facts["data"] | hub}))
     refused(alternas("retrain", "mine", "--recipe", "smoke"), f"127.0.0.1:{port}", "not opened")

@@ -25,7 +25,7 @@ from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.inherit import inherit
 from alternas.search.training.init import init_weights, parts
-from alternas.search.training.job import REGIMES, FewShot, InitWeights, Job, JobResult
+from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, Job, JobResult
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
 from alternas.spaces import get
@@ -143,25 +143,25 @@ def _owns(net: nn.Module, part: nn.Module | nn.Parameter, name: str) -> bool:
 
 BLOCKS = ["stage 1 block 1", "stage 2 block 1", "stage 2 block 2", "stage 3 block 1", "stage 3 block 2"]
 WHERE = {
-    "whole": {"stem", *BLOCKS, "last norm", "head"},
-    "large-different": {"stem", *BLOCKS, "last norm", "head"},
-    "large-similar": {BLOCKS[-1], "last norm", "head"},
-    "small-different": {*BLOCKS[-2:], "last norm", "head"},
-    "small-similar": {"head"},
-    "new": {"head"},
+    "none": {"stem", *BLOCKS, "last norm", "head"},
+    "none-low-lr": {"stem", *BLOCKS, "last norm", "head"},
+    "three-quarters": {BLOCKS[-1], "last norm", "head"},
+    "half": {*BLOCKS[-2:], "last norm", "head"},
+    "backbone": {"head"},
+    "inherited": {"head"},
 }
 
 
-@pytest.mark.parametrize("regime", REGIMES)
-def test_what_a_regime_trains(tmp_path: Path, bench: MemoryLoader, weights: Path, regime: str) -> None:
-    assert moved(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, regime=regime)) == WHERE[regime]
+@pytest.mark.parametrize("freeze", FREEZE_POLICIES)
+def test_what_a_freeze_policy_trains(tmp_path: Path, bench: MemoryLoader, weights: Path, freeze: str) -> None:
+    assert moved(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, freeze=freeze)) == WHERE[freeze]
 
 
 def test_new_trains_what_was_swapped_in_and_the_head(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
     stages = list(NET.stages)
     stages[1] = dataclasses.replace(stages[1], msa=1, heads=1, head_dim=8, window=0)
     net = dataclasses.replace(NET, stages=tuple(stages))
-    start = InitWeights(str(weights), "p", regime="new")
+    start = InitWeights(str(weights), "p", freeze="inherited")
     here = train.Trainer(job(tmp_path, genotype=net, start=start), bench)
     trained = {name for name, p in here.net.named_parameters() if p.requires_grad}
     assert trained
@@ -169,7 +169,7 @@ def test_new_trains_what_was_swapped_in_and_the_head(tmp_path: Path, bench: Memo
 
 
 def test_a_tenth_of_the_rate_for_what_is_inherited(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
-    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, regime="large-different"))
+    here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, freeze="none-low-lr"))
     here._one_step(*next(here.feed))
     rates = {id(p): group["lr"] for group in here.optimizer.param_groups for p in group["params"]}
     head = {id(p) for p in here.net.head.parameters()}  # type: ignore[union-attr]
@@ -191,7 +191,7 @@ def test_groups_at_the_full_rate_decay_as_timms(decay_all: bool) -> None:
 
 
 def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
-    start = InitWeights(str(weights), "p", 12, zero_head=True, regime="small-different")
+    start = InitWeights(str(weights), "p", 12, zero_head=True, freeze="half")
     whole = last(train.train(job(tmp_path / "a", start=start), bench))
     last(train.train(job(tmp_path / "b", start=start, until=5), bench))
     broken = last(train.train(job(tmp_path / "b", start=start), bench))
@@ -202,7 +202,7 @@ def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryL
     assert whole.lineage["parts"][0] == {
         "place": "stem", "source": "stem", "how": "copied", "params": 108, "taken": 108,
     }  # fmt: skip
-    other = dataclasses.replace(start, regime="whole")
+    other = dataclasses.replace(start, freeze="none")
     with pytest.raises(InputError, match="is of a training with another start"):
         last(train.train(job(tmp_path / "b", start=other), bench))
 

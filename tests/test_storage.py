@@ -92,7 +92,7 @@ def in_step(ledger: SearchController) -> None:
 def test_a_driver_killed_anywhere_resumes_from_a_database(open_ledger: Open, database: str, tmp_path: Path) -> None:
     names = set()
     for left in (2, 3, 7, -1):
-        ledger = open_ledger(trials=5, strategy="nsga2", ladder="pareto", storage=database)
+        ledger = open_ledger(trials=5, strategy="nsga2", scheduler="mo-asha", storage=database)
         names.add(study_note(tmp_path)["study"])
         if left < 0:
             finish(ledger)

@@ -12,7 +12,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results import find_run, load_run
-from alternas.results.runs.record import Record
+from alternas.results.runs.record import FORMAT, Record
 from alternas.results.runs.store import Store, read_data_facts, read_records, read_settings, run_folder, write_json
 
 COST = {"params": 10, "macs": 100, "activation_bytes": 4}
@@ -56,7 +56,8 @@ def test_every_tear_of_the_last_line_is_survived(tmp_path: Path, caplog: pytest.
 
 
 @pytest.mark.parametrize(
-    "bad", [b"{", b"[]", b"3", b"null", b"\xff\xfe", b"{}", b"", b'{"trial": 1, "surprise": 2}', b"x" * 1000]
+    "bad",
+    [b"{", b"[]", b"3", b"null", b"\xff\xfe", b'{"format": 2}', b"", b'{"format": 2, "surprise": 2}', b"x" * 1000],
 )
 def test_a_broken_line_in_the_middle_is_named(tmp_path: Path, bad: bytes) -> None:
     good = json.dumps(record(0).to_dict()).encode()
@@ -82,8 +83,23 @@ def test_wrong_kinds_of_values_are_refused(field: str, value: object) -> None:
         Record.from_dict(record(0).to_dict() | {field: value})
 
 
-def test_fields_of_a_later_version_are_left_out() -> None:
-    assert Record.from_dict(record(0).to_dict() | {"later": 1}) == record(0)
+def test_unknown_fields_are_refused() -> None:
+    with pytest.raises(InputError, match="unexpected keyword argument 'later'"):
+        Record.from_dict(record(0).to_dict() | {"later": 1})
+
+
+def test_the_format_comes_first() -> None:
+    assert next(iter(record(0).to_dict().items())) == ("format", FORMAT)
+
+
+@pytest.mark.parametrize("other", [{}, {"format": 1}, {"format": 3}, {"format": "2"}, {"format": 2.0}], ids=str)
+def test_records_and_settings_of_another_format_are_refused(tmp_path: Path, other: dict[str, object]) -> None:
+    row = {name: value for name, value in record(0).to_dict().items() if name != "format"} | other
+    (tmp_path / "records.jsonl").write_text(json.dumps(row) + "\n")
+    write_json(tmp_path / "run.json", {"settings": {}} | other)
+    for read in (read_records, read_settings, find_run, Store):
+        with pytest.raises(InputError, match=r"^run .*: has format .*, this alternas reads 2; train it again"):
+            read(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", ".hidden", "..", "a b", "x" * 101, "a\n", "-x", "ü"])
@@ -98,7 +114,7 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
         find_run("mine")
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    write_json(folder / "run.json", {"settings": {}})
+    write_json(folder / "run.json", {"format": 2, "settings": {}})
     assert find_run("mine").resolve() == find_run(folder).resolve() == folder
     with pytest.raises(InputError, match="runs: mine"):
         find_run("yours")
@@ -108,7 +124,7 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_load_run_gives_a_frame(tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", {})
+    write_json(tmp_path / "run.json", {"format": 2})
     assert len(load_run(tmp_path)) == 0
     store = Store(tmp_path)
     for i in range(2):
@@ -160,9 +176,9 @@ FACTS = {"name": "mine", "image_size": [8, 8], "in_chans": 1, "classes": ["a", "
     ids=str,
 )
 def test_facts_of_the_data_have_their_forms(wrong: dict[str, object], tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", {"data": FACTS})
+    write_json(tmp_path / "run.json", {"format": 2, "data": FACTS})
     assert read_data_facts(tmp_path) == FACTS
-    write_json(tmp_path / "run.json", {"data": FACTS | wrong})
+    write_json(tmp_path / "run.json", {"format": 2, "data": FACTS | wrong})
     with pytest.raises(InputError, match=f"data has no valid {next(iter(wrong))}"):
         read_data_facts(tmp_path)
 

@@ -105,7 +105,7 @@ def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
         assert run(home, "export", "first", "--out", "best")[0] == 0
     words = ("--data", "pictures", "--image-size", "16", "--recipe", "smoke", "--epochs", "3", "--seeds", "1")
     code, out, err = run(
-        home, "finetune", "--from", "best", *words, "--regime", "small-similar", "--json", "--name", "to", *PLACE
+        home, "finetune", "--from", "best", *words, "--freeze", "backbone", "--json", "--name", "to", *PLACE
     )
     assert code == 0, err
     found = json.loads(out)

@@ -74,7 +74,7 @@ def test_bad_weights(alternas: Any, files: Path, command: str, given: list[str],
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["finetune", "--regime", "large"], "regime: unknown value 'large'"),
+        (["finetune", "--freeze", "large"], "freeze: unknown value 'large'"),
         (["finetune", "--seeds", "0"], "seeds: must be 1 or more"),
         (["finetune", "--recipe", "smokey"], "did you mean 'smoke'"),
         (["finetune", "--image-size", "16"], "digits"),

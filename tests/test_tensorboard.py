@@ -112,7 +112,7 @@ def test_a_search_that_was_interrupted_has_each_step_once(open_ledger: Open, tmp
             raise KilledError
 
     for part in (1, 2):
-        ledger = open_ledger(get("resnet", 8), trials=4 * part, ladder="pareto")
+        ledger = open_ledger(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
         try:
             run_loop(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
         except KilledError:

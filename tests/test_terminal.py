@@ -56,7 +56,7 @@ COMMANDS = {
     "few-shot": (["few-shot", "--from", EVIL, "--data", EVIL],),
     "study": (["study", EVIL], ["study", "data-size", "--data", EVIL, "--recipe", EVIL]),
     "bench": (["bench", "--strategy", EVIL], ["bench", "--plot", EVIL]),
-    "doctor": (["doctor", "--address", EVIL], ["doctor", "--checkpoints", EVIL]),
+    "doctor": (["doctor", "--address", EVIL], ["doctor", "--storage-path", EVIL]),
 }  # of every command such as need no training: what they print, and how they refuse
 
 
@@ -66,7 +66,7 @@ def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: 
     records = drawn_records(8, stops=False)
     records.append(records[3] | {"status": "error", "error": EVIL, "accuracy": None, "trial": 9, "device": EVIL})
     data = DATA | {"name": EVIL, "classes": [f"{EVIL}{i}" for i in range(10)], "split": "1"}
-    settings = {"space": EVIL, "strategy": EVIL, "ladder": EVIL, "objective": "macs", "recipe": {"epochs": EVIL}}
+    settings = {"space": EVIL, "strategy": EVIL, "scheduler": EVIL, "objective": "macs", "recipe": {"epochs": EVIL}}
     made_run(FOLDER, records, data=data, versions={"python": EVIL}, command=[EVIL])
     made_run(Path("runs/other"), records, data=data, settings=settings)
     made_run(Path("runs/split"), records, data=data | {"split": EVIL})

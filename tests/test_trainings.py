@@ -91,7 +91,7 @@ def test_identity_is_what_makes_the_result() -> None:
         dataclasses.replace(one, recipe=dataclasses.replace(RECIPE, lr=1.0)),
         training(origin=WeightsOrigin("a", "x")), training(origin=WeightsOrigin("b", "x")),
         training(origin=WeightsOrigin("a", "x", zero_head=True)),
-        training(origin=WeightsOrigin("a", "x", regime="new")),
+        training(origin=WeightsOrigin("a", "x", freeze="inherited")),
     ]  # fmt: skip
     assert len({t.id for t in (one, *others)}) == len(others) + 1
     assert training(origin=WeightsOrigin("a", "x", "/here")).id == training(origin=WeightsOrigin("a", "y", "/there")).id

@@ -117,7 +117,7 @@ def _key_numbers(run: Run) -> dict[str, Any]:
 def _summary(run: Run) -> str:
     numbers, settings = _key_numbers(run), run.settings
     what = f"{settings['space']} on {run.data['name']}" if "space" in settings else str(run.data["name"])
-    how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "ladder", "objective") if name in settings)
+    how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "scheduler", "objective") if name in settings)
     best = "" if numbers["best_accuracy"] is None else f", best accuracy {numbers['best_accuracy']:.4f}"
     return (
         f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} nets trained to the "

@@ -104,7 +104,7 @@ def _joined(name: str, records: list[Record], colour: str, quiet: bool) -> Serie
     return Series(name, x, y, "line", colour, quiet=quiet)
 
 
-NONE = "No net was stopped at a rung: the ladder is off, or none has come to one."
+NONE = "No net was stopped at a rung: the run has no scheduler, or no net has reached a rung."
 
 
 def rung_rows(run: Run) -> list[dict[str, Any]]:
@@ -142,11 +142,11 @@ def survival_parts(run: Run) -> tuple[Plot, Table]:
         Series(name, steps, [row[name] for row in rows], "bars", colour)
         for name, colour in (("went on", GREEN), ("stopped", GREY))
     ]
-    caption = "Nets that came to each rung of the ladder; green went on, grey stopped there or still wait."
+    caption = "Nets that reached each rung of the scheduler; green was promoted, grey stopped or waits there."
     plot = Plot("rungs", "Rung survival", "", "nets", caption if rows else NONE, series if rows else [])
     said = (
-        "Median accuracy there, of both kinds: far apart, the rung tells nets apart. The ladder weighs cost too, so a "
-        "cheap net may go on with less."
+        "Median accuracy there, of both kinds: far apart, the rung tells nets apart. The scheduler weighs cost too, so "
+        "a cheap net may go on with less."
     )
     return plot, Table("rungs_table", "Rungs in numbers", said if rows else NONE, rows)
 

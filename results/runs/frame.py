@@ -14,7 +14,7 @@ from .store import find_run
 
 SPREAD = ("cost", "budget", "metrics", "factors")  # fields of a record that become columns of their own
 COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
-OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "trial")]
+OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
 RANKED = (
     "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
     "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from itertools import chain
@@ -19,6 +19,7 @@ KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
+FORMAT = 2  # of run.json and records.jsonl; raised when what they hold changes
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Record:
     """What came of one trial.
 
     Attributes:
+        format: version of the fields below; another one is refused.
         trial: its number, unique in the run.
         kind: who asked for it: search, baseline, retrain or study.
         family: resnet, alternet, hybrid, vit or modern.
@@ -40,7 +42,7 @@ class Record:
         curve: points of step, loss and accuracy; None where a number was not finite.
         accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
         rung: rungs passed; the last one is the full budget.
-        rungs: each of them: step, accuracy there, and whether the ladder sent the net on.
+        rungs: each of them: step, accuracy there, and whether the scheduler sent the net on.
         excess: of an infeasible net: by which share it is over each limit.
         budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
         recipe: as a dict.
@@ -59,6 +61,7 @@ class Record:
         versions: of python, alternas, torch, ...
     """
 
+    format: int = field(default=FORMAT, kw_only=True)
     trial: int
     kind: str
     family: str
@@ -105,15 +108,16 @@ class Record:
 
     @classmethod
     def from_dict(cls, data: Any) -> Record:
-        """Rebuild from `to_dict`; fields of a later alternas are left out.
+        """Rebuild from `to_dict`.
 
         Raises:
-            InputError: if a field is missing, or a value is not what can be reckoned with.
+            InputError: if it has another format, a field is missing or unknown, or a value is of the wrong kind.
         """
         if not isinstance(data, dict):
             raise InputError(f"not an object but {short_repr(data)}")
+        check_format("record", data)
         try:
-            record = cls(**{name: value for name, value in data.items() if name in KNOWN})
+            record = cls(**data)
         except TypeError as error:
             raise InputError(f"not a record ({str(error).replace('Record.__init__() ', '')})") from None
         record._check()
@@ -132,6 +136,14 @@ class Record:
             raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
         if self.status not in STATUSES or self.kind not in KINDS:
             raise InputError(f"unknown status {short_repr(self.status)} or kind {short_repr(self.kind)}")
+
+
+def check_format(name: str, data: dict[str, Any]) -> None:
+    """Raise InputError if `data`, read from a record or a run.json, was written in another format; none means 1."""
+    found = data.get("format", 1)
+    if type(found) is not int or found != FORMAT:
+        rule = f"has format {short_repr(found)}, this alternas reads {FORMAT}"
+        raise InputError(f"{name}: {rule}; train it again or use the alternas that made it")
 
 
 def _is_whole(value: Any) -> bool:
@@ -277,9 +289,6 @@ def _is_time(text: str) -> bool:
 def now(less: float = 0.0) -> str:
     """As `Record.ended` has it, to the millisecond; so many seconds ago."""
     return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
-
-
-KNOWN = frozenset(f.name for f in fields(Record))
 
 
 def versions() -> dict[str, str]:

@@ -28,11 +28,11 @@ from typing import Any
 from ...archs.errors import InputError, is_whole, short_repr
 from ...archs.files import atomic_write, check_own, open_own, parse_json, read_own
 from ...archs.parts import MOST_CLASSES
-from .record import LARGEST, Record
+from .record import LARGEST, Record, check_format
 
 KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 TOLD = {  # by name, of run.json
-    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "checkpoints": dict,
+    "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "storage_path": dict,
 }  # fmt: skip
 SETTINGS = {  # what else is asked for than by the search itself, which compares them all
     "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
@@ -67,7 +67,7 @@ def find_run(run: str | Path) -> Path:
     """The folder of an existing run, given as a name below `runs/` or as a path.
 
     Raises:
-        InputError: if there is none, or something in it leads elsewhere.
+        InputError: if there is none, its run.json cannot be read, or something in it leads elsewhere.
     """
     candidates = [Path(run)]
     if isinstance(run, str) and NAME.fullmatch(run):
@@ -75,6 +75,7 @@ def find_run(run: str | Path) -> Path:
     for folder in candidates:
         if os.path.isfile(folder / "run.json"):  # unlike Path's, False where no file can have that name
             check_own(folder)
+            read_settings(folder)
             return folder
     known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
     raise InputError(
@@ -92,7 +93,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     """The content of `run.json`.
 
     Raises:
-        InputError: if it cannot be read as an object, or one of its parts is of the wrong kind.
+        InputError: if it cannot be read as an object, has another format, or one of its parts is of the wrong kind.
     """
     path = folder / "run.json"
     try:
@@ -101,6 +102,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise InputError(f"{path}: cannot be read ({error})") from None
     if not isinstance(settings, dict):
         raise InputError(f"{path}: must hold an object")
+    check_format(_label(folder), settings)
     for name, kind in TOLD.items():
         value = settings.get(name)
         if name in settings and not _is(kind, value) and not _unsaid(name, value):
@@ -110,6 +112,12 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if value is not None and not _is(kind, value):
             raise InputError(f"{path}: settings {name} must be {KINDS[kind]}, got {short_repr(value)}")
     return settings
+
+
+def _label(folder: Path) -> str:
+    """A run in messages, named as commands take it."""
+    name = folder.relative_to(RUNS) if folder.is_relative_to(RUNS) else folder
+    return f"run {str(name)!r}"
 
 
 def _is(kind: type, value: Any) -> bool:
@@ -157,7 +165,7 @@ def read_records(folder: Path) -> list[Record]:
     """All records, in the order written. A torn last line is left out with a warning.
 
     Raises:
-        InputError: if another line is broken, with its number.
+        InputError: if another line is broken, with its number, or a record has another format.
     """
     path = folder / "records.jsonl"
     if not path.exists():
@@ -183,8 +191,14 @@ def no_collection() -> Iterator[None]:
 
 def _parse(path: Path, number: int, line: bytes) -> Record:
     try:
-        return Record.from_dict(parse_json(line, finite=True))
-    except ValueError as error:  # bad UTF-8, bad JSON, or not a record
+        row = parse_json(line, finite=True)
+    except ValueError as error:  # bad UTF-8 or bad JSON
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+    if isinstance(row, dict):
+        check_format(_label(path.parent), row)
+    try:
+        return Record.from_dict(row)
+    except InputError as error:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 

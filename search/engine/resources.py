@@ -26,7 +26,7 @@ class Resources:
         gpus: of each worker, a fraction shares a card; None means 1 where there are GPUs, else 0.
             Workers with none train on the CPU.
         latency_on: the Ray resource of the node that measures latencies; "" leaves them to the one worker that trains.
-        checkpoints: URI of the depot for what workers write; "" is the run's folder, which every node then sees.
+        storage_path: URI of the depot for what workers write; "" is the run's folder, which every node then sees.
     """
 
     address: str = ""
@@ -34,11 +34,11 @@ class Resources:
     cpus: float = 1.0
     gpus: float | None = None
     latency_on: str = ""
-    checkpoints: str = ""
+    storage_path: str = ""
 
     def __post_init__(self) -> None:
-        if self.checkpoints:
-            check_uri(self.checkpoints)
+        if self.storage_path:
+            check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:

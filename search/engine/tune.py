@@ -89,7 +89,7 @@ def search(
     name: str = "",
     *,
     strategy: str = "evolution",
-    ladder: str = "",
+    scheduler: str = "",
     objective: str = "macs",
     max_macs: str = "",
     max_params: str = "",
@@ -110,7 +110,7 @@ def search(
         space=space,
         data=data,
         strategy=strategy,
-        ladder=ladder or default_scheduler(run, strategy, trials),
+        scheduler=scheduler or default_scheduler(run, strategy, trials),
         objective=objective,
         recipe=how if epochs is None else how.with_epochs(epochs),
         seed=seed,
@@ -127,8 +127,8 @@ def from_config(plan: SearchConfig) -> TuneSearch:
     """
     if plan.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(plan.resources.checkpoints):
-        raise InputError("checkpoints: Tune would keep the URI with its password; leave that to the environment")
+    if REDACTED in shown_uri(plan.resources.storage_path):
+        raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(plan, Console(stderr=True)))
@@ -207,7 +207,7 @@ class ControllerSearcher(Searcher):
             elif outcome:
                 ledger.report(unpacked(outcome))
             else:
-                rule = "leave out a scheduler, and `stop` for single trials; a ladder stops weak nets"
+                rule = "leave out Tune's scheduler and `stop`; the search's own `scheduler=` stops weak nets"
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
 
 

@@ -15,7 +15,7 @@ from ...results.runs.weights import LoadedWeights, WeightsSpec
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..engine.pool import Resources
-from ..training.job import REGIMES
+from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .run import ExperimentContext, run_experiment
 from .training import Training, WeightsOrigin
@@ -29,7 +29,7 @@ class Finetune:
         weights: where they start.
         data: the new data.
         recipe, seeds: of the trainings.
-        regime: which parts are trained; see `training.start`.
+        freeze: which parts are frozen; see `FREEZE_POLICIES`.
         folder: name of the run; "" makes one of the weights and the data.
         resources: where.
     """
@@ -38,12 +38,12 @@ class Finetune:
     data: DataConfig
     recipe: Recipe
     seeds: int
-    regime: str
+    freeze: str
     folder: str
     resources: Resources
 
     def __post_init__(self) -> None:
-        check_choice("regime", self.regime, REGIMES)
+        check_choice("freeze", self.freeze, FREEZE_POLICIES)
         check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
@@ -58,20 +58,19 @@ def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
     data = load_showing(asked.data, console)
     net = headless(found.network.genotype)
     net.check(data.image_size)
-    if asked.regime == "small-different" and not moves(asked.recipe):
-        console.print(f"recipe {asked.recipe.name} does not augment: a small, different set wants it", highlight=False)
-    folder = run_folder(
-        asked.folder or plain_name("finetune", asked.weights.text, data.name, asked.regime.replace("whole", ""))
-    )
-    origin = origin_of(found, folder, zero_head=True, regime=asked.regime)
+    if asked.freeze == "half" and not moves(asked.recipe):
+        console.print(f"recipe {asked.recipe.name} has no augmentation; small data sets need it", highlight=False)
+    frozen = "" if asked.freeze == "none" else asked.freeze
+    folder = run_folder(asked.folder or plain_name("finetune", asked.weights.text, data.name, frozen))
+    origin = origin_of(found, folder, zero_head=True, freeze=asked.freeze)
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
     plan = [
         Training(
-            net, asked.recipe, steps, seed, {"start": found.label, "regime": asked.regime}, origin=origin, test=test
+            net, asked.recipe, steps, seed, {"start": found.label, "freeze": asked.freeze}, origin=origin, test=test
         )
         for seed in range(asked.seeds)
     ]
-    settings = {"from": found.label, "regime": asked.regime}
+    settings = {"from": found.label, "freeze": asked.freeze}
     starts = {Path(origin.file): found.network}
     return folder, run_experiment(
         plan, ExperimentContext(folder, "study", data, asked.resources, settings, test, starts), console
@@ -89,8 +88,8 @@ def moves(recipe: Recipe) -> bool:
     return bool(how.scale or how.pad or how.flip or how.ops or how.cutout or how.erase or how.mixes)
 
 
-def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, regime: str) -> WeightsOrigin:
+def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> WeightsOrigin:
     """Where trainings start: a file in the run's folder, which every worker can read, and what it came from."""
     digest = found.lineage["sha256"]
     file = folder.absolute() / "starts" / f"{digest}.safetensors"
-    return WeightsOrigin(digest, found.label, str(file), found.lineage["steps"], zero_head, regime)
+    return WeightsOrigin(digest, found.label, str(file), found.lineage["steps"], zero_head, freeze)

@@ -1,4 +1,4 @@
-"""`explain --findings`: a small CNN, ViT and AlterNet are trained, analysed, and held against the papers' claims."""
+"""`explain --paper-claims`: a small CNN, ViT and AlterNet are trained, analysed, and compared to the papers."""
 
 from __future__ import annotations
 
@@ -111,9 +111,9 @@ def findings(asked: Findings, console: Console) -> dict[str, Any]:
         OperationError: if workers do not start or everything fails.
     """
     data = load_showing(asked.data, console)
-    folder = run_folder(asked.name or plain_name("findings", asked.data.name, "quick" if asked.quick else ""))
+    folder = run_folder(asked.name or plain_name("paper-claims", asked.data.name, "quick" if asked.quick else ""))
     plan = _plan(asked, data)
-    settings = {"study": "findings", "quick": asked.quick}
+    settings = {"study": "paper-claims", "quick": asked.quick}
     records = run_experiment(plan, ExperimentContext(folder, "study", data, asked.resources, settings), console)
     facts = _facts(plan, records, data, asked, folder, console)
     verdicts = [judge(claim, facts) for claim in CLAIMS]
@@ -124,7 +124,7 @@ def findings(asked: Findings, console: Console) -> dict[str, Any]:
         "nets": _nets(plan, records, data),
         "claims": [asdict(verdict) for verdict in verdicts],
     }
-    write_json(folder / "findings.json", told)
+    write_json(folder / "paper_claims.json", told)
     return told
 
 
@@ -181,10 +181,10 @@ def _measured(record: Record, ground: AnalysisContext, folder: Path) -> dict[str
 
 
 def drawing(told: Mapping[str, Any]) -> RenderableType:
-    """Tables that fit 80 columns; findings.json says each claim in full, and whose it is."""
+    """Tables that fit 80 columns; paper_claims.json says each claim in full, and whose it is."""
     title = f"The papers' claims on {told['data']}, {told['seeds']} seeds: mean and 95 % interval, positive if right"
     return Group(
-        _nets_table(told["nets"]), _claims(told["claims"], title), plain(f"in full: {told['folder']}/findings.json")
+        _nets_table(told["nets"]), _claims(told["claims"], title), plain(f"in full: {told['folder']}/paper_claims.json")
     )
 
 

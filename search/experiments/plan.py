@@ -155,7 +155,7 @@ class ExperimentController:
         if origin is None:
             return None
         file = origin.file or str(self.weights(origin.of))
-        return InitWeights(file, origin.label, self._spent_before(training), origin.zero_head, origin.regime)
+        return InitWeights(file, origin.label, self._spent_before(training), origin.zero_head, origin.freeze)
 
     def _spent_before(self, training: Training) -> int | None:
         """Steps spent on the weights that it starts from, and on theirs."""

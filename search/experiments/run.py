@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from ...archs import Cost, Genotype, InputError, OperationError, static_cost
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
-from ...results.runs.record import FAILED, Record, versions
+from ...results.runs.record import FAILED, FORMAT, Record, versions
 from ...results.runs.store import Store, locked, read_settings, write_json
 from ..config import differences
 from ..data.build import keep_sample
@@ -68,7 +68,7 @@ def run_experiment(plan: Sequence[Training], room: ExperimentContext, console: C
     for training in plan:
         check_on(training.recipe, room.data.white_level, room.data.in_chans, room.data.image_size)
         training.net.check(room.data.image_size)
-    depot = artifact_store(room.folder, room.resources.checkpoints)
+    depot = artifact_store(room.folder, room.resources.storage_path)
     check_store(depot)
     with locked(room.folder), closing(Store(room.folder)) as store:
         _settle(room, bool(store.records), depot)
@@ -129,9 +129,10 @@ def _settle(room: ExperimentContext, begun: bool, depot: ArtifactStore | None) -
     if room.starts:
         _keep_starts(room.starts)
     keep_sample(room.data, room.folder)
-    command = without_secrets(sys.argv, room.resources.checkpoints)
-    facts = {"settings": room.settings, "data": room.data.facts(), "command": command, "versions": versions()}
-    write_json(room.folder / "run.json", facts | ({"checkpoints": depot.note} if depot else {}))
+    command = without_secrets(sys.argv, room.resources.storage_path)
+    facts = {"format": FORMAT, "settings": room.settings, "data": room.data.facts()}
+    facts |= {"command": command, "versions": versions()}
+    write_json(room.folder / "run.json", facts | ({"storage_path": depot.note} if depot else {}))
 
 
 def _keep_starts(starts: Mapping[Path, Network]) -> None:

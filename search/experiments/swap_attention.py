@@ -31,7 +31,7 @@ from .nets import swapped
 from .run import ExperimentContext, run_experiment
 from .training import Training
 
-TRAINED = {"all": "whole", "new": "new"}  # --train, and the regime
+TRAINED = {"all": "none", "new": "inherited"}  # what --train freezes
 SIGHT = PlotSpec("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))
 BEFORE, AFTER = "before", "after"
 
@@ -102,9 +102,9 @@ def swap_attention(asked: SwapAttention, console: Console) -> SwapResult:
         raise InputError(f"msa: {asked.msa} swaps nothing in {found.label}")
     folder = run_folder(asked.folder or plain_name("buildup", asked.weights.text, data.name, *_kind(asked)))
     other = found.network.num_classes != len(data.classes)
-    nets, regime = ((BEFORE, before), (AFTER, after)), TRAINED[asked.train]
+    nets, freeze = ((BEFORE, before), (AFTER, after)), TRAINED[asked.train]
     steps, test = asked.recipe.steps(len(data.train)), data.test is not None
-    origin = origin_of(found, folder, other, regime)
+    origin = origin_of(found, folder, other, freeze)
     plan = [
         Training(
             net, asked.recipe, steps, seed, {"net": name},

@@ -23,7 +23,7 @@ class WeightsOrigin:
         label: what a person calls them.
         file: the file; "" for another training's.
         steps: optimiser steps spent on them before; None if unknown.
-        zero_head, regime: as of `Start`.
+        zero_head, freeze: as of `Start`.
     """
 
     of: str
@@ -31,7 +31,7 @@ class WeightsOrigin:
     file: str = ""
     steps: int | None = None
     zero_head: bool = False
-    regime: str = "whole"
+    freeze: str = "none"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Training:
     @cached_property
     def id(self) -> str:
         """12 hexadecimal digits of all that makes the result what it is, on given data."""
-        begun = [self.origin.of, self.origin.zero_head, self.origin.regime] if self.origin else None
+        begun = [self.origin.of, self.origin.zero_head, self.origin.freeze] if self.origin else None
         facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
         facts += [self.task, self.test, asdict(self.few) if self.few else None]
         facts += [list(self.keep)] if self.keep else []

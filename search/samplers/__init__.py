@@ -1,3 +1,3 @@
-"""What to train next: strategies, ladders and the ledger. Knows no Ray."""
+"""What to train next: strategies, schedulers and the ledger. Knows no Ray."""
 
 from __future__ import annotations

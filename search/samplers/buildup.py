@@ -92,7 +92,7 @@ class _Reader:
     def known(self, key: str) -> NetResults | None:
         """A training that succeeded goes before one that runs, and that before one that failed.
 
-        A net that a ladder has parked did not help, unless it is sent on later.
+        A net that a scheduler has parked did not help, unless it is sent on later.
         """
         ended = self._ended.get(key)
         if key in self._running and (ended is None or ended.state != TrialState.COMPLETE):

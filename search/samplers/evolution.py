@@ -50,7 +50,7 @@ class _Parent:
 class Evolution(WholeSampler):
     """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `MOST`.
 
-    Parents are compared at the furthest rung of the ladder that enough nets have passed: at first an early one.
+    Parents are compared at the furthest rung of the scheduler that enough nets have passed: at first an early one.
     """
 
     def __init__(self, ground: SamplerContext) -> None:

@@ -40,7 +40,7 @@ class Past:
 
 
 def parked(trial: FrozenTrial) -> bool:
-    """Whether a running trial waits at a rung, where the ladder has sent on others."""
+    """Whether a running trial waits at a rung, where the scheduler has sent on others."""
     return len(readings(trial)) > trial.user_attrs.get("aim", 0)
 
 

@@ -46,7 +46,7 @@ def run_benchmark(
             jobs = {c: [pool.submit(_one, c, seed, match.workers) for seed in range(match.seeds)] for c in contenders}
             for contender, futures in jobs.items():
                 found[contender] = [future.result() for future in futures]
-                tell(f"{contender.strategy}, ladder {contender.ladder}")
+                tell(f"{contender.strategy}, scheduler {contender.scheduler}")
         except BaseException:  # the pool would wait until all is done
             _end(pool)
             raise
@@ -88,7 +88,7 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
 
 
 def _row(contender: SearcherConfig, runs: list[Trace], reference: list[float] | None) -> dict[str, Any]:
-    row = {name: getattr(contender, name) for name in ("strategy", "ladder")}
+    row = {name: getattr(contender, name) for name in ("strategy", "scheduler")}
     row |= {"seeds": len(runs)}
     for share in SHARES:
         spent = _spent(runs, share)

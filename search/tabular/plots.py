@@ -30,13 +30,13 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
 def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Of the columns that `cells` fills."""
     spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
-    return "strategy", "ladder", *spent, f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
+    return "strategy", "scheduler", *spent, f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
     """A contender's row as it is shown."""
     spent = (_spent(row, f"spent_to_{share * 100:.0f}") for share in SHARES)
-    return row["strategy"], row["ladder"], *spent, f"{row['hypervolume_median']:.3f}", _times(row)
+    return row["strategy"], row["scheduler"], *spent, f"{row['hypervolume_median']:.3f}", _times(row)
 
 
 def _spent(row: dict[str, Any], name: str) -> str:
@@ -72,7 +72,7 @@ def plot(traces: dict[SearcherConfig, list[Trace]], file: Path) -> None:
     for contender, runs in traces.items():
         heights = [sorted(trace.volume_at(spent) for trace in runs) for spent in along]
         low, middle, high = ([h[round(share * (len(h) - 1))] for h in heights] for share in (0.25, 0.5, 0.75))
-        label = contender.strategy if contender.ladder == "off" else f"{contender.strategy}, {contender.ladder}"
+        label = contender.strategy if contender.scheduler == "none" else f"{contender.strategy}, {contender.scheduler}"
         (line,) = axes.plot(along, middle, label=label)
         axes.fill_between(along, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set(xlabel="full trainings spent", ylabel="share of the table's hypervolume", ylim=(0.5, 1.005))

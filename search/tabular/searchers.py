@@ -16,13 +16,15 @@ COSTLY = ("enumerate",)  # not a way to search
 PLAIN = SearcherConfig("random")
 
 
-def searchers(strategies: Sequence[str], ladders: Sequence[str], how: SearcherConfig = PLAIN) -> list[SearcherConfig]:
-    """Every strategy on every ladder; without strategies all of ours, Optuna's as they come, and the two orders.
+def searchers(
+    strategies: Sequence[str], schedulers: Sequence[str], how: SearcherConfig = PLAIN
+) -> list[SearcherConfig]:
+    """Every strategy with every scheduler; without strategies all of ours, Optuna's as they come, and the two orders.
 
-    Without ladders, `single` is for random draws alone: successive halving as it is known.
+    Without schedulers, `asha` is run for random draws alone: successive halving as it is known.
 
     Args:
-        how: rungs and eta of the ladders.
+        how: rungs and eta of the schedulers.
 
     Raises:
         InputError: if one is unknown.
@@ -30,28 +32,28 @@ def searchers(strategies: Sequence[str], ladders: Sequence[str], how: SearcherCo
     for name in strategies:
         if name not in (ORACLE, LARGEST):
             check_strategy(name)
-    for name in ladders or SCHEDULERS:
+    for name in schedulers or SCHEDULERS:
         scheduler(name, how.rungs, how.eta)
     ours = tuple(name for name in STRATEGIES if name not in COSTLY)
     chosen = strategies or (ORACLE, LARGEST, *ours, *STOCK)
     found = [
         _on(name, up, how)
         for name in chosen
-        for up in ladders or SCHEDULERS
-        if up == "off" or _climbs(name)
-        if ladders or up != "single" or name == PLAIN.strategy
+        for up in schedulers or SCHEDULERS
+        if up == "none" or _climbs(name)
+        if schedulers or up != "asha" or name == PLAIN.strategy
     ]
     if not found:
-        raise InputError(f"bench: {', '.join(strategies)} on ladder {', '.join(ladders)}: nothing to run")
+        raise InputError(f"bench: {', '.join(strategies)} with scheduler {', '.join(schedulers)}: nothing to run")
     return found
 
 
 def _on(strategy: str, up: str, how: SearcherConfig) -> SearcherConfig:
-    return SearcherConfig(strategy) if up == "off" else SearcherConfig(strategy, up, how.rungs, how.eta)
+    return SearcherConfig(strategy) if up == "none" else SearcherConfig(strategy, up, how.rungs, how.eta)
 
 
 def _climbs(strategy: str) -> bool:
-    """Whether a strategy is run on ladders: orders are not, and Optuna's samplers are shown as they come."""
+    """Whether a strategy is run with schedulers: orders are not, and Optuna's samplers are shown as they come."""
     return strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
 
 

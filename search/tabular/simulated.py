@@ -34,13 +34,13 @@ class SearcherConfig:
 
     Attributes:
         strategy: its name.
-        ladder: its name.
-        rungs, eta: of the ladder.
+        scheduler: its name.
+        rungs, eta: of the scheduler.
         repeats: trainings of each net.
     """
 
     strategy: str
-    ladder: str = "off"
+    scheduler: str = "none"
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
     repeats: int = 1
@@ -172,7 +172,7 @@ def _ledger(table: Table, contender: SearcherConfig, seed: int) -> SearchControl
     price, space = _prices(table), get("bench", IMAGE_SIZE)
     how = contender
     settings = Settings(
-        "bench", table.data, how.strategy, how.ladder, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
+        "bench", table.data, how.strategy, how.scheduler, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
     )  # fmt: skip
     common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}

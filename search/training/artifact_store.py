@@ -49,12 +49,12 @@ def check_uri(uri: str) -> None:
     try:
         parts = urlsplit(uri)
     except ValueError:
-        raise InputError(f"checkpoints: must be a URI such as {FORMS}") from None
+        raise InputError(f"storage-path: must be a URI such as {FORMS}") from None
     if not parts.scheme or not uri.lower().startswith(f"{parts.scheme}://") or not uri.isprintable():
         got = "" if "@" in uri else f", got {short_repr(uri)}"
-        raise InputError(f"checkpoints: must be a URI such as {FORMS}{got}")
+        raise InputError(f"storage-path: must be a URI such as {FORMS}{got}")
     if "@" in parts.path:
-        raise InputError("checkpoints: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
+        raise InputError("storage-path: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
 
 
 def shown_uri(uri: str) -> str:
@@ -133,7 +133,7 @@ class ArtifactStore:
             came = here.fetch(path) and path.read_text() == token
             here.drop(path)
         if not came:
-            raise StoreError(f"checkpoints: {shown_uri(self.uri)} does not give back what is sent there")
+            raise StoreError(f"storage-path: {shown_uri(self.uri)} does not give back what is sent there")
 
     def send(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""
@@ -201,7 +201,7 @@ class ArtifactStore:
             if disk_full_message(error):
                 raise
             raise StoreError(
-                f"checkpoints: {shown_uri(self.uri)} cannot be {doing} ({reason(error, self.uri)})"
+                f"storage-path: {shown_uri(self.uri)} cannot be {doing} ({reason(error, self.uri)})"
             ) from None
 
 
@@ -217,8 +217,8 @@ def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
     """
     note = _kept(folder)
     if not uri and note:
-        rule = "a URI is opened where you give it: repeat it, with its password if it has one: --checkpoints URI"
-        raise InputError(f"checkpoints: those of run {folder.name!r} are in {shown_uri(note['uri'])}; {rule}")
+        rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
+        raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_uri(note['uri'])}; {rule}")
     if not uri:
         return None
     same = note and shown_uri(uri) == note["uri"]
@@ -234,16 +234,16 @@ def check_store(depot: ArtifactStore | None) -> None:
     except StoreError as error:
         raise InputError(str(error)) from None
     except OSError as error:  # its disk is full, or may not be written
-        raise InputError(f"checkpoints: {depot} cannot be written ({error.strerror})") from None
+        raise InputError(f"storage-path: {depot} cannot be written ({error.strerror})") from None
 
 
 def _kept(folder: Path) -> dict[str, str]:
     """What a run's run.json keeps of its depot; empty if there is none."""
-    note = read_settings(folder).get("checkpoints") if (folder / "run.json").exists() else None
+    note = read_settings(folder).get("storage_path") if (folder / "run.json").exists() else None
     if note is None:
         return {}
     uri, name = note.get("uri"), note.get("name")
     if not isinstance(uri, str) or not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(f"{folder / 'run.json'}: checkpoints must hold uri and name")
+        raise InputError(f"{folder / 'run.json'}: storage_path must hold uri and name")
     check_uri(uri)
     return {"uri": uri, "name": name}

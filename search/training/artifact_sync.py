@@ -38,7 +38,7 @@ def local_files(job: Job) -> Iterator[Job]:
         depot = replace(job.depot, home=folder)
         depot.fetch(Path(here.checkpoint))
         if here.start and not depot.fetch(Path(here.start.weights)):
-            raise StoreError(f"checkpoints: {depot} has no {Path(here.start.weights).name} to start from")
+            raise StoreError(f"storage-path: {depot} has no {Path(here.start.weights).name} to start from")
         yield replace(here, depot=depot)
 
 
@@ -60,7 +60,7 @@ def collect_outputs(job: Job, outcome: JobResult) -> None:
     found = {path: job.depot.fetch(path) for path in map(Path, job.files)}
     if outcome.status == "ok" and outcome.step >= job.steps and not found[Path(job.weights)]:
         hint = "is it the same for every node?"
-        raise StoreError(f"checkpoints: {job.depot} does not have what trial {job.trial} left there; {hint}")
+        raise StoreError(f"storage-path: {job.depot} does not have what trial {job.trial} left there; {hint}")
 
 
 def _moved(job: Job, depot: ArtifactStore, folder: Path) -> Job:

@@ -13,7 +13,7 @@ from torch import nn
 from ...archs import Network
 from ...archs.weights import read
 from .inherit import Inherited, inherit, summary
-from .job import REGIMES, InitWeights, Regime
+from .job import FREEZE_POLICIES, FreezePolicy, InitWeights
 
 TAKEN = ("copied", "resized", "fitted")  # how weights can come from a relative
 
@@ -42,19 +42,19 @@ def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
     """
     if start is None:
         return InitializedNet()
-    regime, rows = REGIMES[start.regime], inherit(net, read(Path(start.weights)))
+    policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:
         empty_head(net)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
-    still = {row.place for row in _standing(rows, regime)}
+    still = {row.place for row in _standing(rows, policy)}
     for place in still:
         for part in places[place]:
             part.requires_grad_(False)
     frozen = [part for place in still for part in places[place] if isinstance(part, nn.Module)]
     slow = [p for row in rows if row.how in TAKEN for part in places[row.place] for p in _parameters(part)]
-    lineage = {"weights": start.label, "steps": start.steps, "regime": start.regime} | summary(rows)
-    return InitializedNet(tuple(frozen), tuple(slow), regime.rate, lineage)
+    lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
+    return InitializedNet(tuple(frozen), tuple(slow), policy.rate, lineage)
 
 
 @torch.no_grad()
@@ -80,13 +80,13 @@ def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
     return found
 
 
-def _standing(rows: Sequence[Inherited], regime: Regime) -> Sequence[Inherited]:
+def _standing(rows: Sequence[Inherited], policy: FreezePolicy) -> Sequence[Inherited]:
     """The parts that are not trained; rows stand in the order from the image to the head."""
-    if regime.new:
+    if policy.new:
         return [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
     blocks = [i for i, row in enumerate(rows) if " block " in row.place]
-    trained = round(regime.share * len(blocks))
-    if regime.share == 1:
+    trained = round(policy.share * len(blocks))
+    if policy.share == 1:
         return []
     first = blocks[len(blocks) - trained] if trained else next(i for i, r in enumerate(rows) if r.place == "head")
     return rows[:first]

@@ -1,4 +1,4 @@
-"""The values between whoever wants a net trained and whoever trains it: `Job`, `Tick`, `Outcome`."""
+"""The values between whoever wants a net trained and whoever trains it: `Job`, `Progress`, `JobResult`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Regime:
-    """What is trained of a net that starts from weights.
+class FreezePolicy:
+    """Which parts of a net that starts from weights are frozen, and how fast inherited parts learn.
 
     Attributes:
-        share: of its blocks, from the head backwards, that are trained with all that stands behind them; the
-            rest stands still, BatchNorm's statistics included. 0 trains the head alone.
-        rate: learning rate of what was inherited, as a share of the recipe's; what is new has the whole.
+        share: share of its blocks, counted from the head, that is trained with all that follows them; the rest is
+            fully frozen, including BatchNorm statistics. 0 trains the head alone.
+        rate: learning rate of inherited parts, as a share of the recipe's; new parts have the recipe's own.
         new: whether only the head and parts that are new, or did not fit, are trained.
     """
 
@@ -31,15 +31,15 @@ class Regime:
     new: bool = False
 
 
-# The four of the transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014): the smaller the new set and the
-# more alike the old one, the less is trained, at a tenth of the rate.
-REGIMES = {
-    "whole": Regime(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
-    "large-different": Regime(1.0, 0.1),
-    "large-similar": Regime(0.25, 0.1),
-    "small-different": Regime(0.5, 0.1),
-    "small-similar": Regime(0.0, 0.1),
-    "new": Regime(new=True),
+# By what is frozen. Transfer-learning lore (CS231n; Yosinski et al., NeurIPS 2014) freezes more, the smaller the new
+# set is and the more it is like the old one, and trains inherited parts at a tenth of the rate.
+FREEZE_POLICIES = {
+    "none": FreezePolicy(),  # as fine-tuning in Dosovitskiy et al., ICLR 2021, and Kolesnikov et al., ECCV 2020
+    "none-low-lr": FreezePolicy(1.0, 0.1),  # a large, different set
+    "three-quarters": FreezePolicy(0.25, 0.1),  # a large, similar set
+    "half": FreezePolicy(0.5, 0.1),  # a small, different set
+    "backbone": FreezePolicy(0.0, 0.1),  # a small, similar set
+    "inherited": FreezePolicy(new=True),
 }
 
 
@@ -52,17 +52,17 @@ class InitWeights:
         label: what a person calls them.
         steps: optimiser steps spent on them and on what they came from; None if unknown.
         zero_head: whether the last layer starts at zero instead of what it inherits.
-        regime: name of what is trained.
+        freeze: name of a freeze policy.
     """
 
     weights: str
     label: str
     steps: int | None = None
     zero_head: bool = False
-    regime: str = "whole"
+    freeze: str = "none"
 
     def __post_init__(self) -> None:
-        check_choice("regime", self.regime, REGIMES)
+        check_choice("freeze", self.freeze, FREEZE_POLICIES)
 
 
 READINGS = 16  # over a full budget

@@ -39,13 +39,13 @@ def fast() -> Recipe:
     )  # fmt: skip
 
 
-def ladder() -> Recipe:
+def wsd() -> Recipe:
     """`fast` with a constant rate and a cool-down over the last fifth (Hägele et al., NeurIPS 2024). Our own.
 
-    For `--ladder pareto`: the accuracy at a rung, of averaged weights, does not depend on the budget behind it.
+    For `--scheduler mo-asha`: the accuracy at a rung, of averaged weights, does not depend on the budget behind it.
     """
     return Recipe(
-        "ladder", 10, 256, "adamw", 2e-3, 0.05, schedule="constant", warmup=0.05, cooldown=0.2,
+        "wsd", 10, 256, "adamw", 2e-3, 0.05, schedule="constant", warmup=0.05, cooldown=0.2,
         clip=1.0, label_smoothing=0.1, ema=0.995, augment=Augment(pad=2, flip=True),
     )  # fmt: skip
 
@@ -111,7 +111,7 @@ def resnet_a2() -> Recipe:
 
 RECIPES: dict[str, Callable[[], Recipe]] = {
     make.__name__: make
-    for make in (smoke, cue, fast, ladder, paper_cifar, paper_imagenet, vit_pretrain, vit_finetune, resnet_a2)
+    for make in (smoke, cue, fast, wsd, paper_cifar, paper_imagenet, vit_pretrain, vit_finetune, resnet_a2)
 }
 
 

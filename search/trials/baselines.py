@@ -36,14 +36,14 @@ def choose_baselines(nets: Sequence[Genotype], space: Space, terms: SearchContex
 def search_macs(space: Space, terms: SearchContext) -> float:
     """What the trials of a search will cost, in MACs times full trainings, if the strategy draws at random.
 
-    A median net that keeps the limits, trained as often as is asked for, as far as the ladder lets nets come.
+    A median net that keeps the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """
     drawn = [terms.price(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
     macs = [cost.macs for cost in drawn if not terms.settings.over_limit(cost)]
     settings = terms.settings
     typical = statistics.median(macs) if macs else cheapest(space, lambda net: terms.price(net).macs)[0]
     share, before = 1.0, 0.0
-    if settings.ladder != "off":
+    if settings.scheduler != "none":
         share = 0.0
         for passed, rung in enumerate((*settings.rungs, 1.0)):
             share, before = share + (rung - before) / settings.eta**passed, rung

@@ -143,7 +143,7 @@ class SearchController:
             steps=candidate.steps,
             checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
             weights=str(folder / "weights" / f"{name}.safetensors"),
-            keep=settings.keep,
+            keep=settings.save_weights_at,
             start=candidate.start,
             timing=self._timing(candidate),
             limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
@@ -158,7 +158,7 @@ class SearchController:
         return latencies.timing if latencies and wanted else None
 
     def _promote(self) -> Trial | None:
-        """The first that the ladder sends on, from the highest rung down."""
+        """The first that the scheduler sends on, from the highest rung down."""
         if self.books.used_up:
             return None
         found = self.books.rungs.next(self.source.dry or not self.memory.ready)

@@ -1,6 +1,6 @@
 """`Latencies`: those measured in a run, and what they say of nets that were not: a line through logarithms.
 
-Strategies weigh nets before they are drawn; ladders and fronts weigh those that were measured.
+Strategies weigh nets before they are drawn; schedulers and fronts weigh those that were measured.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Proposer:
         """Have a net start from the weights of `ancestor`, and train for less."""
         if ancestor is not None:
             self.memory.inherits(candidate.trial, ancestor.trial)
-            stops = self.books.rungs.ladder.rungs(max(1, round(SHARE * self.books.terms.steps)))
+            stops = self.books.rungs.scheduler.rungs(max(1, round(SHARE * self.books.terms.steps)))
             candidate.start, candidate.stops, candidate.heritage = ancestor.start, stops, ancestor.heritage
 
     def _drawn(self) -> Trial | None:

@@ -1,4 +1,8 @@
-"""Ladders: at which steps nets are compared, and which of the waiting ones may go on."""
+"""Schedulers that stop weak trials early: ASHA (Li et al., arXiv:1810.05934) and MO-ASHA (Schmucker et al.,
+arXiv:2106.12639).
+
+A scheduler says at which steps (rungs) trials pause, and which of the paused ones are promoted to the next rung.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from ..config import ETA, RUNGS
 
 @dataclass(frozen=True)
 class RungResult:
-    """A net that has reached a rung: its accuracy there, its cost, and whether it still waits."""
+    """Result of one trial at one rung: its accuracy there, its cost, and whether it is still paused there."""
 
     trial: int
     accuracy: float
@@ -23,23 +27,23 @@ class RungResult:
 
 
 class Scheduler(Protocol):
-    """Decides where nets stop and who goes on."""
+    """Trial scheduler: decides where trials pause and which of them are promoted."""
 
     def rungs(self, steps: int) -> tuple[int, ...]:
-        """The steps at which nets stop, rising; the last is the full budget."""
+        """The steps at which trials pause, rising; the last is the full budget."""
         ...
 
     def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
-        """Places of those at one rung that may go on, given all that ever reached it; the best first.
+        """Indices of the trials at one rung that may be promoted, the best first, given all that ever reached it.
 
-        `last` says that no new net will be proposed before one of these goes on.
+        `last` says that no new trial will be proposed before one of these is promoted.
         """
         ...
 
 
 @dataclass(frozen=True)
 class NoScheduler:
-    """Every net is trained at full budget."""
+    """No early stopping: every trial is trained for the full budget."""
 
     def rungs(self, steps: int) -> tuple[int, ...]:
         return (steps,)
@@ -49,12 +53,12 @@ class NoScheduler:
 
 
 @dataclass(frozen=True)
-class ParetoAsha:
-    """Rungs at shares of the budget; the best of `eta` nets at a rung goes on.
+class MoAsha:
+    """MO-ASHA: asynchronous successive halving over two objectives (Schmucker et al., arXiv:2106.12639).
 
-    Better is a lower non-dominated rank on (accuracy, cost), then more area added to the front.
-    Asynchronous: decided anew whenever a worker is free, and a net passed over may still be
-    promoted later. After ASHA (Li et al., MLSys 2020), made multi-objective.
+    Trials pause at rungs, which are shares of the budget, and the best 1 in `eta` of each rung is promoted. They
+    are sorted by non-dominated rank on (accuracy, cost), then by the area that each adds to its front. Promotion
+    is decided anew whenever a worker is free; a trial that is passed over may still be promoted later.
 
     Raises:
         InputError: if the shares do not rise between 0 and 1, or eta is 1 or less.
@@ -74,40 +78,40 @@ class ParetoAsha:
         return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*self.shares, 1.0)}))
 
     def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
-        # A part of a net is rounded down while better ones may come, up once none will.
+        # A fraction of a trial is rounded down while better ones may come, up once none will.
         most = len(standings) / self.eta
         return self.order(standings)[: math.ceil(most) if last else math.floor(most)]
 
     def order(self, standings: Sequence[RungResult]) -> list[int]:
-        """Their places, the best first."""
+        """Indices of the trials, the best first."""
         return best_first(standings)
 
 
-class Asha(ParetoAsha):
-    """The rungs of `Pareto`, judged on accuracy alone, as successive halving does: for comparison."""
+class Asha(MoAsha):
+    """ASHA: asynchronous successive halving on accuracy alone (Li et al., arXiv:1810.05934); for comparison."""
 
     def order(self, standings: Sequence[RungResult]) -> list[int]:
         return sorted(range(len(standings)), key=lambda i: (-standings[i].accuracy, standings[i].trial))
 
 
-SCHEDULERS: dict[str, type[NoScheduler] | type[ParetoAsha]] = {"off": NoScheduler, "pareto": ParetoAsha, "single": Asha}
+SCHEDULERS: dict[str, type[NoScheduler] | type[MoAsha]] = {"none": NoScheduler, "mo-asha": MoAsha, "asha": Asha}
 
 
 def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> Scheduler:
-    """The named ladder.
+    """The scheduler of this name.
 
     Raises:
         InputError: if the name is unknown, or a number is wrong.
     """
-    kind = SCHEDULERS[check_choice("ladder", name, SCHEDULERS)]
-    return kind(tuple(shares), eta) if issubclass(kind, ParetoAsha) else kind()
+    kind = SCHEDULERS[check_choice("scheduler", name, SCHEDULERS)]
+    return kind(tuple(shares), eta) if issubclass(kind, MoAsha) else kind()
 
 
 class RungTable:
-    """Who stands where on a ladder, of all that ever reached a rung."""
+    """Rung table: the result of every trial that ever reached a rung, and which of them are paused there."""
 
     def __init__(self, by: Scheduler, steps: int) -> None:
-        self.ladder, self.steps = by, by.rungs(steps)
+        self.scheduler, self.steps = by, by.rungs(steps)
         self._here: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
         self._waiting: list[set[int]] = [set() for _ in self._here]
         self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
@@ -136,7 +140,7 @@ class RungTable:
     def _order(self, rung: int, last: bool) -> list[int]:
         if (rung, last) not in self._orders:
             standings = list(self._here[rung].values())
-            self._orders[rung, last] = [standings[i].trial for i in self.ladder.promoted(standings, last)]
+            self._orders[rung, last] = [standings[i].trial for i in self.scheduler.promoted(standings, last)]
         return self._orders[rung, last]
 
 

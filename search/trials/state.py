@@ -76,7 +76,7 @@ class SearchState:
     """Attributes:
     live: the candidates under way, by trial.
     known: records of the nets that were trained, by key.
-    rungs: who stands where on the ladder.
+    rungs: results at each rung of the scheduler.
     heirs: the trained nets that new ones may inherit from; None if they may not.
     trained: nets of the search that have ended, by training.
     steps: of optimisers, by all nets that have ended.
@@ -87,7 +87,7 @@ class SearchState:
         settings = terms.settings
         self.live: dict[int, Trial] = {}
         self.known: dict[str, Record] = {}
-        self.rungs = RungTable(scheduler(settings.ladder, settings.rungs, settings.eta), terms.steps)
+        self.rungs = RungTable(scheduler(settings.scheduler, settings.rungs, settings.eta), terms.steps)
         self.heirs = ParentPool(terms.folder, settings.recipe.batch) if settings.inherit else None
         self.trained = self.steps = 0
         for record in store.records:

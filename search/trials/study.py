@@ -48,7 +48,7 @@ OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran 
 class UnfinishedTrial:
     """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took.
 
-    `note` is what was said of it at its last rung; {} where it came to none, or an earlier alternas wrote nothing.
+    `note` is what was said of it at its last rung; {} where it came to none.
     """
 
     trial: int

@@ -24,7 +24,7 @@ class Trial:
     start: weights that it inherits; None for fresh ones.
     heritage: the trial that these are of, and the FLOPs of training them and what they came from.
     reached: accuracy at each rung passed.
-    promoted: rungs that the ladder sent it on from.
+    promoted: rungs that the scheduler sent it on from.
     waits: whether it is parked at the last of those reached.
     losses: workers lost on it.
     leg: the job that it was handed out with last, and
