@@ -216,7 +216,7 @@ NOTES: list[Any] = [{}, [], "x", {"uri": "file:///x"}, {"uri": 3, "name": "x"}, 
 @pytest.mark.parametrize("note", [*NOTES, {"uri": "file:///x", "name": "../x"}])
 def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
     written(tmp_path / "run.json", json.dumps({"format": 2, "storage_path": note}).encode())
-    with pytest.raises(InputError, match="storage.path"):
+    with pytest.raises(InputError, match=r"storage.path"):
         artifact_store(tmp_path, "")
 
 
