@@ -21,28 +21,32 @@ DATA, SEEDS = "digits", 3  # of --paper-claims
 
 @commands.command()
 def explain(
-    run: Annotated[
-        str, typer.Argument(help="A run's name below runs/, or its folder, a study's too; RUN:TRIAL names a net.")
-    ] = "",
+    run: Annotated[str, typer.Argument(help="Run name or folder, of a study too; RUN:TRIAL selects one net.")] = "",
     against: Annotated[
-        str, typer.Option(help="A second net: a trial, RUN:TRIAL, or zoo for the run's plain ResNet next in MACs.")
+        str,
+        typer.Option(help="Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs)."),
     ] = "",
-    analyses: Annotated[str, typer.Option(help=f"Only these, with commas between: {', '.join(ANALYSES)}.")] = "",
+    analyses: Annotated[
+        str, typer.Option(help=f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.")
+    ] = "",
     samples: Annotated[
         int,
-        typer.Option(help="Images of the validation split, and of the training split where it takes part, at most."),
+        typer.Option(help="Maximum number of validation images, and of training images where they are used."),
     ] = 1024,
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for pictures and tables; without it, explain/ in the run's.")
+        Path | None, typer.Option(help="Folder for plots and tables (default: explain/ in the run's folder).")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Few images, short trainings: to see that it works.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few images and short trainings, to try it out.")] = False,
     paper_claims: Annotated[
-        bool, typer.Option("--paper-claims", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims.")
+        bool,
+        typer.Option("--paper-claims", help="Train a CNN, a ViT and an AlterNet, and test the papers' claims on them."),
     ] = False,
     training: Annotated[
         bool,
-        typer.Option("--training", help="Train the nets again: the Hessian after warm-up, and on 6 % of the data."),
+        typer.Option(
+            "--training", help="Retrain the nets to analyse the Hessian after warm-up and with 6 % of the data."
+        ),
     ] = False,
     data: Annotated[str, typer.Option(help=f"Data set of --paper-claims (default: {DATA}).")] = "",
     seeds: Annotated[int | None, typer.Option(help=f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
@@ -53,7 +57,7 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Why a net wins: the papers' analyses of it, as pictures, tables and words; `report` shows them too."""
+    """Explain why a net wins, with the papers' analyses as plots, tables and text."""
     if paper_claims == bool(run):
         raise InputError(f"explain: takes a run, or --paper-claims without one, got {'both' if run else 'neither'}")
     ofs = {"data": data, "seeds": seeds, "epochs": epochs, "name": name, "workers": None if training else workers}
@@ -98,21 +102,21 @@ def _paper_claims(
 @commands.command()
 def bench(
     strategy: Annotated[
-        str, typer.Option(help="Strategies, with commas between; also oracle and largest. Without it, all.")
+        str, typer.Option(help="Strategies, separated by commas; also oracle and largest (default: all).")
     ] = "",
     scheduler: Annotated[
         str, typer.Option(help="Schedulers, separated by commas (default: all; asha only for random).")
     ] = "",
-    data: Annotated[str, typer.Option(help="cue or clutter.")] = "cue",
-    seeds: Annotated[int, typer.Option(help="Searches of each.")] = 10,
-    workers: Annotated[int, typer.Option(help="Simulated workers.")] = 8,
+    data: Annotated[str, typer.Option(help="Table to search: cue or clutter.")] = "cue",
+    seeds: Annotated[int, typer.Option(help="Number of searches per strategy.")] = 10,
+    workers: Annotated[int, typer.Option(help="Number of simulated workers.")] = 8,
     rungs: Rungs = "",
     eta: Eta = 1.5,
-    processes: Annotated[int, typer.Option(help="Real processes; 0 means one a core.")] = 0,
-    plot: Annotated[str, typer.Option(help="File to draw the searches into: .png, .svg or .pdf.")] = "",
+    processes: Annotated[int, typer.Option(help="Number of processes; 0 uses one per core.")] = 0,
+    plot: Annotated[str, typer.Option(help="Plot the searches to this file: .png, .svg or .pdf.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Compare strategies on a table of trained nets, with a simulated clock: minutes, no training."""
+    """Benchmark strategies on a table of trained nets, in minutes and without training."""
     from pathlib import Path
 
     from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
@@ -151,21 +155,26 @@ def bench(
 @commands.command()
 def latency(
     target: Annotated[
-        str, typer.Argument(help="A run, or a net: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")
+        str,
+        typer.Argument(help="Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME."),
     ],
-    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    batch: Annotated[str, typer.Option(help="Images at once; several with commas between.")] = "1",
-    dtype: Annotated[str, typer.Option(help="float32, bfloat16 or float16; several with commas between.")] = "float32",
+    device: Annotated[str, typer.Option(help="Device: cpu or cuda.")] = "cpu",
+    batch: Annotated[str, typer.Option(help="Batch sizes, separated by commas.")] = "1",
+    dtype: Annotated[
+        str, typer.Option(help="Data types, separated by commas: float32, bfloat16, float16.")
+    ] = "float32",
     compile_nets: Annotated[bool, typer.Option("--compile", help="Compile each net with torch.compile.")] = False,
-    onnx: Annotated[bool, typer.Option("--onnx", help="Run each net in onnxruntime.")] = False,
-    threads: Annotated[int, typer.Option(help="Threads of the CPU.")] = 1,
-    top: Annotated[int, typer.Option(help="So many nets of a run, the best ranked first; 0 means all.")] = 0,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Run each net with ONNX Runtime.")] = False,
+    threads: Annotated[int, typer.Option(help="Number of CPU threads.")] = 1,
+    top: Annotated[
+        int, typer.Option(help="Number of nets of a run to measure, best ranked first; 0 measures all.")
+    ] = 0,
     image_size: Annotated[
-        str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
+        str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """How long nets take on this machine; of a run it is kept, for `front --objectives accuracy,latency_ms`."""
+    """Measure latency on this machine; a run keeps it for `front --objectives accuracy,latency_ms`."""
     import logging
 
     from ..results.render.terminal import Console, plain

@@ -17,14 +17,18 @@ commands = typer.Typer()
 
 @commands.command()
 def export(
-    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder; RUN:TRIAL names a net.")],
+    run: Annotated[str, typer.Argument(help="Run name or folder; RUN:TRIAL selects one net.")],
     out: Annotated[Path, typer.Option(help="Folder to create.")],
-    trial: Annotated[int | None, typer.Option(help="Number of a trial, instead of the best.")] = None,
-    pick: Annotated[str, typer.Option(help="The best of the front by accuracy (default), gain, or cheapest.")] = "",
-    formats: Annotated[str, typer.Option(help="Comma list of package, onnx, pt2, timm.")] = "package",
+    trial: Annotated[int | None, typer.Option(help="Trial to export instead of the best.")] = None,
+    pick: Annotated[
+        str, typer.Option(help="Which net of the front to export: accuracy (default), gain, or cheapest.")
+    ] = "",
+    formats: Annotated[
+        str, typer.Option(help="Export formats, separated by commas: package, onnx, pt2, timm.")
+    ] = "package",
     as_json: Json = False,
 ) -> None:
-    """Write the best net as a folder that needs no alternas: weights, a model card, and the formats asked for."""
+    """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.folder import export_net, said
     from ..results.runs.select import parse_run_spec
 
@@ -41,22 +45,24 @@ def export(
 
 @commands.command()
 def cost(
-    arch: Annotated[str, typer.Argument(help="A zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
+    arch: Annotated[
+        str, typer.Argument(help="Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")
+    ],
     image_size: Annotated[
-        str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the run's, timm's or 224.")
+        str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")
     ] = "",
-    classes: Annotated[
-        int | None, typer.Option(help="Number of classes; without it, the run's, timm's or 1000.")
-    ] = None,
+    classes: Annotated[int | None, typer.Option(help="Number of classes (default: the run's, timm's or 1000).")] = None,
     channels: Annotated[
-        int | None, typer.Option(help="Channels of the image; without it, the run's, timm's or 3.")
+        int | None, typer.Option(help="Number of image channels (default: the run's, timm's or 3).")
     ] = None,
-    batch: Annotated[int, typer.Option(help="Images of a training step, for its memory.")] = 1,
-    images: Annotated[str, typer.Option(help="Images of a whole training, such as 2.1G, for its compute.")] = "",
+    batch: Annotated[int, typer.Option(help="Batch size, to estimate training memory.")] = 1,
+    images: Annotated[
+        str, typer.Option(help="Number of training images, such as 2.1G, to estimate training compute.")
+    ] = "",
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
-    """Params, MACs and memory of one net, part by part; of timm's nets too."""
+    """Count params, MACs and memory of a net, part by part; timm's nets too."""
     from ..results.render.cost import cost_facts, cost_svg
     from ..search.config import amount
 
@@ -72,7 +78,7 @@ def cost(
 
 @commands.command()
 def archs(as_json: Json = False) -> None:
-    """The zoo: named nets and where they come from."""
+    """List the zoo: named nets and their sources."""
     from ..archs.zoo import ZOO
 
     rows = [{"name": name, "timm": entry.timm, "about": entry.about} for name, entry in ZOO.items()]
@@ -81,13 +87,13 @@ def archs(as_json: Json = False) -> None:
 
 @commands.command()
 def spaces(
-    space: Annotated[str, typer.Argument(help="One of them, or a file of your own, which is checked.")] = "",
+    space: Annotated[str, typer.Argument(help="Name of a space, or your own file to check (default: all).")] = "",
     image_size: Annotated[
-        str, typer.Option(help="Side in pixels, or HEIGHTxWIDTH; without it 8, 32 and 224, for a file 32.")
+        str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """The search spaces and how many distinct nets they hold."""
+    """List the search spaces and how many distinct nets they hold."""
     from ..results.render.net import parse_size
     from ..spaces import SPACES, find, is_file, options_of
 

@@ -14,14 +14,12 @@ commands = typer.Typer()
 
 @commands.command()
 def dashboard(
-    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")],
+    run: Annotated[str, typer.Argument(help="Run name or folder.")],
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
-    storage: Annotated[
-        str, typer.Option(help="The URL of the run's database, as its search was given it, if it has one.")
-    ] = "",
+    storage: Annotated[str, typer.Option(help="URL of the run's database, if its search was given one.")] = "",
 ) -> None:
-    """Show a run's study in a browser with optuna-dashboard, while it runs or after; Ctrl-C ends it."""
+    """Open a run's study in optuna-dashboard, during or after the search; Ctrl-C stops it."""
     from ..results.runs.store import find_run
     from ..search.trials.dashboard import serve
 
@@ -36,7 +34,7 @@ def doctor(
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
-    """Whether this machine or a Ray cluster is fit for a search: versions, GPUs, data, storage, a tiny trial a node."""
+    """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
     from ..results.render.console import print_json, print_text
     from ..search.engine.checks import drawn
     from ..search.engine.doctor import examine

@@ -15,62 +15,70 @@ if TYPE_CHECKING:
     from ..search.training.recipe import Recipe
 
 
-Run = Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")]
-Svg = Annotated[Path | None, typer.Option("--svg", help="Write the net as a picture to this file too.")]
+Run = Annotated[str, typer.Argument(help="Run name (a folder below runs/) or path of a run's folder.")]
+Svg = Annotated[Path | None, typer.Option("--svg", help="Also draw the net into this SVG file.")]
 
 
 Data = Annotated[
     str,
-    typer.Option(help=f"{FORMS}."),
+    typer.Option(help=f"Data set: {FORMS}."),
 ]
-ImageSize = Annotated[str, typer.Option(help="Side in pixels or HEIGHTxWIDTH; without it, the data's own or 224.")]
-Loader = Annotated[str, typer.Option(help="memory, stream, or auto: memory up to 2 GiB.")]
-SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Leave out pictures that cannot be read.")]
-Download = Annotated[bool, typer.Option("--download", help="Fetch the data if they are not there.")]
+ImageSize = Annotated[
+    str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).")
+]
+Loader = Annotated[str, typer.Option(help="How data are read: memory, stream, or auto (memory up to 2 GiB).")]
+SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
+Download = Annotated[bool, typer.Option("--download", help="Download the data if they are missing.")]
 RecipeName = Annotated[
     str,
     typer.Option(
-        "--recipe", help="A name of `alternas recipes` or a JSON file; without one, smoke, or cue for cue and clutter."
+        "--recipe",
+        help="Training recipe: a name from `alternas recipes` or a JSON file (default: cue for cue and clutter, "
+        "else smoke).",
     ),
 ]
-Epochs = Annotated[float | None, typer.Option(help="Full budget of a net in epochs; without it, the recipe's.")]
-Compile = Annotated[bool, typer.Option("--compile", help="Make each net faster with torch.compile.")]
-Workers = Annotated[int, typer.Option(help="Nets trained at a time; 0 means as many as fit.")]
-Cpus = Annotated[float, typer.Option("--cpus-per-trial", help="CPUs of each worker.")]
+Epochs = Annotated[float | None, typer.Option(help="Full training budget in epochs (default: the recipe's).")]
+Compile = Annotated[bool, typer.Option("--compile", help="Compile each net with torch.compile.")]
+Workers = Annotated[int, typer.Option(help="Number of trials trained in parallel; 0 uses all resources.")]
+Cpus = Annotated[float, typer.Option("--cpus-per-trial", help="CPUs per worker.")]
 Gpus = Annotated[
     float | None,
     typer.Option(
-        "--gpus-per-trial", help="GPUs of each worker; 0.5 puts two on a card. Without it, 1 where there are any."
+        "--gpus-per-trial", help="GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU)."
     ),
 ]
-Address = Annotated[str, typer.Option(help="An existing Ray cluster: auto or HOST:PORT.")]
+Address = Annotated[str, typer.Option(help="Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,
     typer.Option(
-        help="Where workers leave checkpoints and weights if not every node sees this folder: s3://BUCKET/FOLDER, "
+        help="Remote storage for checkpoints and weights, needed when nodes share no folder: s3://BUCKET/FOLDER, "
         "gs://BUCKET/FOLDER or another URI that pyarrow opens."
     ),
 ]
 Storage = Annotated[
     str,
     typer.Option(
-        help="Database for the strategy's memory: a postgresql://, mysql:// or sqlite:/// URL. "
-        "Without it, a journal in the run's folder."
+        help="Database for the Optuna study: a postgresql://, mysql:// or sqlite:/// URL "
+        "(default: a journal file in the run's folder)."
     ),
 ]
-TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard's files to the run's folder.")]
+TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files to the run's folder.")]
 Rungs = Annotated[
     str, typer.Option(help="Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")
 ]
-Eta = Annotated[float, typer.Option(help="One of so many nets at a rung goes on.")]
-Seeds = Annotated[int, typer.Option(help="Trainings of each net.")]
-TrialMinutes = Annotated[float, typer.Option(help="Of training one net; one that takes longer ends as timeout.")]
-MaxHours = Annotated[float, typer.Option(help="Of this command; then it stops, and the same command goes on.")]
-MaxTrainSteps = Annotated[
-    float, typer.Option(help="Optimiser steps of all trainings; then the search ends: no net is begun or sent on.")
+Eta = Annotated[float, typer.Option(help="Reduction factor: 1 in ETA trials at each rung is promoted.")]
+Seeds = Annotated[int, typer.Option(help="Number of seeds that each net is trained with.")]
+TrialMinutes = Annotated[
+    float, typer.Option(help="Time limit per trial in minutes; slower trials are recorded as `timeout`.")
 ]
-Name = Annotated[str, typer.Option(help="Name of the run; without one, made of what is run.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON to stdout instead of a table.")]
+MaxHours = Annotated[
+    float, typer.Option(help="Time limit of this command in hours; the same command resumes the run afterwards.")
+]
+MaxTrainSteps = Annotated[
+    float, typer.Option(help="Limit on the optimiser steps of all trainings; then no trial is started or promoted.")
+]
+Name = Annotated[str, typer.Option(help="Name of the run (default: derived from the inputs).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 def console_of(as_json: bool) -> Any:

@@ -20,19 +20,23 @@ Objectives = Annotated[
     typer.Option(
         "--objectives",
         "--objective",
-        help="Two or three of accuracy, macs, params, latency_ms, memory, train_flops, train_seconds, with commas "
-        "between; one cost alone stands for accuracy and that cost. Without it, the run's own.",
+        help="Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
+        "train_seconds, separated by commas; a single cost implies accuracy (default: the run's own).",
     ),
 ]
-MaxMacs = Annotated[str, typer.Option(help="Only nets of at most these MACs, such as 50M.")]
-MaxParams = Annotated[str, typer.Option(help="Only nets of at most so many parameters, such as 2M.")]
-MaxLatency = Annotated[float | None, typer.Option("--max-latency-ms", help="Only nets measured to be this fast.")]
-Family = Annotated[str, typer.Option(help="Only these: resnet, alternet, hybrid, vit, modern, with commas between.")]
+MaxMacs = Annotated[str, typer.Option(help="Only nets with at most this many MACs, such as 50M.")]
+MaxParams = Annotated[str, typer.Option(help="Only nets with at most this many parameters, such as 2M.")]
+MaxLatency = Annotated[
+    float | None, typer.Option("--max-latency-ms", help="Only nets with at most this measured latency in ms.")
+]
+Family = Annotated[
+    str, typer.Option(help="Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
+]
 LatencyOf = Annotated[
     str,
     typer.Option(
-        help="Which latencies, where several were measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE, or as much of it "
-        "as is needed; parts may be empty."
+        help="Which latencies to use if several were measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE, or as many of "
+        "these parts as are needed; parts may be empty."
     ),
 ]
 
@@ -59,7 +63,7 @@ def front(
     latency_of: LatencyOf = "",
     as_json: Json = False,
 ) -> None:
-    """The Pareto front of a run, ranked."""
+    """Show the Pareto front of a run, ranked."""
     from ..results.runs.store import find_run
 
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
@@ -75,10 +79,12 @@ def leaderboard(
     max_latency: MaxLatency = None,
     family: Family = "",
     latency_of: LatencyOf = "",
-    top: Annotated[int, typer.Option(help="So many nets: by Pareto rank, then by cost; 0 is all.", min=0)] = 0,
+    top: Annotated[
+        int, typer.Option(help="Number of nets to show, by Pareto rank, then by cost; 0 shows all.", min=0)
+    ] = 0,
     as_json: Json = False,
 ) -> None:
-    """All nets of a run that were trained whole, front after front."""
+    """Rank all nets of a run that were trained for the full budget, front after front."""
     from ..results.runs.store import find_run
 
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
@@ -87,7 +93,7 @@ def leaderboard(
 
 @commands.command()
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Names below runs/, or folders: two or more.")],
+    runs: Annotated[list[str], typer.Argument(help="Two or more run names or folders.")],
     objectives: Objectives = "",
     max_macs: MaxMacs = "",
     max_params: MaxParams = "",
@@ -96,7 +102,7 @@ def compare(
     latency_of: LatencyOf = "",
     as_json: Json = False,
 ) -> None:
-    """Fronts of several runs side by side, and their joint front."""
+    """Compare the fronts of several runs, and show their joint front."""
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
     print_comparison(runs, asked, as_json)
 
@@ -108,7 +114,7 @@ def show(
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
-    """One net of a run, drawn stage by stage, and its scores, class by class."""
+    """Show one net of a run: its stages, and its scores by class."""
     from ..results.render.net import draw_trial, svg_trial, trial_facts
     from ..results.runs.store import find_run
 
@@ -124,13 +130,16 @@ def show(
 @commands.command()
 def report(
     run: Run,
-    out: Annotated[Path | None, typer.Option(help="The page; without it, report.html in the run's folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Path of the page (default: report.html in the run's folder).")
+    ] = None,
     assets: Annotated[
-        Path | None, typer.Option(help="Folder for every plot as PNG, every plot and table as CSV and Parquet.")
+        Path | None,
+        typer.Option(help="Also write every plot as PNG, and every plot and table as CSV and Parquet, to this folder."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write a run as one HTML page: its front, how it went, what matters, where it comes from."""
+    """Write an HTML report of a run: front, progress, importance of genes, provenance."""
     from ..results.report.page import write_report
     from ..results.runs.store import find_run
 

@@ -42,14 +42,16 @@ commands = typer.Typer()
 
 @commands.command()
 def search(
-    space: Annotated[str, typer.Argument(help="One of `alternas spaces`, or a file: ./my_space.py.")] = "all",
+    space: Annotated[
+        str, typer.Argument(help="Search space: a name from `alternas spaces`, or a file such as ./my_space.py.")
+    ] = "all",
     data: Data = "digits",
-    trials: Annotated[int, typer.Option(help="Distinct nets to train, baselines not counted.")] = 16,
+    trials: Annotated[int, typer.Option(help="Number of distinct nets to train, not counting baselines.")] = 16,
     name: Name = "",
     strategy: Annotated[
         str,
         typer.Option(
-            help="Who proposes: evolution, random, tpe, nsga2, buildup, enumerate, or an Optuna sampler of your own, "
+            help="Search strategy: evolution, random, tpe, nsga2, buildup, enumerate, or your own Optuna sampler "
             "as package.module:Class."
         ),
     ] = "evolution",
@@ -62,24 +64,29 @@ def search(
     ] = "",
     rungs: Rungs = "",
     eta: Eta = 1.5,
-    repeats: Annotated[int, typer.Option(help="Trainings of each net, with other seeds; their mean counts.")] = 1,
+    repeats: Annotated[int, typer.Option(help="Number of seeds per net; the mean accuracy counts.")] = 1,
     inherit: Annotated[
-        bool, typer.Option("--inherit", help="Start nets from the weights of the most alike, and train them for less.")
+        bool,
+        typer.Option(
+            "--inherit", help="Initialise each net from the most similar trained net and train it for half the budget."
+        ),
     ] = False,
-    objective: Annotated[str, typer.Option(help="Cost to weigh accuracy against: macs, params, latency_ms.")] = "macs",
+    objective: Annotated[
+        str, typer.Option(help="Cost objective beside accuracy: macs, params or latency_ms.")
+    ] = "macs",
     latency: Annotated[
         str,
-        typer.Option(help="What latency_ms means: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, as cuda/32/float16."),
+        typer.Option(help="How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16."),
     ] = "",
     latency_on: Annotated[
         str,
         typer.Option(
-            help="Measure latency on the node with this Ray resource, where then nothing trains; without it, one "
-            "worker trains and measures in turn."
+            help="Measure latency only on the node with this Ray resource, which then trains nothing (default: one "
+            "worker alternates between training and measuring)."
         ),
     ] = "",
-    max_macs: Annotated[str, typer.Option(help="Largest MACs of a net, such as 50M.")] = "",
-    max_params: Annotated[str, typer.Option(help="Largest number of parameters, such as 2M.")] = "",
+    max_macs: Annotated[str, typer.Option(help="Limit on the MACs of a net, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Limit on the parameters of a net, such as 2M.")] = "",
     recipe: RecipeName = "",
     epochs: Epochs = None,
     image_size: ImageSize = "",
@@ -91,7 +98,7 @@ def search(
         str,
         typer.Option(help="Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06."),
     ] = "",
-    seed: Annotated[int, typer.Option(help="Of the strategy and of every training.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the strategy and of every training.")] = 0,
     trial_minutes: TrialMinutes = math.inf,
     max_hours: MaxHours = math.inf,
     max_train_steps: MaxTrainSteps = math.inf,
@@ -104,7 +111,7 @@ def search(
     tensorboard: TensorBoard = False,
     as_json: Json = False,
 ) -> None:
-    """Search for nets; the same command again resumes."""
+    """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.render.terminal import Console
     from ..results.runs.store import plain_name
@@ -134,14 +141,14 @@ def search(
 
 @commands.command()
 def data(
-    name: Annotated[str, typer.Argument(help="As --data of a search.")],
+    name: Annotated[str, typer.Argument(help="Data set, as for --data of a search.")],
     image_size: ImageSize = "",
     loader: Loader = "auto",
     skip_broken: SkipBroken = False,
     download: Download = False,
     as_json: Json = False,
 ) -> None:
-    """What a data set holds, how it is split and read; --download fetches it."""
+    """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..results.render.terminal import Console
     from ..search.data.dataset import BrokenPicturesError
     from ..search.data.load import load_showing
@@ -171,10 +178,10 @@ def _say(facts: dict[str, Any], as_json: bool) -> None:
 
 @commands.command()
 def recipes(
-    name: Annotated[str, typer.Argument(help="One of them, whole; without it, all of them.")] = "",
+    name: Annotated[str, typer.Argument(help="Recipe to print in full (default: list all).")] = "",
     as_json: Json = False,
 ) -> None:
-    """The training recipes and where they come from; one as JSON, to change and use as --recipe FILE.json."""
+    """List training recipes and their sources, or print one as JSON to edit and use as --recipe FILE.json."""
     from ..search.training.recipes import RECIPES, get
 
     if name:

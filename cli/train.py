@@ -36,14 +36,20 @@ from .options import (
 commands = typer.Typer()
 
 From = Annotated[
-    str, typer.Option("--from", help="Trained weights: timm:NAME, RUN, RUN:TRIAL, an export's folder, a .safetensors.")
+    str,
+    typer.Option(
+        "--from", help="Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file."
+    ),
 ]
 Arch = Annotated[
-    str, typer.Option(help="The net of a .safetensors file that does not say: a zoo name, a genotype, or timm:NAME.")
+    str,
+    typer.Option(
+        help="Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME."
+    ),
 ]
 
 FromSize = Annotated[
-    str, typer.Option(help="Image size that such a file is for, a side or HEIGHTxWIDTH; timm's nets know their own.")
+    str, typer.Option(help="Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")
 ]
 
 
@@ -56,16 +62,17 @@ def _named(text: str, arch: str, size: str) -> Any:
 
 @commands.command()
 def retrain(
-    run: Annotated[str, typer.Argument(help="A run's name below runs/, or its folder.")],
-    top: Annotated[int, typer.Option(help="So many nets: by Pareto rank, then by accuracy.")] = 3,
-    trials: Annotated[str, typer.Option(help="These nets instead, as 4,7.")] = "",
-    max_macs: Annotated[str, typer.Option(help="Only nets of at most these MACs, such as 50M.")] = "",
-    max_params: Annotated[str, typer.Option(help="Only nets of at most so many parameters, such as 2M.")] = "",
+    run: Annotated[str, typer.Argument(help="Run name or folder.")],
+    top: Annotated[int, typer.Option(help="Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
+    trials: Annotated[str, typer.Option(help="Trials to retrain instead, such as 4,7.")] = "",
+    max_macs: Annotated[str, typer.Option(help="Only nets with at most this many MACs, such as 50M.")] = "",
+    max_params: Annotated[str, typer.Option(help="Only nets with at most this many parameters, such as 2M.")] = "",
     seeds: Seeds = 3,
     recipe: Annotated[
-        str, typer.Option(help="A name of `alternas recipes` or a JSON file; without one, the search's.")
+        str,
+        typer.Option(help="Training recipe: a name from `alternas recipes` or a JSON file (default: the search's)."),
     ] = "",
-    epochs: Annotated[float | None, typer.Option(help="Epochs of each training; without it, the recipe's.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Epochs per training (default: the recipe's).")] = None,
     workers: Workers = 0,
     cpus_per_trial: Cpus = 1.0,
     gpus_per_trial: Gpus = None,
@@ -73,7 +80,7 @@ def retrain(
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
-    """Train the best nets of a run in full, with several seeds; test accuracy; the same command again resumes."""
+    """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.runs.retrained import failures, summary, table
     from ..results.runs.store import find_run, read_records
     from ..search.config import limits_of
@@ -123,7 +130,7 @@ def finetune(
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
-    """Train from weights on new data, with a new head; at any image size that the net fits."""
+    """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
     from ..results.runs.retrained import failures, summary, table
     from ..search.experiments.finetune import Finetune
     from ..search.experiments.finetune import finetune as run_finetune
@@ -149,9 +156,12 @@ def buildup(
     arch: Arch = "",
     from_size: FromSize = "",
     msa: Annotated[
-        str, typer.Option(help="Attention blocks at the end of each stage, as 0,1,1,2; without it, the rule's.")
+        str,
+        typer.Option(help="Attention blocks at the end of each stage, such as 0,1,1,2 (default: the build-up rule)."),
     ] = "",
-    train: Annotated[str, typer.Option(help="all, or new: only the head and what was swapped in.")] = "all",
+    train: Annotated[
+        str, typer.Option(help="What to train: all, or new (only the head and the swapped blocks).")
+    ] = "all",
     seeds: Seeds = 3,
     name: Name = "",
     recipe: RecipeName = "",
@@ -168,7 +178,7 @@ def buildup(
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
-    """Swap blocks of a trained ResNet for attention, inherit the rest, train: before and after, with noise."""
+    """Swap blocks of a trained ResNet for attention, inherit the rest, train, and compare."""
     from ..search.experiments.swap_attention import SwapAttention, swap_attention
 
     request = request_of(data, image_size, loader, skip_broken, download)
@@ -190,18 +200,18 @@ def few_shot(
     data: Data,
     arch: Arch = "",
     from_size: FromSize = "",
-    shots: Annotated[str, typer.Option(help="Training images a class.")] = "1,5,10",
-    ways: Annotated[str, typer.Option(help="Classes of an episode.")] = "2,5",
-    episodes: Annotated[int, typer.Option(help="Of each kind.")] = 600,
-    seeds: Annotated[int, typer.Option(help="Draws of the probes' images.")] = 5,
-    plot: Annotated[str, typer.Option(help="Draw the curves to files whose names begin so, PNG and SVG.")] = "",
+    shots: Annotated[str, typer.Option(help="Training images per class.")] = "1,5,10",
+    ways: Annotated[str, typer.Option(help="Classes per episode.")] = "2,5",
+    episodes: Annotated[int, typer.Option(help="Number of episodes of each kind.")] = 600,
+    seeds: Annotated[int, typer.Option(help="Number of random draws of the training images.")] = 5,
+    plot: Annotated[str, typer.Option(help="Draw the curves to PLOT.png and PLOT.svg.")] = "",
     image_size: ImageSize = "",
     loader: Loader = "auto",
     skip_broken: SkipBroken = False,
     download: Download = False,
     as_json: Json = False,
 ) -> None:
-    """What trained features are worth with few images: linear probes and episodes, in closed form, nothing trained."""
+    """Evaluate trained features with few images: linear probes and episodes, in closed form."""
     from ..search.experiments.few_shot import FewShotRun, drawing, measure
     from ..search.experiments.few_shot import plot as draw_curves
 
@@ -218,11 +228,15 @@ def few_shot(
 
 @commands.command()
 def study(
-    name: Annotated[str, typer.Argument(help="One of `alternas studies`.")],
+    name: Annotated[str, typer.Argument(help="Name of a study from `alternas studies`.")],
     data: Data = "cue",
-    quick: Annotated[bool, typer.Option("--quick", help="Few points, short trainings, two seeds: minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few points, short trainings and two seeds, to finish in minutes.")
+    ] = False,
     seeds: Seeds = 3,
-    run_name: Annotated[str, typer.Option("--name", help="Name of the run; without one, made of study and data.")] = "",
+    run_name: Annotated[
+        str, typer.Option("--name", help="Name of the run (default: derived from study and data).")
+    ] = "",
     recipe: RecipeName = "",
     epochs: Epochs = None,
     image_size: ImageSize = "",
@@ -237,7 +251,7 @@ def study(
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
-    """One of the papers' studies: a table and a plot with seeds and intervals; the same command again resumes."""
+    """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.registry import ComparisonRun, make_study
 
     request = request_of(data, image_size, loader, skip_broken, download)
@@ -252,7 +266,7 @@ def study(
 
 @commands.command()
 def studies(as_json: Json = False) -> None:
-    """The papers' studies that `alternas study` carries out."""
+    """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.registry import STUDIES
 
     print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)

@@ -1,4 +1,4 @@
-"""`Settings`: what defines a search. A run keeps them, and the same ones resume it."""
+"""Settings of a search, limits on its budget, and parsers of option values. Equal settings resume a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 @dataclass(frozen=True)
 class Settings:
-    """One search, apart from how long it goes on and where it runs.
+    """Settings that define a search, apart from its length and where it runs.
 
     Attributes:
         space: name of the space.
@@ -39,9 +39,9 @@ class Settings:
         seed: of the strategy and of every training.
         save_weights_at: moments of each training at which its weights are saved too; see `Job`.
         rungs: shares of the budget at which the scheduler compares nets.
-        eta: one of so many nets at a rung goes on.
-        repeats: trainings of each net, with seeds from `seed` on; its accuracy is their mean.
-        inherit: whether a new net starts from the weights of the most alike that is trained, and trains less.
+        eta: reduction factor; 1 in eta trials at each rung is promoted.
+        repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
+        inherit: whether each net is initialised from the most similar trained net and trained for less.
     """
 
     space: str
@@ -121,7 +121,7 @@ def names(text: str) -> tuple[str, ...]:
     """
     found = tuple(part.strip() for part in text.split(",") if part.strip())
     if text and not found:
-        raise InputError(f"names with commas between are wanted, got {short_repr(text)}")
+        raise InputError(f"names: must be separated by commas, got {short_repr(text)}")
     return found
 
 
@@ -135,7 +135,7 @@ def shares(what: str, text: str) -> tuple[float, ...]:
         return tuple(_share(part.strip()) for part in text.split(","))
     except (ValueError, ZeroDivisionError):
         raise InputError(
-            f"{what}: shares of the budget with commas between, such as 1/8,1/2, got {short_repr(text)}"
+            f"{what}: must be shares of the budget separated by commas, such as 1/8,1/2, got {short_repr(text)}"
         ) from None
 
 
@@ -167,10 +167,9 @@ def limits_of(macs: str, params: str) -> dict[str, int]:
 @dataclass(frozen=True)
 class Budget:
     """Attributes:
-    trial_minutes: of training one net; one that takes longer ends as timeout.
-    hours: of this command; then it stops, and the same command goes on.
-    train_steps: optimiser steps of all trainings of the run, after which no further net is begun or sent on; the run
-        ends there.
+    trial_minutes: time limit per trial; slower trials are recorded as timeout.
+    hours: time limit of this command; the same command resumes the run afterwards.
+    train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted and the run ends.
     """
 
     trial_minutes: float = math.inf

@@ -1,4 +1,4 @@
-"""A search as it is wanted: what it is, whether it is possible, and what it needs. Nothing is written or trained."""
+"""Configuration of a search: `SearchConfig` and its validation. Nothing is written or trained here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a 
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """What to search, how far, where, and under which name."""
+    """Configuration of a search: settings, data, number of trials, run name, resources and limits."""
 
     settings: Settings
     data: DataConfig
@@ -51,7 +51,7 @@ class SearchConfig:
             parse_url(self.storage)
         check_count("trials", self.trials)
         if self.resources.latency_on and not self.settings.latency:
-            raise InputError(f"latency-on: nothing is measured without --objective {LATENCY}")
+            raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}")
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
     for cost, most in settings.limits.items():
         least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(price(net), cost))
         if least > most:
-            rule = f"no net of space {space.name!r} at {size} px has so few; the cheapest found has {least}"
+            rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
     over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(price(net)).values()), 0)
     if over > 0:
         found = " and ".join(f"{getattr(price(nearest), cost)} {cost}" for cost in settings.limits)
-        rule = f"no net of space {space.name!r} at {size} px was found that keeps both; the nearest has {found}"
+        rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {found}"
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits)}: {rule}")
 
 
@@ -132,7 +132,7 @@ def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None
     if not (folder / "run.json").exists():
         if (folder / "records.jsonl").exists():
             raise InputError(
-                f"run {plan.name!r}: has records but no run.json to say what they are; give another --name"
+                f"run {plan.name!r}: has records but no run.json with its settings; choose another --name"
             )
         return
     trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
@@ -141,10 +141,10 @@ def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None
     if not read_records(folder):
         return
     if differing:
-        hint = "give the new search another --name, or repeat the old settings to resume"
+        hint = "choose another --name for a new search, or repeat the old settings to resume"
         raise InputError(f"run {plan.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
     if plan.trials < trials:
-        rule = f"it can go on with more trials, not with fewer: {trials} there, {plan.trials} here"
+        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {plan.trials} here"
         raise InputError(f"run {plan.name!r} exists: {rule}")
 
 

@@ -67,7 +67,7 @@ def conclude(ledger: SearchController, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     if ledger.books.used_up:
-        console.print(f"all {ledger.terms.effort.train_steps:.0f} steps are used up: {ledger.started} nets begun")
+        console.print(f"all {ledger.terms.effort.train_steps:.0f} steps are used: {ledger.started} trials started")
     elif ledger.exhausted:
         limits = " within the limits" if ledger.terms.settings.limits else ""
         ends = "the strategy has come to its end", f"no other net of the space was found{limits}"
@@ -99,7 +99,7 @@ def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: C
     files = _event_files(ledger.terms.folder, ledger.store, plan.settings.seed) if plan.tensorboard else None
     most = ledger.terms.trials + len(ledger.live)
     if ledger.terms.setting and not resources.latency_on:
-        console.print("one worker trains nets and measures their latency in turn; --latency-on NODE parts the two")
+        console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
     if ledger.terms.settings.scheduler != "none":
         console.print(f"scheduler {ledger.terms.settings.scheduler}: weaker nets stop early")
     if ledger.terms.depot:
@@ -111,7 +111,7 @@ def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: C
     ):
         ended = run_loop(ledger, pool, Noted(shown, files, ledger) if files else shown, 3600 * hours)
     if not ended:
-        console.print(f"stopped after {hours:g} hours; the same command goes on")
+        console.print(f"stopped after {hours:g} hours; the same command resumes")
     return ended
 
 

@@ -223,7 +223,7 @@ BAD = [
     (("search", "--recipe", "none.json"), "No such file"),
     (("search", "--recipe", "paper_cifar", "--data", "floats.npz"), "RandAugment needs"),
     (("search", "--save-weights-at", "warm"), "save-weights-at"),
-    (("search", "--save-weights-at", ","), "names with commas between"),
+    (("search", "--save-weights-at", ","), "separated by commas"),
     (("search", "--save-weights-at", "0.5,1.5"), "1.5"),
     (("search", "--loader", "disk"), "loader"),
     (("search", "--image-size", "16"), "image-size is for pictures"),

@@ -146,7 +146,7 @@ def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None: 
     code, _, err = alternas("search", "hybrid", "--max-macs", "44k", "--max-params", "2800", "--trials", "1")
     assert code == 2
     assert err.startswith(
-        "alternas: max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps both"
+        "alternas: max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps both limits"
     )
     assert err.count("\n") == 1
     assert not Path("runs").exists()
