@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ...archs.attention import WindowAttention
+from ...archs.blocks import Projection
 from ...archs.encoder import TokenAttention
 
 NOISE = 1e-3  # on the weights of copies, over the tensor's deviation: equal channels would stay equal for ever
@@ -124,7 +125,7 @@ def take_linear(
     weight = _for_image(source, shape[1]) if image else source
     rows, columns = rows or cyclic(shape[0], source.shape[0]), columns or cyclic(shape[1], weight.shape[1])
     scale = torch.ones(shape[0]) if gain is None else gain
-    divide = type(child) in (nn.Conv2d, nn.Linear)  # in standardised ones a factor has no effect
+    divide = type(child) in (nn.Conv2d, Projection, nn.Linear)  # in standardised ones a factor has no effect
     value = spread(weight, rows, columns, divide) * scale.view(-1, *(1,) * (weight.dim() - 1))
     tally.put(child.weight, value, source)
     if child.bias is not None and parent.bias is not None:
