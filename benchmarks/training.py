@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import keep, options, sized, summary
+from machine import keep, options, shown, sized, summary
 from PIL import Image
 from timm.data.loader import create_loader
 from timm.data.transforms import ToNumpy
@@ -224,9 +224,8 @@ def on_cpu(repeats: int) -> dict[str, Any]:
 
 def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
-    data, recipe = load(Request("cue")), recipes.cue()
-    recipe, shown = recipe.with_epochs(sized(recipe.epochs, 0.05)), sized(len(data.val), 128)
-    data = dataclasses.replace(data, val=Split(np.asarray(data.val.images)[:shown], data.val.y_N[:shown]))
+    data, recipe = shown(load(Request("cue"))), recipes.cue()
+    recipe = recipe.with_epochs(sized(recipe.epochs, 0.05))
     stages = tuple(Stage("basic", 2, WIDTH * 2**i, 2 if i else 1) for i in range(4))
     net = Genotype(Stem("cifar", WIDTH), stages, style=Style("post"))
     bench = MemoryBench(data, torch.device("cpu"))
