@@ -22,7 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from machine import keep, options, sized
+from machine import keep, options, shown, sized
 
 from alternas.archs import Genotype, Stage
 from alternas.archs.stage import attention_beside
@@ -80,7 +80,7 @@ DATA: DataSet | None = None
 def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
     """Train one pair in this process: the parent, the child from scratch, the child from the parent."""
     global DATA
-    DATA = DATA or load(DataConfig("cue"))
+    DATA = DATA or shown(load(DataConfig("cue")))
     kind, parent, child = pairs()[number % len(pairs())]
     seed = number // len(pairs())
     home = Path(folder) / str(number)

@@ -11,6 +11,7 @@ import os
 import platform
 import statistics
 import sys
+from dataclasses import replace
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
@@ -26,6 +27,12 @@ T = TypeVar("T")
 def sized(full: T, tiny: T) -> T:
     """A number of the benchmark as it is meant, and with --tiny."""
     return tiny if TINY else full
+
+
+def shown(data: Any) -> Any:
+    """A data set as the benchmark is meant to see it; with --tiny few of its images are validated on."""
+    split = data.val
+    return replace(data, val=replace(split, images=split.images[:128], y_N=split.y_N[:128])) if TINY else data
 
 
 def options(description: str | None) -> argparse.ArgumentParser:

@@ -29,7 +29,7 @@ PLAN = sized(
     ),
     (("placements", "cue", range(1), 1),),
 )
-EPOCHS = sized([], ["--epochs", "0.1", "--workers", "1"])
+EPOCHS = sized([], ["--epochs", "0.06", "--workers", "1"])
 FILE = RESULTS / "table.parquet" if TINY else table.FILE
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from machine import keep, options, sized, summary
+from machine import keep, options, shown, sized, summary
 from PIL import Image
 from timm.data.loader import create_loader
 from timm.data.transforms import ToNumpy
@@ -224,7 +224,7 @@ def on_cpu(repeats: int) -> dict[str, Any]:
 
 def on_cue(seeds: int) -> dict[str, Any]:
     """Validation accuracy of one net under one recipe, in our loop and in timm's."""
-    data, recipe = load(DataConfig("cue")), recipes.cue()
+    data, recipe = shown(load(DataConfig("cue"))), recipes.cue()
     recipe = recipe.with_epochs(sized(recipe.epochs, 0.05))
     stages = tuple(Stage("basic", 2, WIDTH * 2**i, 2 if i else 1) for i in range(4))
     net = Genotype(Stem("cifar", WIDTH), stages, style=Style("post"))

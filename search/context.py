@@ -131,9 +131,7 @@ def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
         if (folder / "records.jsonl").exists():
-            raise InputError(
-                f"run {plan.name!r}: has records but no run.json with its settings; choose another --name"
-            )
+            raise InputError(f"run {plan.name!r}: has records but no run.json with its settings; choose another --name")
         return
     trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
     if not isinstance(trials, int):

@@ -46,9 +46,8 @@ class Witness:
         self.shared = False
 
     def take(self, data: DataSet) -> None:
-        self.shared = not np.asarray(
-            data.train.images
-        ).flags.writeable  # in the node's object store, not a copy of its own
+        images = np.asarray(data.train.images)
+        self.shared = not images.flags.writeable  # in the node's object store, not a copy of its own
 
     def run(self, job: Job) -> Iterator[JobResult]:
         time.sleep(0.2)  # so that all workers get some

@@ -118,7 +118,8 @@ def test_every_net_with_an_encoder_predicts_half_of_its_patches(name: str) -> No
 
 def test_exactly_half_of_each_image_is_corrupted() -> None:
     masked, x = marked(), torch.randn(64, 2, 16, 16)
-    masked.predict = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]  # so that the logits say which tokens they are of
+    # The logits say which tokens they are of.
+    masked.predict = torch.nn.Identity()  # pyright: ignore[reportAttributeAccessIssue]
     seen = spied(masked, x)
     patches_BNC = seen.tokens_BTC[:, 1:]
     asked = (seen.logits_MK[:, None] == patches_BNC.flatten(0, 1)).all(2)

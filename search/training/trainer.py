@@ -188,13 +188,9 @@ class Trainer:
 
 
 def _layout(genotype: Genotype, device: torch.device) -> torch.memory_format:
-    """channels_last, which is faster on a CPU too: docs/log.md.
-
-    Not for GroupNorm on a CPU, which is a quarter slower with it, and not with several threads there:
-    the gradient of a strided 1x1 conv of a few channels then writes beyond its memory (seen in torch 2.15).
-    """
-    unfit = genotype.style.norm == "group" or torch.get_num_threads() > 1
-    return torch.contiguous_format if device.type == "cpu" and unfit else torch.channels_last
+    """channels_last, which is faster on a CPU too, but for GroupNorm, a quarter slower with it: docs/log.md."""
+    unfit = device.type == "cpu" and genotype.style.norm == "group"
+    return torch.contiguous_format if unfit else torch.channels_last
 
 
 def train(job: Job, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
