@@ -1,4 +1,4 @@
-"""Make the tabular bench's table, search/bench/table.parquet, out of runs that train its nets. Ten core-hours.
+"""Make the tabular bench's table, search/tabular/table.parquet, out of runs that train its nets. Ten core-hours.
 
 python benchmarks/table.py train            train what is missing: runs below runs/, resumed if broken off
 python benchmarks/table.py pack [RUN ...]   add the runs to the table

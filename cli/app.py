@@ -83,9 +83,12 @@ def _run() -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     except OSError as error:
-        if not disk_full_message(error):
+        if isinstance(error.__context__, KeyboardInterrupt):  # Optuna's lock, interrupted while it is given back
+            code = INTERRUPTED
+        elif message := disk_full_message(error):
+            code = _print_error(message, 1)
+        else:
             raise
-        code = _print_error(disk_full_message(error), 1)
     if code == INTERRUPTED:
         again = "; the same command resumes" if {*sys.argv[1:2]} & {*RESUMING} else ""
         print(f"alternas: stopped{again}", file=sys.stderr)

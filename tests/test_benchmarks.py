@@ -22,7 +22,7 @@ def run(folder: Path, name: str, *words: str) -> None:
 
 def published() -> dict[Path, int]:
     """When each file that a benchmark may write was changed last."""
-    table = BENCHMARKS.parent / "search" / "bench" / "table.parquet"
+    table = BENCHMARKS.parent / "search" / "tabular" / "table.parquet"
     return {path: path.stat().st_mtime_ns for path in (*(BENCHMARKS / "results").iterdir(), table)}
 
 
@@ -48,7 +48,6 @@ def test_tiny(name: str, tmp_path: Path) -> None:
     assert published() == before
 
 
-@pytest.mark.slow
 @pytest.mark.gpu
 def test_tiny_on_a_gpu(tmp_path: Path) -> None:
     run(tmp_path, "training", "gpu")

@@ -139,10 +139,12 @@ def test_few_shots_of_a_run(home: Path) -> None:
 
 
 def test_build_up_gives_before_and_after(home: Path) -> None:
-    deep = next(r for r in records(home, "first") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
+    code, _, err = run(home, "search", "--trials", "16", "--name", "sixteen", *QUICK)  # so many have all four baselines
+    assert code == 0, err
+    deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
                 and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
     words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
-    code, out, err = run(home, "buildup", "--from", f"first:{deep['trial']}", *words)
+    code, out, err = run(home, "buildup", "--from", f"sixteen:{deep['trial']}", *words)
     assert code == 0, err
     found = json.loads(out)
     assert [row["net"] for row in found["rows"]] == ["before", "after"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -25,6 +24,7 @@ from ...archs import Network
 from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
 from ..export.formats import chosen, subject_of
+from .machine import cpu_name
 from .setting import LatencySetting
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
@@ -162,14 +162,6 @@ def _machine(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
 
     return cpu_name()
-
-
-def cpu_name() -> str:
-    """The CPU's model, where the system says it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
 
 
 def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[], object]:
