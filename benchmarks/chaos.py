@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-SPACE, NAME, BASELINES = "resnet", "chaos", 4
+SPACE, NAME, BASELINES = "resnet", "chaos", 4  # baselines at most: few trials have fewer
 KINDS = ("driver", "worker", "node")
 WAIT = float(os.environ.get("CHAOS_WAIT", "600"))  # seconds for one record more; a loaded machine needs long
 
@@ -167,7 +167,7 @@ def judged(run: Path, records: list[dict[str, Any]], trials: int) -> dict[str, A
     gone = [r["trial"] for r in trained if not (run / "weights" / f"{r['key']}.safetensors").exists()]
     begun = [path.name for path in (run / "checkpoints").glob("*") if "broken" not in path.name]
     wrong = {"recorded twice": twice, "trained twice": same, "weights missing": gone, "checkpoints left": begun}
-    if counts != {"search": trials, "baseline": BASELINES}:
+    if counts["search"] != trials or not 0 < counts["baseline"] <= BASELINES:
         wrong["counts"] = dict(counts)
     return {name: found for name, found in wrong.items() if found}
 
