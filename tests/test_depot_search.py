@@ -73,7 +73,7 @@ def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.
     """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
     words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far"]
     words += ["--save-weights-at", "warmup", "--inherit"]
-    monkeypatch.setattr(OneWorker, "after", 9)
+    monkeypatch.setattr(OneWorker, "after", 6)
     assert alternas(*words, "--storage-path", s3.uri())[0] == 130
     monkeypatch.setattr(OneWorker, "after", -1)
     code, _, err = alternas(*words)
@@ -86,7 +86,8 @@ def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.
     assert f"checkpoints and weights: {facts['storage_path']['uri']}, folder " in out + err
     assert facts["command"][-1] == f"--storage-path={facts['storage_path']['uri']}"
     assert [key for key in s3.objects if key.startswith(f"{there}/checkpoints/")] == [f"{there}/checkpoints/"]
-    assert [r.status for r in trained("far")] == ["ok"] * 8
+    assert {r.status for r in trained("far")} == {"ok"}
+    assert sum(r.kind == "search" for r in trained("far")) == 4
     assert any(r.lineage for r in trained("far")), "one has inherited"
     for r in trained("far"):
         for kind in (".safetensors", ".warmup.safetensors", ".npz"):
@@ -131,7 +132,8 @@ def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: lis
     code, _, err = run(tmp_path, *words)
     assert code == 0, err
     found = [r for r in read_records(tmp_path / "runs/far") if r.status not in FREE]
-    assert [r.status for r in found] == ["ok"] * 6
+    assert {r.status for r in found} == {"ok"}
+    assert sum(r.kind == "search" for r in found) == 2
     assert all(weights_file(tmp_path / "runs/far", r).exists() for r in found)
     assert not (tmp_path / "runs/far/checkpoints").exists()
     no_secret_in(tmp_path / "runs")
