@@ -229,12 +229,12 @@ import resource, signal, sys
 from alternas.cli.app import main
 from alternas.search import run
 
-def tight(*words, drive=run.drive):
+def tight(*words, drive=run.run_loop):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
     return drive(*words)
 
-run.drive = tight
+run.run_loop = tight
 sys.argv[0] = "alternas"
 main()
 """

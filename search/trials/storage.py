@@ -22,6 +22,7 @@ from ...archs.files import parse_json, read_own
 from ...results.runs.record import Record
 from ...results.runs.store import write_json
 from ..redact import REDACTED, redact
+from ..samplers.baselines import candidate_baselines
 from ..samplers.context import SamplerContext
 from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
 
@@ -147,7 +148,7 @@ def open_study(
         try:
             database.get_study_id_from_name(note["study"])
             memory = StudyAdapter(database, strategy, ground, note["study"])
-            memory.check_knows(records)
+            memory.check_knows(records, len(candidate_baselines(ground)))
             return memory
         except (KeyError, ValueError) as error:
             log.warning(

@@ -79,11 +79,12 @@ class StudyAdapter:
         ready = getattr(self.study.sampler, "ready", None)
         return ready is None or ready(self.study)
 
-    def check_knows(self, records: Sequence[Record]) -> None:
+    def check_knows(self, records: Sequence[Record], seats: int) -> None:
         """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
         keys, trials = {r.trial: r.key for r in records}, self._trials()
-        if len(trials) <= max(keys, default=-1):
-            raise ValueError(f"ends before trial {max(keys)}")
+        least = max(seats, max(keys, default=-1) + 1)  # killed while it was filled, it has not all of the baselines
+        if len(trials) < least:
+            raise ValueError(f"ends before trial {least - 1}")
         for trial in trials:
             known = keys.get(trial.number, "" if trial.state == TrialState.COMPLETE else None)
             if known is not None and trial.user_attrs.get("key", known) != known:
@@ -188,7 +189,7 @@ def open_journal(
     if path.exists() and path.stat().st_size:
         try:
             memory = StudyAdapter(journal(path), strategy, ground)
-            memory.check_knows(records)
+            memory.check_knows(records, len(candidate_baselines(ground)))
             return memory
         except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
