@@ -231,7 +231,7 @@ from alternas.search import run
 
 def tight(*words, drive=run.run_loop):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))
     return drive(*words)
 
 run.run_loop = tight
