@@ -1,4 +1,4 @@
-"""`Ground`: what a strategy knows before any net is trained."""
+"""`SamplerContext`: what a strategy knows before any net is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URIs of depots: what may be one, what of it may be shown, and the file system that it names."""
+"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and shown safely."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The ledger: what was proposed, what runs, what waits, what is known. No Ray, no torch.
+"""`SearchController`: what was proposed, what runs, what waits, what is known. No Ray, no torch.
 
-States of a trial: proposed -> infeasible | duplicate | running; running -> parked (at a
-rung) | ok | error | nan | oom | lost; parked -> running (promoted) | pruned (at the end). Whatever runs
+States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a
+rung) | ok | error | nan | oom | lost; paused -> running (promoted) | pruned (at the end). Whatever runs
 nets asks `next_job`, and answers with `report` or `lost`. Every end is first appended to the
 records, which are the truth, then told to the Optuna study, which is the strategy's memory.
 """

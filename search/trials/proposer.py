@@ -1,4 +1,4 @@
-"""`Source`: where a search's new nets come from. Draws of the strategy, let through the static gate."""
+"""`Proposer`: where a search's new nets come from. Draws of the strategy, let through the static gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The strategy's memory: an Optuna study behind the few calls that the ledger makes.
+"""`StudyAdapter`: an Optuna study behind the few calls that the controller makes.
 
 Rebuilt from the records if its journal is gone. Only the driver writes it.
 """

@@ -1,4 +1,4 @@
-"""`Candidate`: one net on its way through a search, and the record that it ends as."""
+"""`Trial`: one net on its way through a search, and the record that it ends as."""
 
 from __future__ import annotations
 
