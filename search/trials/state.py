@@ -1,4 +1,4 @@
-"""`SearchState`: the nets of a search that are under way and those that have ended, and how one comes from here to there."""
+"""`SearchState`: the nets of a search under way and those that have ended, and how one comes from here to there."""
 
 from __future__ import annotations
 
