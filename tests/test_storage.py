@@ -254,7 +254,7 @@ def test_a_whole_search_in_postgres_keeps_no_password(server: str, tmp_path: Pat
     assert {"run.json", "study.json", "events.out.tfevents.alternas"} <= {path.name for path in files}
     assert SECRET not in said
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
-    with pytest.raises(InputError, match="keeps no passwords"):
+    with pytest.raises(InputError, match="with its password if it has one"):
         study_of(folder)
     study, name = study_of(folder, server)
     assert optuna.load_study(study_name=name, storage=study).best_trials
