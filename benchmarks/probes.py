@@ -23,8 +23,7 @@ from torch import Tensor, nn
 
 from alternas.archs import build, zoo
 from alternas.results.analysis.cka import cka_map, gram, hsic
-from alternas.results.analysis_tools.hook_points import HookPoint
-from alternas.results.analysis_tools.hooks import all_sites, captured
+from alternas.results.analysis_tools.hooks import HookPoint, all_sites, captured
 
 NETS = sized(("resnet34", "alternet34"), ("resnet18", "alternet18"))
 SIDE = 32

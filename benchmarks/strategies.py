@@ -13,9 +13,8 @@ from typing import Any
 
 from machine import RESULTS, machine, options, sized
 
-from alternas.search.tabular.evaluate import BenchmarkConfig, rows, run_benchmark
-from alternas.search.tabular.plots import cells, heads
-from alternas.search.tabular.searchers import PLAIN, searchers
+from alternas.search.tabular.evaluate import BenchmarkConfig, cells, heads, rows, run_benchmark
+from alternas.search.tabular.simulated import PLAIN, searchers
 
 DATA = sized(("cue", "clutter"), ("clutter",))
 CONTENDERS = sized(searchers((), ()), searchers(("evolution",), ("none",)))

@@ -123,11 +123,9 @@ def bench(
     from ..results.render.console import print_json, print_text
     from ..results.render.terminal import Console
     from ..search.config import RUNGS, names, shares
-    from ..search.tabular.evaluate import BenchmarkConfig, rows, run_benchmark
-    from ..search.tabular.plots import bench_table
-    from ..search.tabular.plots import plot as draw
-    from ..search.tabular.searchers import searchers
-    from ..search.tabular.simulated import SearcherConfig
+    from ..search.tabular.evaluate import BenchmarkConfig, bench_table, rows, run_benchmark
+    from ..search.tabular.evaluate import plot as draw
+    from ..search.tabular.simulated import SearcherConfig, searchers
 
     check_count("seeds", seeds, most=MOST_SEEDS)
     check_count("workers", workers, most=10_000)
@@ -180,9 +178,8 @@ def latency(
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
-    from ..results.latency.nets import measured, subjects_of
+    from ..results.latency.nets import agreement, drawn, measured, rows_of, subjects_of
     from ..results.latency.setting import settings_of
-    from ..results.latency.table import agreement, drawn, rows_of
     from ..results.render.console import print_json, print_text
 
     settings = settings_of(device, batch, dtype, (compile_nets, onnx), threads)

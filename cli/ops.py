@@ -36,8 +36,7 @@ def doctor(
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
     from ..results.render.console import print_json, print_text
-    from ..search.engine.checks import drawn
-    from ..search.engine.doctor import examine
+    from ..search.engine.doctor import drawn, examine
 
     checks = examine(address, data, shared_folder, storage_path)
     fit = all(check.ok for check in checks)

@@ -21,7 +21,7 @@ from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .engine.resources import Resources
 from .samplers.registry import PLANNED, check_strategy
-from .training.artifact_store import artifact_store, check_store
+from .training.artifacts import artifact_store, check_store
 from .training.job import Timing
 from .training.recipe import check_on
 from .trials.latencies import Latencies

@@ -22,7 +22,7 @@ from .engine.pool import Pool
 from .engine.progress import ShownSearch, view
 from .engine.tensorboard import EventFiles, Noted
 from .samplers.buildup import BuildUp, steps_table
-from .training.artifact_store import without_secrets
+from .training.artifacts import without_secrets
 from .trials.controller import SearchController
 from .trials.storage import drop_note, one_line, open_study, without_password
 from .trials.study import StudyAdapter

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from ..archs.errors import check_choice
 from ..archs.layout import ImageSize
-from .all import AllSpace
-from .alternet import AlterNetSpace
 from .base import (
     Chooser,
     FixedChooser,
@@ -21,11 +19,9 @@ from .base import (
     plain_genes,
 )
 from .bench import BenchSpace, PlacementSpace
+from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
 from .feasible import FeasibleNets, cheapest
 from .free import FreeSpace
-from .hybrid import HybridSpace
-from .modern import ModernSpace
-from .resnet import ResNetSpace
 from .user_file import FileSpace, is_file
 from .validate import check
 

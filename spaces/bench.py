@@ -11,9 +11,8 @@ from typing import cast
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.layout import ImageSize, Map, as_map
-from .alternet import fit_window
 from .base import Chooser
-from .hybrid import fit_patch
+from .families import fit_patch, fit_window
 
 SIDE = 8  # of the map behind the stem; more where the image has no such patches
 FAMILIES = ("resnet", "alternet", "hybrid")

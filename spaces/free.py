@@ -15,12 +15,9 @@ from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, as_map
 from ..archs.parts import POOLS
-from .alternet import fit_window
 from .base import Chooser
-from .hybrid import fit_patch
-from .modern import ATTENTIONS, CONVS
+from .families import ATTENTIONS, CONVS, fit_patch, fit_window, plain_resnets
 from .presets import SpacePreset, preset_for
-from .resnet import plain_resnets
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
 SMALLEST = 4  # side of the map behind a stem that is not the scale's own

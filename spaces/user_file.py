@@ -20,8 +20,8 @@ from ..archs.errors import short_repr
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
 from .base import Chooser, FixedChooser, members
+from .families import plain_resnets
 from .presets import preset_for
-from .resnet import plain_resnets
 from .validate import check, check_baselines, check_options, draw
 
 COUNTED = 10_000  # combinations of genes that are tried to count the distinct nets

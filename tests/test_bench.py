@@ -21,11 +21,29 @@ from alternas.cli import app as cli
 from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.tabular import simulated as simulation
-from alternas.search.tabular.evaluate import AT, REFERENCE, BenchmarkConfig, rows, run_benchmark
-from alternas.search.tabular.plots import bench_table
-from alternas.search.tabular.searchers import LARGEST, ORACLE, STOCK, run, searchers
-from alternas.search.tabular.simulated import STEPS, SearcherConfig, Simulator, Trace, simulate
-from alternas.search.tabular.tables import CHANCE, COLUMNS, FILE, READINGS, Entry, Table, Training, load_table
+from alternas.search.tabular.evaluate import AT, REFERENCE, BenchmarkConfig, bench_table, rows, run_benchmark
+from alternas.search.tabular.simulated import (
+    LARGEST,
+    ORACLE,
+    STEPS,
+    STOCK,
+    SearcherConfig,
+    Simulator,
+    Trace,
+    run,
+    searchers,
+    simulate,
+)
+from alternas.search.tabular.tables import (
+    CHANCE,
+    COLUMNS,
+    FILE,
+    READINGS,
+    Entry,
+    TabularBenchmark,
+    Training,
+    load_table,
+)
 from alternas.search.training.job import Job
 from alternas.search.trials.schedulers import SCHEDULERS
 from alternas.spaces import get, members
@@ -44,24 +62,24 @@ def training(key: str, macs: float, seed: int) -> Training:
     return Training(curve, 5 + macs / 1e5)
 
 
-def made_up(space: str) -> Table:
+def made_up(space: str) -> TabularBenchmark:
     """The first members of a space, with accuracies made up."""
     entries = {}
     for _, net in islice(members(get(space, 16)), NETS):
         cost = static_cost(net, 10, 16, 1)
         trainings = {seed: training(net.key, cost.macs, seed) for seed in SEEDS}
         entries[net.key] = Entry({"macs": float(cost.macs), "params": float(cost.params)}, trainings)
-    return Table("cue", entries)
+    return TabularBenchmark("cue", entries)
 
 
 @pytest.fixture(scope="module")
-def table() -> Table:
+def table() -> TabularBenchmark:
     """Of a few nets of the space."""
     return made_up("bench")
 
 
 @pytest.fixture
-def whole(monkeypatch: pytest.MonkeyPatch) -> Table:
+def whole(monkeypatch: pytest.MonkeyPatch) -> TabularBenchmark:
     """Of all nets of a small space, which is searched instead: so all of them are soon found."""
     monkeypatch.setattr(simulation, "get", lambda name, image_size: get("placements", image_size))
     return made_up("placements")
@@ -107,7 +125,7 @@ def test_the_stored_table_loads(packed: pd.DataFrame) -> None:
         assert table.hypervolume(table.front()) == 1.0
 
 
-def by_grid(table: Table, keys: Sequence[str], cost: str) -> float:
+def by_grid(table: TabularBenchmark, keys: Sequence[str], cost: str) -> float:
     """Area above chance under the best accuracy for the money, on a fine grid of log costs."""
     every = np.log10([entry.costs[cost] for entry in table.entries.values()])
     grid = np.linspace(every.min(), every.max(), 20_001)
@@ -120,7 +138,7 @@ def by_grid(table: Table, keys: Sequence[str], cost: str) -> float:
 
 
 @pytest.mark.parametrize("cost", ["macs", "params"])
-def test_hypervolume_is_the_area_under_the_front(table: Table, cost: str) -> None:
+def test_hypervolume_is_the_area_under_the_front(table: TabularBenchmark, cost: str) -> None:
     everything = by_grid(table, list(table.entries), cost)
     draw = random.Random(0)
     for count in (1, 2, 5, 20):
@@ -130,7 +148,7 @@ def test_hypervolume_is_the_area_under_the_front(table: Table, cost: str) -> Non
 
 
 @pytest.mark.parametrize("cost", ["macs", "params"])
-def test_the_front_is_worth_the_whole_table(table: Table, cost: str) -> None:
+def test_the_front_is_worth_the_whole_table(table: TabularBenchmark, cost: str) -> None:
     front = table.front(cost)
     assert table.hypervolume(front, cost) == table.hypervolume(list(table.entries), cost) == 1.0
     at = {key: (entry.accuracy, -entry.costs[cost]) for key, entry in table.entries.items()}
@@ -145,7 +163,7 @@ def test_accuracy_is_the_mean_over_seeds() -> None:
     assert entry.accuracy == pytest.approx(0.5)
 
 
-def test_a_query_always_gets_the_same_training(table: Table) -> None:
+def test_a_query_always_gets_the_same_training(table: TabularBenchmark) -> None:
     drawn = {(key, seed): table.entries[key].drawn(key, seed) for key in table.entries for seed in range(30)}
     again = {(key, seed): table.entries[key].drawn(key, seed) for key in reversed(table.entries) for seed in range(30)}
     assert drawn == again
@@ -195,7 +213,7 @@ def legs(jobs: Sequence[Job]) -> float:
     return sum(reached.values()) / STEPS
 
 
-def test_without_a_scheduler_spent_is_the_number_of_nets(whole: Table, watched: type[Watched]) -> None:
+def test_without_a_scheduler_spent_is_the_number_of_nets(whole: TabularBenchmark, watched: type[Watched]) -> None:
     trace = simulate(whole, SearcherConfig("random"), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert trace.spent == [float(i + 1) for i in range(len(jobs))]
@@ -211,7 +229,7 @@ def test_without_a_scheduler_spent_is_the_number_of_nets(whole: Table, watched: 
 
 @pytest.mark.parametrize("scheduler", ["mo-asha", "asha"])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_legs_count_by_their_share(whole: Table, watched: type[Watched], scheduler: str, workers: int) -> None:
+def test_legs_count_by_their_share(whole: TabularBenchmark, watched: type[Watched], scheduler: str, workers: int) -> None:
     trace = simulate(whole, SearcherConfig("random", scheduler), 0, workers, NEVER)
     jobs = watched.last.jobs
     started = {job.genotype.key for job in jobs}
@@ -227,7 +245,7 @@ def test_legs_count_by_their_share(whole: Table, watched: type[Watched], schedul
     assert len(first) == len(started), "every net stops at the first rung"
 
 
-def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rungs_read_the_curve_there(whole: TabularBenchmark, monkeypatch: pytest.MonkeyPatch) -> None:
     heard = []
 
     class Heard(Simulator):
@@ -245,13 +263,13 @@ def test_rungs_read_the_curve_there(whole: Table, monkeypatch: pytest.MonkeyPatc
         assert outcome.accuracy == (curve[-1] if outcome.step == STEPS else curve[3])
 
 
-def test_repeats_are_paid_for(whole: Table, watched: type[Watched]) -> None:
+def test_repeats_are_paid_for(whole: TabularBenchmark, watched: type[Watched]) -> None:
     simulate(whole, SearcherConfig("random", repeats=2), 0, 1, NEVER)
     jobs = watched.last.jobs
     assert watched.last.spent == len(jobs) == 2 * len({job.genotype.key for job in jobs})
 
 
-def test_more_workers_are_faster_but_spend_as_much(whole: Table) -> None:
+def test_more_workers_are_faster_but_spend_as_much(whole: TabularBenchmark) -> None:
     one, two, eight = (simulate(whole, SearcherConfig("random"), 0, workers, NEVER) for workers in (1, 2, 8))
     assert 0.5 <= two.seconds[-1] / one.seconds[-1] < 0.6
     assert 0.125 <= eight.seconds[-1] / one.seconds[-1] < 0.2
@@ -261,13 +279,13 @@ def test_more_workers_are_faster_but_spend_as_much(whole: Table) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolution"])
-def test_a_seed_gives_one_trace(table: Table, strategy: str) -> None:
+def test_a_seed_gives_one_trace(table: TabularBenchmark, strategy: str) -> None:
     traces = [simulate(table, SearcherConfig(strategy), seed, 2, 0.9) for seed in (0, 0, 1)]
     assert traces[0] == traces[1] != traces[2]
 
 
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"enumerate"}))
-def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Watched], strategy: str) -> None:
+def test_nets_outside_the_table_are_never_trained(table: TabularBenchmark, watched: type[Watched], strategy: str) -> None:
     trace = simulate(table, SearcherConfig(strategy), 0, 3, 0.9)
     trained = [job.genotype.key for job in watched.last.jobs]
     assert set(trained) <= set(table.entries)
@@ -276,7 +294,7 @@ def test_nets_outside_the_table_are_never_trained(table: Table, watched: type[Wa
     assert all(volume < 0.9 for volume in trace.volume[:-1]), "it ends when enough is found"
 
 
-def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
+def test_the_oracle_needs_the_fewest_nets(table: TabularBenchmark) -> None:
     found = run(table, SearcherConfig(ORACLE), 0, 1)
     assert found.volume[-1] == 1.0
     assert found.volume == sorted(found.volume)
@@ -289,7 +307,7 @@ def test_the_oracle_needs_the_fewest_nets(table: Table) -> None:
         assert (run(table, contender, 0, 1).spent_to(0.9) or math.inf) > (found.spent_to(0.9) or 0)
 
 
-def test_the_largest_come_first(table: Table) -> None:
+def test_the_largest_come_first(table: TabularBenchmark) -> None:
     found = run(table, SearcherConfig(LARGEST), 3, 1)
     dear = sorted(table.entries, key=lambda key: table.entries[key].costs["macs"], reverse=True)
     assert found.spent == [float(i) for i in range(1, NETS + 1)]
@@ -388,7 +406,7 @@ def test_random_is_once_random_and_the_best_come_first() -> None:
     assert bench_table(found, "title").row_count == 4
 
 
-def parquet(table: Table, path: Path) -> Path:
+def parquet(table: TabularBenchmark, path: Path) -> Path:
     """The table as a file."""
     found = [
         {"data": table.data, "key": key, "seed": seed, "seconds": t.seconds}
@@ -401,19 +419,19 @@ def parquet(table: Table, path: Path) -> Path:
     return path
 
 
-def test_a_table_is_read_from_its_file(table: Table, tmp_path: Path) -> None:
+def test_a_table_is_read_from_its_file(table: TabularBenchmark, tmp_path: Path) -> None:
     found = load_table("cue", parquet(table, tmp_path / "table.parquet"))
     assert found.entries == table.entries
 
 
-def test_tables_that_are_not_there(table: Table, tmp_path: Path) -> None:
+def test_tables_that_are_not_there(table: TabularBenchmark, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not there"):
         load_table("cue", tmp_path / "table.parquet")
     with pytest.raises(InputError, match="data"):
         load_table("clutter", parquet(table, tmp_path / "table.parquet"))
 
 
-def test_processes_play_what_one_would_run(table: Table, tmp_path: Path) -> None:
+def test_processes_play_what_one_would_run(table: TabularBenchmark, tmp_path: Path) -> None:
     path = parquet(table, tmp_path / "table.parquet")
     chosen, heard = [SearcherConfig("random"), SearcherConfig(LARGEST)], list[str]()
     found = run_benchmark(BenchmarkConfig("cue", 2, 3, 1, path), chosen, heard.append)
@@ -497,7 +515,7 @@ def test_unknown_data_is_one_line(alternas: Any) -> None:
     assert "digits" in errors
 
 
-def test_the_fixture_is_worth_searching(table: Table) -> None:
+def test_the_fixture_is_worth_searching(table: TabularBenchmark) -> None:
     points = [(entry.accuracy, entry.costs["macs"]) for entry in table.entries.values()]
     assert max(pareto_ranks(points)) > 4
     assert len({cost for _, cost in points}) > NETS / 2

@@ -25,7 +25,7 @@ from alternas.results.export.subject import ExportNet
 from alternas.results.render.svg import net_svg
 from alternas.results.render.tables import net_drawing
 from alternas.search.training.inherit import inherit
-from alternas.spaces.modern import ATTENTIONS, CONVS
+from alternas.spaces.families import ATTENTIONS, CONVS
 from nets import lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]

@@ -13,9 +13,8 @@ from optuna.trial import Trial, TrialState, create_trial
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
-from alternas.search.samplers.buildup import BuildUp, steps_table
+from alternas.search.samplers.buildup import BuildUp, Step, steps_table
 from alternas.search.samplers.context import SamplerContext
-from alternas.search.samplers.greedy import Step
 from alternas.search.samplers.random import TrialChooser
 from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
 

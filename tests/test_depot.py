@@ -13,7 +13,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.search.engine.resources import Resources
-from alternas.search.training.artifact_store import (
+from alternas.search.training.artifacts import (
     ArtifactStore,
     StoreError,
     artifact_store,

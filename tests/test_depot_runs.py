@@ -20,15 +20,15 @@ from alternas.search.config import Settings
 from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.engine import checks as checkup
-from alternas.search.engine.checks import TOKEN
+from alternas.search.engine import doctor as checkup
+from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
 from alternas.search.training import artifact_sync as transfer
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
-from alternas.search.training.artifact_store import ArtifactStore, StoreError
+from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, Job, JobResult, Progress
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get

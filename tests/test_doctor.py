@@ -16,8 +16,8 @@ from alternas.archs import InputError
 from alternas.results.runs.record import versions
 from alternas.search.data.dataset import DataConfig, Pictures
 from alternas.search.data.load import load
-from alternas.search.engine import checks as checkup
-from alternas.search.engine.checks import TOKEN, Check, Place, checked, drawn, look
+from alternas.search.engine import doctor as checkup
+from alternas.search.engine.doctor import TOKEN, Check, Place, checked, drawn, look
 from picture_files import noise, write
 
 

@@ -17,8 +17,7 @@ from alternas.search.samplers.evolution import FIRST, Evolution
 from alternas.search.samplers.learning_curves import END
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
-from alternas.spaces.base import RecordingChooser
-from alternas.spaces.mutation import neighbors
+from alternas.spaces.base import RecordingChooser, neighbors
 from fakes import FakeExecutor, SilentView
 
 Open = Callable[..., SearchController]

@@ -22,7 +22,7 @@ from alternas.archs import Genotype, InputError, build
 from alternas.archs.weights import save
 from alternas.results.analysis.cka import cka_map
 from alternas.results.analysis.hessian import analyse as hessian
-from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.hooks import residual_points
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.metrics import alike
 from alternas.results.analysis_tools.trend import LOOKS, Seen, trend
@@ -30,7 +30,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.view import View, seen
+from alternas.search.data.splits import View, seen
 from alternas.search.engine.resources import Resources
 from alternas.search.experiments import explain_training as module
 from alternas.search.experiments import trained_nets as subjects

@@ -11,8 +11,8 @@ import pytest
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
 from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, get, options_of
+from alternas.spaces.base import neighbors
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.mutation import neighbors
 from alternas.spaces.presets import TINY, SpacePreset
 
 CUT = replace(

@@ -27,8 +27,7 @@ from alternas.search.config import Budget, Settings
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
-from alternas.search.engine.tune import ControllerSearcher, TuneSearch
-from alternas.search.engine.tune_task import TuneTrainable, packed, unpacked
+from alternas.search.engine.tune import ControllerSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Point
 from fakes import FakeExecutor, FakeWorker

@@ -19,10 +19,9 @@ from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
 from alternas.results.latency.measure import Latency, measure, median_interval, session_of
-from alternas.results.latency.nets import TimedNet, measured, subjects_of
+from alternas.results.latency.nets import TimedNet, agreement, measured, rows_of, said, subjects_of
 from alternas.results.latency.setting import LatencySetting, settings_of
 from alternas.results.latency.store import FILE, latencies_of, read_latencies
-from alternas.results.latency.table import agreement, rows_of, said
 from alternas.results.runs.store import locked
 
 IMAGE = (3, 8, 8)

@@ -21,7 +21,7 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.runs.record import Record
 from alternas.search.engine.loop import run_loop
-from alternas.search.samplers.baselines import candidate_baselines
+from alternas.search.samplers.context import candidate_baselines
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.training.job import Job, JobResult, Point
 from alternas.search.trials import controller as ledger_module
@@ -37,8 +37,8 @@ from alternas.search.trials.schedulers import (
     scheduler,
 )
 from alternas.spaces import RandomChooser, get, members
+from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
-from alternas.spaces.resnet import ResNetSpace
 from fakes import FakeExecutor, SilentView, lose
 
 Open = Callable[..., SearchController]

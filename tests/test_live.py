@@ -29,7 +29,7 @@ from alternas.archs import Genotype, static_cost
 from alternas.results.latency.setting import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
-from alternas.search.data.view import View
+from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
 from alternas.search.experiments.plan import ExperimentController, PlanContext

@@ -61,7 +61,8 @@ WRONG = {
     "ends the program": ("import sys\nsys.exit(3)\n", "exits the program with 3"),
     "raises what is no Exception": ("class Stop(BaseException): ...\nraise Stop('out')\n", "mine.py:2: Stop: out"),
     "leaves as generators do": ("raise GeneratorExit('x')\n", "mine.py:1: GeneratorExit: x"),
-    "holds no space": ("from alternas.spaces.resnet import ResNetSpace\nclass _Helper:\n    def sample(self, c): ...\n",
+    "holds no space": ("from alternas.spaces.families import ResNetSpace\n"
+                       "class _Helper:\n    def sample(self, c): ...\n",
                        "one class with a method sample(chooser), a space, got none"),
     "holds two": (FINE + "class Other(Mine): ...\n", "got Mine, Other"),
     "takes no image size": ("class Mine:\n    def sample(self, chooser): ...\n",
@@ -170,7 +171,7 @@ def test_a_choosers_own_error_is_not_blamed_on_the_file(made: Made) -> None:
 def test_a_space_may_build_on_ours(made: Made) -> None:
     space = made(
         "from __future__ import annotations\nfrom dataclasses import dataclass, replace\n"
-        "from alternas.spaces.alternet import AlterNetSpace\nfrom alternas.spaces.presets import preset_for\n"
+        "from alternas.spaces.families import AlterNetSpace\nfrom alternas.spaces.presets import preset_for\n"
         "@dataclass\nclass _Range:\n    low: int\n"
         "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
         "        super().__init__(size, replace(preset_for(size), widths=(_Range(6).low,)))\n"

@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler, normalize
 from torch import Tensor
 
 from alternas.archs import InputError, build
-from alternas.results.analysis_tools import ridge as ridges
-from alternas.results.analysis_tools.ridge import (
+from alternas.results.analysis_tools import metrics as ridges
+from alternas.results.analysis_tools.metrics import (
     HELD_OUT,
     PENALTIES,
     Labelled,

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from alternas.archs import InputError, build
 from alternas.results.analysis import cka
 from alternas.results.analysis.cka import CkaSums, analyse, centred, cka_map, gram, hsic
-from alternas.results.analysis_tools.hook_points import HookPoint, residual_points
-from alternas.results.analysis_tools.hooks import all_sites
+from alternas.results.analysis_tools.hooks import HookPoint, all_sites, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 

@@ -19,8 +19,7 @@ from alternas.results.analysis import patch_filters as filters
 from alternas.results.analysis import position_embeddings as positions
 from alternas.results.analysis import rollout
 from alternas.results.analysis.cka import hsic
-from alternas.results.analysis_tools.hook_points import residual_points
-from alternas.results.analysis_tools.hooks import captured
+from alternas.results.analysis_tools.hooks import captured, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 

@@ -15,7 +15,7 @@ from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
 from alternas.results.analysis import fourier, variance
 from alternas.results.analysis.fourier import frequencies, highest, log_amplitudes
 from alternas.results.analysis.variance import map_variance
-from alternas.results.analysis_tools.hook_points import residual_points
+from alternas.results.analysis_tools.hooks import residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from alternas.results.analysis_tools.residual_stream import mean_over_images
 from nets import NETS

@@ -20,10 +20,9 @@ from alternas.results.analysis import token_localization as tokens
 from alternas.results.analysis.linear_probe import features_of
 from alternas.results.analysis.receptive_field import receptive_fields, square_side
 from alternas.results.analysis.token_localization import patches, token_map, token_rows
-from alternas.results.analysis_tools.hook_points import HookPoint, as_map, residual_points
-from alternas.results.analysis_tools.hooks import captured
+from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from alternas.results.analysis_tools.ridge import PENALTIES, Labelled, draw
+from alternas.results.analysis_tools.metrics import PENALTIES, Labelled, draw
 from nets import NETS, lively
 
 VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")

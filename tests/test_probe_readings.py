@@ -21,7 +21,7 @@ from alternas.results.analysis import skip_connections as skips
 from alternas.results.analysis import token_localization as tokens
 from alternas.results.analysis.attention_distance import Reach
 from alternas.results.analysis.registry import ANALYSES
-from alternas.results.analysis_tools.hook_points import HookPoint
+from alternas.results.analysis_tools.hooks import HookPoint
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 

@@ -11,8 +11,15 @@ import torch
 from torch import nn
 
 from alternas.archs import InputError, Network, build
-from alternas.results.analysis_tools.hook_points import HookPoint, as_map, residual_points, stage_ends
-from alternas.results.analysis_tools.hooks import captured, listening, undisturbed
+from alternas.results.analysis_tools.hooks import (
+    HookPoint,
+    as_map,
+    captured,
+    listening,
+    residual_points,
+    stage_ends,
+    undisturbed,
+)
 from nets import NETS
 
 

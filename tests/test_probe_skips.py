@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from alternas.archs import build
 from alternas.results.analysis.skip_connections import Addition, additions, analyse, skip_ratios, without_skip
-from alternas.results.analysis_tools.hook_points import residual_points
-from alternas.results.analysis_tools.hooks import captured, seeing
+from alternas.results.analysis_tools.hooks import captured, residual_points, seeing
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 

@@ -18,12 +18,16 @@ from alternas.spaces import (
     options_of,
     plain_genes,
 )
-from alternas.spaces.all import AllSpace
-from alternas.spaces.alternet import AlterNetSpace, fit_window
-from alternas.spaces.hybrid import HybridSpace, fit_patch
-from alternas.spaces.modern import ModernSpace
+from alternas.spaces.families import (
+    AllSpace,
+    AlterNetSpace,
+    HybridSpace,
+    ModernSpace,
+    ResNetSpace,
+    fit_patch,
+    fit_window,
+)
 from alternas.spaces.presets import SpacePreset, preset_for
-from alternas.spaces.resnet import ResNetSpace
 from alternas.spaces.validate import check_baselines
 
 SIZES = [8, 13, 28, 32, 64, 96, 224]

@@ -19,12 +19,11 @@ from alternas.archs.timm.convert import convert
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.view import View
+from alternas.search.data.splits import View
 from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
-from alternas.search.training.inherit import inherit
-from alternas.search.training.init import init_weights, parts
+from alternas.search.training.inherit import inherit, init_weights, parts
 from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, Job, JobResult
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for

@@ -17,7 +17,8 @@ from alternas.archs import Genotype, InputError, build
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import worker as worker_module
-from alternas.search.training import gradients, recipes
+from alternas.search.training import optim as gradients
+from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.job import Job, JobResult, Progress
 from alternas.search.training.loaders import MemoryLoader

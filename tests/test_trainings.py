@@ -18,7 +18,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
-from alternas.search.data.view import View
+from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
 from alternas.search.experiments.comparison import ComparisonSetting, quickened
 from alternas.search.experiments.nets import FAMILIES, SIZES, net_of, swapped

@@ -8,7 +8,7 @@ import pytest
 from alternas.archs import InputError
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.data.view import WHOLE, View, seen
+from alternas.search.data.splits import WHOLE, View, seen
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.run import conclude
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import FeasibleNets, FileSpace, FixedChooser, Genes, Space, get, members, options_of
-from alternas.spaces.all import AllSpace
+from alternas.spaces.families import AllSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, SilentView
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures

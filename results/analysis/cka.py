@@ -20,8 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError
-from ..analysis_tools.hook_points import HookPoint
-from ..analysis_tools.hooks import all_sites, seeing, undisturbed
+from ..analysis_tools.hooks import HookPoint, all_sites, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.plots import heatmap, name_ticks
 from ..render.plots import plain

@@ -14,7 +14,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hook_points import HookPoint, residual_points
+from ..analysis_tools.hooks import HookPoint, residual_points
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.metrics import highest, side_of_zero
 from ..analysis_tools.residual_stream import (

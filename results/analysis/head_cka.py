@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import attention_sites, head_outputs
-from ..analysis_tools.hook_points import HookPoint, residual_points
-from ..analysis_tools.hooks import entering, undisturbed
+from ..analysis_tools.hooks import HookPoint, entering, residual_points, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.plots import curves
 from .attention_distance import attention_distances

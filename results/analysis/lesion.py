@@ -20,8 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor, nn
 
-from ..analysis_tools.hook_points import HookPoint, residual_points
-from ..analysis_tools.hooks import undisturbed
+from ..analysis_tools.hooks import HookPoint, residual_points, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, hits
 from ..analysis_tools.metrics import interval, largest_loss
 from ..analysis_tools.residual_stream import OPS

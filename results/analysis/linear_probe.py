@@ -19,11 +19,10 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..analysis_tools.hook_points import HookPoint, as_map, residual_points
-from ..analysis_tools.hooks import seeing, undisturbed
+from ..analysis_tools.hooks import HookPoint, as_map, residual_points, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ..analysis_tools.metrics import Labelled, by_class, shot_accuracy
 from ..analysis_tools.plots import curves
-from ..analysis_tools.ridge import Labelled, by_class, shot_accuracy
 
 KINDS = ("cls", "gap", "token")
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ...archs import Network
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape
-from ..analysis_tools.hook_points import residual_points
+from ..analysis_tools.hooks import residual_points
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.metrics import side_of_zero
 from ..analysis_tools.plots import maps

@@ -19,8 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..analysis_tools.hook_points import HookPoint, as_map, residual_points
-from ..analysis_tools.hooks import listening, undisturbed
+from ..analysis_tools.hooks import HookPoint, as_map, listening, residual_points, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.plots import maps
 

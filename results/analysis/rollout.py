@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape, attention_sites, attention_weights, grid_of
-from ..analysis_tools.hook_points import HookPoint
-from ..analysis_tools.hooks import entering, undisturbed
+from ..analysis_tools.hooks import HookPoint, entering, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.plots import maps
 

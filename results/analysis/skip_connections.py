@@ -19,8 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..analysis_tools.hook_points import HookPoint, residual_points
-from ..analysis_tools.hooks import seeing, undisturbed
+from ..analysis_tools.hooks import HookPoint, residual_points, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, hits
 from ..analysis_tools.metrics import interval, largest_loss
 from ..analysis_tools.plots import curves

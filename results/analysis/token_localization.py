@@ -19,8 +19,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError
-from ..analysis_tools.hook_points import HookPoint, as_map, residual_points
-from ..analysis_tools.hooks import captured
+from ..analysis_tools.hooks import HookPoint, as_map, captured, residual_points
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.plots import heatmap
 from .cka import LEAST, CkaSums, centred

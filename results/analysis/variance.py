@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hook_points import residual_points, stage_ends
+from ..analysis_tools.hooks import residual_points, stage_ends
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ..analysis_tools.residual_stream import (
     changes_by_op,

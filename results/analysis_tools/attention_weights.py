@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...archs.blocks.attention import WindowAttention, relative_bias, to_windows
 from ...archs.blocks.encoder import TokenAttention
 from ...archs.errors import InputError
-from .hook_points import HookPoint, residual_points
+from .hooks import HookPoint, residual_points
 
 Shape = tuple[int, int]
 

@@ -15,7 +15,7 @@ from PIL import Image
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..analysis.registry import ANALYSES
-from ..render.cells import csv_cell
+from ..render.console import csv_cell
 from ..render.plots import RULES, plain
 from .index import Explained, forget
 from .inputs import AnalysisResult

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..render.plots import COLOURS, MARKERS
-from .hook_points import HookPoint, as_map, stage_ends
-from .hooks import captured
+from .hooks import HookPoint, as_map, captured, stage_ends
 from .inputs import Images
 
 BATCH = 64

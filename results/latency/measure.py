@@ -24,8 +24,7 @@ from ...archs import Network
 from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
 from ..export.formats import chosen, subject_of
-from .machine import cpu_name
-from .setting import LatencySetting
+from .setting import LatencySetting, cpu_name
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 from ...archs.errors import InputError, check_choice, is_whole, short_repr
 
@@ -75,3 +77,11 @@ def settings_of(device: str, batch: str, dtype: str, flags: tuple[bool, bool], t
         raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {bad[0]!r}")
     kinds = [part.strip() for part in dtype.split(",") if part.strip()] or [dtype]
     return [LatencySetting(device, int(size), kind, runtime, threads) for kind in kinds for size in sizes]
+
+
+def cpu_name() -> str:
+    """The CPU's model, where the system says it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

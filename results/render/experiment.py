@@ -15,7 +15,7 @@ from rich.table import Table
 from ...archs.errors import InputError, check_choice
 from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd
 from ..runs.record import Record
-from .cells import csv_cell
+from .console import csv_cell
 from .tables import short
 from .terminal import plain
 

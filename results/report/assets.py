@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
-from ..render.cells import csv_cell
+from ..render.console import csv_cell
 from ..render.plots import RULES, plain
 from ..runs.frame import as_text
 from .facts import Run

@@ -12,7 +12,8 @@ from typing import Any
 
 from safetensors.torch import save
 
-from ...archs import Genotype, InputError, Network, OperationError
+from ...archs import Genotype, Network
+from ...archs.errors import InputError, OperationError
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm import convert as timm_weights
 from ...archs.timm import models as timm_models

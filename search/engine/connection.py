@@ -19,7 +19,11 @@ from typing import Any
 import ray
 from ray._private import ray_constants, services
 from ray._private import worker as ray_worker
-from ray._raylet import AuthenticationTokenLoader, Config, GcsClient  # pyright: ignore[reportAttributeAccessIssue]
+from ray._raylet import (
+    AuthenticationTokenLoader,  # pyright: ignore[reportAttributeAccessIssue]
+    Config,  # pyright: ignore[reportAttributeAccessIssue]
+    GcsClient,  # pyright: ignore[reportAttributeAccessIssue]
+)
 from ray.exceptions import AuthenticationError, RayError
 
 from ...archs.errors import InputError, OperationError

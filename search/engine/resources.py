@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
 from ...results.latency.setting import LatencySetting
-from ..training.artifact_store import check_uri
+from ..training.artifacts import check_uri
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ...archs import Genotype
 from ...archs.files import disk_full_message
 from ..data.dataset import DataSet
-from ..data.view import WHOLE, View, seen
-from ..training.artifact_store import StoreError
+from ..data.splits import WHOLE, View, seen
 from ..training.artifact_sync import local_files
+from ..training.artifacts import StoreError
 from ..training.job import Job, JobResult, Progress, Timing
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def timed(net: Genotype, timing: Timing) -> dict[str, Any]:
 
 
 def _failure(job: Job, error: Exception) -> JobResult:
-    from ..training.gradients import out_of_memory
+    from ..training.optim import out_of_memory
 
     if disk := disk_full_message(error):
         return JobResult(job.trial, "full", error=f"a worker {disk}")

@@ -9,7 +9,7 @@ from typing import Any
 from ...archs import Genotype, InputError
 from ...results.render.experiment import PlotSpec
 from ..data.dataset import DataSet
-from ..data.view import WHOLE, View
+from ..data.splits import WHOLE, View
 from ..training.recipe import Recipe
 from .nets import net_of
 from .training import Training

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...archs import InputError, static_cost
 from ...results.render.experiment import PlotSpec
 from ..data.dataset import DataSet
-from ..data.view import View
+from ..data.splits import View
 from ..training.few_shot import name_of
 from ..training.job import QUERIES, FewShot
 from .comparison import Comparison, ComparisonSetting, classes_apart, shares

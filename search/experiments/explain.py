@@ -24,7 +24,7 @@ from ...results.runs.record import Record
 from ...results.runs.select import parse_run_spec, select_net, trained_weights
 from ...results.runs.store import read_data_facts, read_records
 from ..data.load import coming, progress_on
-from ..data.view import View
+from ..data.splits import View
 from ..engine.resources import Resources
 from ..training.recipe import Recipe
 from .explain_comparison import is_study, study_nets, study_parts

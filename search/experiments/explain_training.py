@@ -17,7 +17,7 @@ from ...results.analysis.registry import analyse
 from ...results.analysis_tools.inputs import AnalysisResult
 from ...results.analysis_tools.trend import Seen, trend
 from ..data.load import progress_on
-from ..data.view import View
+from ..data.splits import View
 from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from ..training.recipe import Recipe

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ...archs import InputError, Network, build
 from ...archs.errors import MOST_SEEDS, check_count
-from ...results.analysis_tools.ridge import Labelled, shot_curve
+from ...results.analysis_tools.metrics import Labelled, shot_curve
 from ...results.ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
 from ...results.render.experiment import PlotSpec
 from ...results.render.plots import draw

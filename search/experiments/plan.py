@@ -16,9 +16,9 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...results.runs.record import Record, now
 from ...results.runs.store import Store
-from ..data.view import View
-from ..training.artifact_store import ArtifactStore
+from ..data.splits import View
 from ..training.artifact_sync import collect_outputs, provide_inputs
+from ..training.artifacts import ArtifactStore
 from ..training.job import MAX_RETRIES, InitWeights, Job, JobResult, check_disk, of_net, of_outcome
 from .training import Training
 

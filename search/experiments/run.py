@@ -19,11 +19,11 @@ from ...results.runs.store import Store, locked, read_settings, write_json
 from ..config import differences
 from ..data.build import keep_sample
 from ..data.dataset import DataSet
-from ..data.view import View
+from ..data.splits import View
 from ..engine.loop import run_loop
 from ..engine.pool import Pool, Resources
 from ..engine.progress import view
-from ..training.artifact_store import ArtifactStore, artifact_store, check_store, without_secrets
+from ..training.artifacts import ArtifactStore, artifact_store, check_store, without_secrets
 from ..training.job import Job
 from ..training.recipe import check_on
 from .plan import ExperimentController, PlanContext

@@ -16,7 +16,7 @@ from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..data.build import images_at
 from ..data.dataset import DataSet, Pictures, Split
-from ..data.view import View, seen
+from ..data.splits import View, seen
 from ..training.preprocess import chosen_places, sample
 from ..training.recipe import Recipe
 from .trained_nets import MINIBATCHES, in_minibatches

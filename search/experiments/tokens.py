@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ...archs import Genotype
 from ...results.render.experiment import PlotSpec
-from ..data.view import View
+from ..data.splits import View
 from .comparison import Comparison, ComparisonSetting
 from .nets import with_grid, with_pool
 from .training import Training, WeightsOrigin

@@ -24,10 +24,9 @@ from ...results.runs.store import read_data_facts, read_settings, write_json
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
-from ..data.view import View, seen
-from ..training.gradients import loss_of
+from ..data.splits import View, seen
 from ..training.loaders import open_loader
-from ..training.optim import optimizer_for
+from ..training.optim import loss_of, optimizer_for
 from ..training.preprocess import sample
 from ..training.recipe import Recipe
 

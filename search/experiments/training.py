@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 from ...archs import Genotype
-from ..data.view import WHOLE, View
+from ..data.splits import WHOLE, View
 from ..training.job import FewShot
 from ..training.recipe import Recipe
 

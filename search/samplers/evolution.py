@@ -20,7 +20,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes, options_of
-from ...spaces.mutation import mutations
+from ...spaces.base import mutations
 from .context import NetFeatures, SamplerContext, Traits
 from .learning_curves import END, Curve, LearningCurves, Past
 from .random import WholeSampler, uniform

@@ -16,10 +16,9 @@ from ...archs.errors import InputError, check_choice
 from ...archs.user_code import time_limit, user_code_errors
 from .buildup import BuildUp
 from .context import SamplerContext
-from .enumerate import Enumerate
 from .evolution import Evolution
 from .optuna import FixedNSGAII, FixedTPE
-from .random import RandomSampler
+from .random import Enumerate, RandomSampler
 
 
 def _random(ground: SamplerContext) -> BaseSampler:

@@ -12,16 +12,19 @@ from typing import Any
 from optuna.storages import InMemoryStorage
 
 from ...archs import Cost, Genotype, static_cost
+from ...archs.errors import InputError
 from ...results.runs.record import Record
 from ...spaces import Chooser, Space, get
 from ..config import ETA, RUNGS, Settings
 from ..engine.loop import run_loop
+from ..samplers.registry import STRATEGIES, check_strategy
 from ..training.job import Job, JobResult, Progress
 from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
+from ..trials.schedulers import SCHEDULERS, scheduler
 from ..trials.state import SearchContext
 from ..trials.study import StudyAdapter, fill_study
-from .tables import CLASSES, IMAGE_SIZE, IN_CHANS, Table
+from .tables import CLASSES, IMAGE_SIZE, IN_CHANS, TabularBenchmark
 
 STEPS = 625  # a full training of the table
 MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
@@ -70,7 +73,7 @@ class _EnoughError(Exception):
 class Simulator:
     """An executor whose workers take their results from a table, in simulated time."""
 
-    def __init__(self, table: Table, workers: int, enough: float) -> None:
+    def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent = Trace(), 0.0, 0.0
         self._running: list[tuple[float, int, float, float, Job]] = []  # end, tie-break, begin, share of a training
@@ -160,7 +163,7 @@ class _NoView:
     def refresh(self) -> None: ...
 
 
-def simulate(table: Table, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
+def simulate(table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
     """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
@@ -168,7 +171,7 @@ def simulate(table: Table, contender: SearcherConfig, seed: int, workers: int = 
     return simulator.trace
 
 
-def _ledger(table: Table, contender: SearcherConfig, seed: int) -> SearchController:
+def _ledger(table: TabularBenchmark, contender: SearcherConfig, seed: int) -> SearchController:
     price, space = _prices(table), get("bench", IMAGE_SIZE)
     how = contender
     settings = Settings(
@@ -185,7 +188,7 @@ def _ledger(table: Table, contender: SearcherConfig, seed: int) -> SearchControl
     return SearchController(terms, alone, store, memory)
 
 
-def _prices(table: Table) -> Callable[[Genotype], Cost]:
+def _prices(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
     """Static costs, each worked out once."""
     known: dict[str, Cost] = {}
 
@@ -196,3 +199,80 @@ def _prices(table: Table) -> Callable[[Genotype], Cost]:
         return known[net.key]
 
     return price
+
+
+ORACLE, LARGEST = "oracle", "largest"
+STOCK = ("optuna.samplers:TPESampler", "optuna.samplers:NSGAIISampler", "optuna.samplers:NSGAIIISampler")
+COSTLY = ("enumerate",)  # not a way to search
+PLAIN = SearcherConfig("random")
+
+
+def searchers(
+    strategies: Sequence[str], schedulers: Sequence[str], how: SearcherConfig = PLAIN
+) -> list[SearcherConfig]:
+    """Every strategy with every scheduler; without strategies all of ours, Optuna's as they come, and the two orders.
+
+    Without schedulers, `asha` is run for random draws alone: successive halving as it is known.
+
+    Args:
+        how: rungs and eta of the schedulers.
+
+    Raises:
+        InputError: if one is unknown.
+    """
+    for name in strategies:
+        if name not in (ORACLE, LARGEST):
+            check_strategy(name)
+    for name in schedulers or SCHEDULERS:
+        scheduler(name, how.rungs, how.eta)
+    ours = tuple(name for name in STRATEGIES if name not in COSTLY)
+    chosen = strategies or (ORACLE, LARGEST, *ours, *STOCK)
+    found = [
+        _on(name, up, how)
+        for name in chosen
+        for up in schedulers or SCHEDULERS
+        if up == "none" or _climbs(name)
+        if schedulers or up != "asha" or name == PLAIN.strategy
+    ]
+    if not found:
+        raise InputError(f"bench: {', '.join(strategies)} with scheduler {', '.join(schedulers)}: nothing to run")
+    return found
+
+
+def _on(strategy: str, up: str, how: SearcherConfig) -> SearcherConfig:
+    return SearcherConfig(strategy) if up == "none" else SearcherConfig(strategy, up, how.rungs, how.eta)
+
+
+def _climbs(strategy: str) -> bool:
+    """Whether a strategy is run with schedulers: orders are not, and Optuna's samplers are shown as they come."""
+    return strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
+
+
+def run(table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int) -> Trace:
+    """One search, or one of the orders, which are always the same."""
+    if contender.strategy == ORACLE:
+        return _in_order(table, _oracle(table))
+    if contender.strategy == LARGEST:
+        keys = sorted(table.entries, key=lambda key: (-table.entries[key].costs["macs"], key))
+        return _in_order(table, keys)
+    return simulate(table, contender, seed, workers)
+
+
+def _oracle(table: TabularBenchmark) -> list[str]:
+    """The true front, always the net first that adds most."""
+    left, chosen = table.front(), list[str]()
+    while left:
+        best = max(left, key=lambda key: table.hypervolume([*chosen, key]))
+        chosen.append(best)
+        left.remove(best)
+    return chosen
+
+
+def _in_order(table: TabularBenchmark, keys: list[str]) -> Trace:
+    """What is found by training nets one after the other."""
+    trace = Trace()
+    for number in range(1, len(keys) + 1):
+        trace.spent.append(float(number))
+        trace.volume.append(table.hypervolume(keys[:number]))
+        trace.seconds.append(0.0)
+    return trace

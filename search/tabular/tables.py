@@ -53,7 +53,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Table:
+class TabularBenchmark:
     """All nets trained on one data set, by key."""
 
     data: str
@@ -77,7 +77,7 @@ class Table:
         return self._area(list(self.entries), cost)
 
 
-def load_table(data: str, path: Path = FILE) -> Table:
+def load_table(data: str, path: Path = FILE) -> TabularBenchmark:
     """The table of one data set, "cue" or "clutter".
 
     Raises:
@@ -94,4 +94,4 @@ def load_table(data: str, path: Path = FILE) -> Table:
         found = entries.setdefault(row["key"], Entry({name: float(row[name]) for name in ("macs", "params")}, {}))
         curve = tuple(float(row[name]) for name in COLUMNS)
         found.trainings[int(row["seed"])] = Training(curve, float(row["seconds"]))
-    return Table(data, entries)
+    return TabularBenchmark(data, entries)

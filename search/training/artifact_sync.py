@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from .artifact_store import ArtifactStore, StoreError
+from .artifacts import ArtifactStore, StoreError
 from .job import Job, JobResult
 
 SCRATCH = "alternas-scratch-"

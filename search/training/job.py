@@ -10,8 +10,8 @@ from typing import Any
 from ...archs import Genotype, OperationError
 from ...archs.errors import check_choice
 from ...results.latency.setting import LatencySetting
-from ..data.view import WHOLE, View
-from .artifact_store import ArtifactStore
+from ..data.splits import WHOLE, View
+from .artifacts import ArtifactStore
 from .recipe import Recipe
 
 

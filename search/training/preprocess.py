@@ -13,8 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from ..data.dataset import DataSet
-from .augment import cropped, cut_out, erased, flipped, shifted
-from .randaugment import RandAugment
+from .augment import RandAugment, cropped, cut_out, erased, flipped, shifted
 from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]

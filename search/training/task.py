@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
 from ..data.dataset import DataSet
-from .gradients import loss_of
+from .optim import loss_of
 from .recipe import Recipe
 
 MASKED, REPLACED, RANDOM = 0.5, 0.8, 0.1  # corrupted patches; of those, masked and of another patch

@@ -26,10 +26,9 @@ from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from .augment import mixed
-from .gradients import Gradients, autocast
-from .init import init_weights
+from .inherit import init_weights
 from .job import Job, JobResult, Point, Progress
-from .optim import Ema, kept_steps, optimizer_for, peak_rate, rate_at
+from .optim import Ema, Gradients, autocast, kept_steps, optimizer_for, peak_rate, rate_at
 from .preprocess import MIX, Batch, DeviceLoader
 from .task import task_of
 

@@ -17,7 +17,7 @@ from ...archs import Genotype
 from ...results.runs.record import Record, now
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Space, plain_genes
-from ..samplers.baselines import candidate_baselines
+from ..samplers.context import candidate_baselines
 from ..training.artifact_sync import collect_outputs, provide_inputs
 from ..training.job import MAX_RETRIES, Job, JobResult, Timing, check_disk, note_of, of_note
 from .baselines import BASELINE_SEEDS, choose_baselines

@@ -15,7 +15,7 @@ from ...results.runs.store import Store
 from ...spaces import Space
 from ..config import Budget, Settings
 from ..samplers.context import SamplerContext
-from ..training.artifact_store import ArtifactStore
+from ..training.artifacts import ArtifactStore
 from .latencies import Latencies
 from .parents import ParentPool
 from .schedulers import RungResult, RungTable, scheduler

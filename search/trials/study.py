@@ -22,8 +22,7 @@ from ...archs import Genotype, InputError
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
-from ..samplers.baselines import candidate_baselines
-from ..samplers.context import SamplerContext
+from ..samplers.context import SamplerContext, candidate_baselines
 from ..samplers.learning_curves import readings
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors

@@ -1,0 +1,250 @@
+"""Plain pre-activation ResNets: block, width, depth of each stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import cast
+
+from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
+from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
+from ..archs.layout import ImageSize, Map, as_map
+from ..archs.parts import POOLS
+from .base import Chooser, RecordingChooser, options_of
+from .presets import SpacePreset, preset_for
+
+
+class ResNetSpace:
+    """Genes: block, width, depth1, depth2, ..."""
+
+    name = "resnet"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        return Genotype(*draw_trunk(chooser, self.scale))
+
+    def size(self) -> int:
+        s = self.scale
+        return len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return plain_resnets(self.scale)
+
+
+def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
+    """Draw the genes that all families share: a stem and its plain conv stages."""
+    block = cast(str, chooser.choose("block", scale.blocks))
+    width = cast(int, chooser.choose("width", scale.widths))
+    stages = []
+    for i, options in enumerate(scale.depths):
+        depth = cast(int, chooser.choose(f"depth{i + 1}", options))
+        stages.append(scale.stage(i, block, width, depth))
+    return scale.stem_of(width), tuple(stages)
+
+
+def stage_maps(scale: SpacePreset, image_size: ImageSize) -> list[Map]:
+    """The map behind each stage: of all nets of a scale with its own stem, whose strides are alike."""
+    return [stage[-1].map_out for stage in plain_resnets(scale)[0].plan(image_size).stages]
+
+
+def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
+    """The scale's baselines, cheapest first."""
+    return tuple(
+        Genotype(scale.stem_of(width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
+        for block, width, depths in scale.baselines
+    )
+
+
+class AlterNetSpace:
+    """Genes: block, width; by stage depth, msa, heads, window.
+
+    Raises:
+        InputError: if the image is not square: its attention windows are.
+    """
+
+    name = "alternet"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        height, width = as_map(image_size)
+        if height != width:
+            raise InputError(f"space 'alternet' needs square images (its windows are square), got {height}x{width}")
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        stem, stages = draw_trunk(chooser, self.scale)
+        parts = zip(stages, self._sides, strict=True)
+        return Genotype(stem, tuple(self._with_msa(chooser, i, *part) for i, part in enumerate(parts)))
+
+    def size(self) -> int:
+        s = self.scale
+        variants = (self._variants(i, side) for i, side in enumerate(self._sides))
+        return len(s.blocks) * len(s.widths) * prod(variants)
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return plain_resnets(self.scale)
+
+    @cached_property
+    def _sides(self) -> list[int]:
+        """Side of each stage's map."""
+        return [side for side, _ in stage_maps(self.scale, self.image_size)]
+
+    def _with_msa(self, chooser: Chooser, i: int, stage: Stage, side: int) -> Stage:
+        s, number = self.scale, i + 1
+        msa = cast(int, chooser.choose(f"msa{number}", s.msa[i]))
+        heads = cast(int, chooser.choose(f"heads{number}", s.heads[i]))
+        window = cast(int, chooser.choose(f"window{number}", s.windows))
+        return self._variant(stage, side, (msa, heads, window))
+
+    def _variant(self, stage: Stage, side: int, genes: tuple[int, int, int]) -> Stage:
+        msa, heads, window = genes
+        places = min(msa, stage.depth // 2)
+        return replace(stage, msa=places, heads=heads, head_dim=self.scale.head_dim, window=fit_window(window, side))
+
+    def _variants(self, i: int, side: int) -> int:
+        """Distinct stages `i`."""
+        s = self.scale
+        stages = (s.stage(i, s.blocks[0], s.widths[0], depth) for depth in s.depths[i])
+        genes = [(m, h, w) for m in s.msa[i] for h in s.heads[i] for w in s.windows]
+        return len({self._variant(stage, side, g).canonical() for stage in stages for g in genes})
+
+
+def fit_window(window: int, side: int) -> int:
+    """The largest window of at most `window` that divides a map of `side`; 0, the whole map, if none but 1 does."""
+    if window == 0 or window >= side:
+        return 0
+    return next((w for w in range(window, 1, -1) if side % w == 0), 0)
+
+
+class HybridSpace:
+    """Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
+
+    name = "hybrid"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.image_size, self.scale = image_size, scale or preset_for(image_size)
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        s = self.scale
+        stem, stages = draw_trunk(chooser, s)
+        stages = stages[: cast(int, chooser.choose("trunk", self._trunks))]
+        patch = cast(int, chooser.choose("patch", s.patches))
+        embed_dim = cast(int, chooser.choose("embed_dim", s.embed_dims))
+        depth = cast(int, chooser.choose("encoder_depth", s.encoder_depths))
+        ratio = cast(float, chooser.choose("mlp_ratio", s.mlp_ratios))
+        pool = cast(str, chooser.choose("pool", POOLS))
+        last = self._trunk_maps[len(stages) - 1]
+        heads = embed_dim // s.encoder_head_dim
+        encoder = Encoder(embed_dim, depth, heads, ratio, fit_patch(patch, last, s.most_tokens))
+        return Genotype(stem, stages, encoder, Head(pool))
+
+    def size(self) -> int:
+        s = self.scale
+        encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
+        nets = 0
+        for used, last in enumerate(self._trunk_maps, start=1):
+            patches = len({fit_patch(patch, last, s.most_tokens) for patch in s.patches})
+            nets += prod(len(options) for options in s.depths[:used]) * patches
+        return len(s.blocks) * len(s.widths) * encoders * nets
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return plain_resnets(self.scale)
+
+    @cached_property
+    def _trunk_maps(self) -> list[Map]:
+        return stage_maps(self.scale, self.image_size)
+
+    @property
+    def _trunks(self) -> tuple[int, ...]:
+        return tuple(range(1, len(self.scale.depths) + 1))
+
+
+def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
+    """`patch`, doubled until at most `most_tokens` remain; 1 if it does not divide the map or leaves one token."""
+    while at[0] * at[1] > most_tokens * patch * patch:
+        patch *= 2
+    fits = at[0] % patch == 0 and at[1] % patch == 0 and at[0] * at[1] > patch * patch
+    return patch if fits else 1
+
+
+CONVS = ("residual", *(name for name in conv_kinds() if BLOCKS[name].searched))
+ATTENTIONS = tuple(name for name in attention_kinds() if BLOCKS[name].searched)
+
+
+class ModernSpace:
+    """Genes: those of `alternet`; conv, attention; mlp_ratio (of transformer blocks).
+
+    Raises:
+        InputError: if the image is not square: its attention windows are.
+    """
+
+    name = "modern"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.scale = scale or preset_for(image_size)
+        self.alternet = AlterNetSpace(image_size, self.scale)
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        net = self.alternet.sample(chooser)
+        conv = cast(str, chooser.choose("conv", CONVS))
+        attention = cast(str, chooser.choose("attention", ATTENTIONS))
+        ratio = cast(float, chooser.choose("mlp_ratio", self.scale.mlp_ratios))
+        return replace(net, stages=tuple(self._modern(stage, conv, attention, ratio) for stage in net.stages))
+
+    def size(self) -> int:
+        s = self.scale
+        bodies = len(s.widths) * (len(s.blocks) + len(CONVS) - 1)
+        plain = bodies * prod(len(options) for options in s.depths)
+        attending = self.alternet.size() // len(s.blocks) // len(s.widths) * bodies - plain
+        return plain + attending * (len(ATTENTIONS) - 1 + len(s.mlp_ratios))
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return self.alternet.baselines()
+
+    def _modern(self, stage: Stage, conv: str, attention: str, ratio: float) -> Stage:
+        block = stage.block if conv == "residual" else conv
+        return replace(stage, block=block, attention=attention, mlp_ratio=ratio)
+
+
+class AllSpace:
+    """Genes: family, and every gene of the resnet, alternet and hybrid spaces."""
+
+    name = "all"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        self.alternet = AlterNetSpace(image_size, scale)
+        self.hybrid = HybridSpace(image_size, scale)
+        self.spaces = {"resnet": ResNetSpace(image_size, scale), "alternet": self.alternet, "hybrid": self.hybrid}
+        self._options = {name: o for space in self.spaces.values() for name, o in options_of(space).items()}
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        once = RecordingChooser(chooser)
+        family = cast(str, once.choose("family", tuple(self.spaces)))
+        for name, options in self._options.items():
+            once.choose(name, options)
+        net = self.spaces[family].sample(once)
+        return _first_step(net, self.alternet.scale.depths[-1]) if family == "alternet" else net
+
+    def size(self) -> int:
+        return self.alternet.size() + self.hybrid.size()  # every plain ResNet is an AlterNet without MSAs
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return self.alternet.baselines()
+
+
+def _first_step(net: Genotype, depths: tuple[int, ...]) -> Genotype:
+    """Give a draw without MSA blocks the build-up's first step, so that the family is what was drawn.
+
+    One MSA block at the end of the last stage that has two blocks; if none has, the last stage
+    takes the least of its `depths` that allows it.
+    """
+    if net.family == "alternet":
+        return net
+    stages = list(net.stages)
+    able = [i for i, stage in enumerate(stages) if stage.depth >= 2]
+    at = able[-1] if able else len(stages) - 1
+    depth = stages[at].depth if able else min(d for d in depths if d >= 2)
+    stages[at] = replace(stages[at], depth=depth, msa=1)
+    return replace(net, stages=tuple(stages))
