@@ -83,7 +83,7 @@ def _pictures(folder: Path, parts: list[Explained]) -> Iterator[Picture]:
     """The first ones, up to MOST_BYTES of them; of the others the words alone, and where the picture is."""
     room = MOST_BYTES
     for part in parts:
-        texts = [f"{net}: {text}" for net, text in zip(part.nets, part.readings, strict=True)]
+        texts = [f"{net}: {text}" for net, text in zip(part.nets, part.summaries, strict=True)]
         path = folder / part.png if part.png else None
         if path is None or not path.is_file():
             yield Picture(part.analysis, part.title, texts, None)
