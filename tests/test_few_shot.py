@@ -76,6 +76,7 @@ def test_guesses_are_those_of_the_normal_equations(images: int, width: int, corr
 
 
 @pytest.mark.parametrize(("images", "width"), [(60, 8), (8, 60)])
+@pytest.mark.filterwarnings("ignore:Singular matrix")
 def test_where_cholesky_fails_an_svd_solves(images: int, width: int) -> None:
     """The Gram matrix is singular up to rounding errors far above the penalty."""
     random = np.random.default_rng(0)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis: what it shows, the results/analysis/FILE.py that has it as `analyse`, and whether it looks at two nets."""
+    """What an analysis shows, its results/analysis/FILE.py with a function `analyse`, and whether it takes two nets."""
 
     about: str
     file: str

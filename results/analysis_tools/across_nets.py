@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
@@ -102,10 +104,9 @@ def trend(analysis: str, name: str, nets: Sequence[NetRows]) -> AnalysisResult:
 
     def draw(figure: Figure) -> None:
         by_label = _by_label(nets, view.curve)
-        places = list(
-            dict.fromkeys(place for seeds in by_label.values() for curve in seeds.values() for place in curve)
-        )
-        ys = {label: [_mean_at(place, seeds.values()) for place in places] for label, seeds in by_label.items()}
+        places = list(dict.fromkeys(place for seeds in by_label.values() for place in chain(*seeds.values())))
+        means = {label: pd.DataFrame([*seeds.values()]).mean() for label, seeds in by_label.items()}  # over seeds
+        ys = {label: mean.reindex(places).tolist() for label, mean in means.items()}
         curves(figure.add_subplot(), places, ys, view.label)
 
     return AnalysisResult(analysis, f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
@@ -141,11 +142,6 @@ def _describe_number(what: str, by_label: Mapping[str, Mapping[int, float]]) -> 
         f"{text} From {first} to {last} that is {change.mean:+.3g} (95 % interval {change.low:+.3g} to "
         f"{change.high:+.3g}, {change.n} seeds): {verdict}."
     )
-
-
-def _mean_at(place: str, by_seed: Iterable[Mapping[str, float]]) -> float:
-    values = [curve[place] for curve in by_seed if not math.isnan(curve.get(place, math.nan))]
-    return float(np.mean(values)) if values else math.nan
 
 
 def _column(place: str, value: str, rows: Rows) -> dict[str, float]:
