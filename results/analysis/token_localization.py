@@ -104,8 +104,11 @@ def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
 
 def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) -> str:
     count, off = sum(row["rank"] == 1 for row in rows), float(np.mean([row["cells_off"] for row in rows]))
-    rare = _chance_of(count, len(rows)) <= RARE
-    if rare and count / len(rows) > KEPT:
+    # so many or more of independent tokens, each most like its own patch with a chance of 1 / tokens
+    p, tokens = 1 / len(rows), len(rows)
+    chance = 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(count))
+    rare = chance <= RARE
+    if rare and count / tokens > KEPT:
         verdict = "most tokens kept their place"
     elif rare or _nearness(rows) < NEAR:
         verdict = "more than chance would give, were tokens independent: places are blurred, but not lost"
@@ -113,16 +116,10 @@ def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) ->
         verdict = "no more than chance would give"
     own = float(np.mean([row["own"] for row in rows]))
     return (
-        f"At {site.name} {count} of {len(rows)} tokens are most like their own patch over {images} images, where "
+        f"At {site.name} {count} of {tokens} tokens are most like their own patch over {images} images, where "
         f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of "
         f"{grid[0]}x{grid[1]}: {verdict}. A token is like its own patch with a CKA of {own:.2f} on average."
     )
-
-
-def _chance_of(count: int, tokens: int) -> float:
-    """That so many independent tokens or more are most like their own patch, each with a chance of 1 / tokens."""
-    p = 1 / tokens
-    return 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(count))
 
 
 def _nearness(rows: Rows) -> float:

@@ -164,17 +164,20 @@ def silence(_module: nn.Module, _args: Any, y: Any) -> Tensor:
 def seeing(net: nn.Module, sites: Sequence[HookPoint], see: See) -> AbstractContextManager[None]:
     """`see(site, value)` for what passes `sites` while `net` runs; it must neither keep nor change the value."""
 
-    def handles() -> Iterator[Any]:
-        for site in sites:
-            module = net.get_submodule(site.module)
-            if site.side == "in":
-                yield module.register_forward_pre_hook(lambda _, args, site=site: see(site, args[0]))
-            else:
-                yield module.register_forward_hook(partial(behind, site))
+    def before(site: HookPoint, _module: nn.Module, args: Any) -> None:
+        see(site, args[0])
 
     def behind(site: HookPoint, _module: nn.Module, args: Any, y: Any) -> None:
         if args:  # else a table that no image enters
             see(site, y)
+
+    def handles() -> Iterator[Any]:
+        for site in sites:
+            module = net.get_submodule(site.module)
+            if site.side == "in":
+                yield module.register_forward_pre_hook(partial(before, site))
+            else:
+                yield module.register_forward_hook(partial(behind, site))
 
     return hooked(handles())
 
