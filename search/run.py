@@ -15,8 +15,8 @@ from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
 from .context import PreparedSearch, SearchConfig, prepare, previous_settings
-from .data.build import keep_sample
 from .data.dataset import DataSet
+from .data.load import keep_sample
 from .engine.loop import run_loop
 from .engine.pool import Pool
 from .engine.progress import ShownSearch, view

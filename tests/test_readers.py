@@ -29,8 +29,8 @@ from alternas.search.data.readers import folder, huggingface, registry
 from alternas.search.data.readers import torchvision as vision
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.data.readers.huggingface import read_huggingface
+from alternas.search.data.readers.registry import TORCHVISION_SETS
 from alternas.search.data.readers.torchvision import read_torchvision
-from alternas.search.data.readers.torchvision_sets import TORCHVISION_SETS
 from alternas.search.data.readers.webdataset import read_webdataset
 from picture_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
