@@ -151,8 +151,7 @@ def data(
     """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..results.render.terminal import Console
     from ..search.data.dataset import BrokenPicturesError
-    from ..search.data.load import load_showing
-    from ..search.data.summary import broken_summary, summary, summary_table
+    from ..search.data.load import broken_summary, load_showing, summary, summary_table
 
     request = request_of(name, image_size, loader, skip_broken, download)
     try:
@@ -168,7 +167,7 @@ def data(
 def _say(facts: dict[str, Any], as_json: bool) -> None:
     """All of it as JSON, or the broken pictures for the terminal."""
     from ..results.render.terminal import print_lines
-    from ..search.data.summary import broken_lines
+    from ..search.data.load import broken_lines
 
     if as_json:
         print_json(facts)

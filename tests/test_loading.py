@@ -146,8 +146,8 @@ def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
     found = read_folder(request)
     found = dataclasses.replace(found, classes=(*found.classes, "none"), identity="")
     with pytest.raises(InputError, match="'none' has 0; --skip-broken leaves out classes that have none"):
-        loading.build_dataset(request, found, loading.no_report)
-    data = loading.build_dataset(dataclasses.replace(request, skip_broken=True), found, loading.no_report)
+        loading.build_dataset(request, found, lambda what, done, total: None)
+    data = loading.build_dataset(dataclasses.replace(request, skip_broken=True), found, lambda what, done, total: None)
     assert (data.classes, data.notes["skipped_classes"]) == (("dark", "light"), ["none"])
 
 

@@ -22,7 +22,7 @@ from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
-from alternas.search.engine.tensorboard import EventFiles
+from alternas.search.engine.progress import EventFiles
 from alternas.search.experiments.trained_nets import EDITION, kept
 from alternas.search.trials.storage import study_note
 from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures

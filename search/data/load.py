@@ -1,9 +1,12 @@
-"""Loading a data set: its reader is found, its pictures are all read once, broken ones left out, splits made."""
+"""Loading a data set: its reader is found, its pictures are all read once, broken ones left out, splits made.
+
+At the end its summary, as `alternas data` prints it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
@@ -12,14 +15,17 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
+from ...results.render.tables import facts_table
 from ...results.render.terminal import visible
 from ...results.runs.store import SAMPLE
 from .dataset import (
     MEMORY_LIMIT,
     Broken,
+    BrokenPicturesError,
     DataConfig,
     DataSet,
     ImageSource,
@@ -37,15 +43,13 @@ from .splits import SEED, moments, places_of, skip_broken, warn_empty_classes
 LARGEST_KEPT = 96  # px; pictures that all have one size up to this keep it
 USUAL_SIZE = (224, 224)
 SURVEYED = 256  # pictures that size and channels go by
+UNEVEN = 10  # times the smallest class: a larger one is reported
+LISTED = 10  # broken pictures on the screen
 MOMENT_IMAGES = 2048  # pictures that the moments of a streamed set are taken from
 Report = Callable[[str, int, int], None]
 
 
-def no_report(what: str, done: int, total: int) -> None:
-    """Report no progress."""
-
-
-def load(config: DataConfig, report: Report = no_report) -> DataSet:
+def load(config: DataConfig, report: Report = lambda what, done, total: None) -> DataSet:
     """Load a data set, split.
 
     A set in one piece is split 60 / 20 / 20 % within each class; a set without validation images gives a tenth of each
@@ -135,7 +139,7 @@ def build_dataset(config: DataConfig, raw: RawDataset, report: Report) -> DataSe
     if sources:
         read = _read_pictures(config, raw, sources, report)
     else:
-        hashed = [array for name, part in arrays.items() for array in (raw.parts[name].images, part.y_N)]
+        hashed = [np.asarray(array) for part in arrays.values() for array in (part.images, part.y_N)]
         _, _, height, width = hashed[0].shape
         read = _ReadSet(arrays, raw.classes, (height, width), hashed, {}, ())
     places, note = places_of(config.name, {name: part.y_N for name, part in read.parts.items()}, read.classes)
@@ -259,3 +263,42 @@ def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
     if spec.channels == 3:
         return f"colour, {text}"
     return f"grey, {text}" + (f"; {coloured:,} of {total:,} have colour, which is left out" if coloured else "")
+
+
+def summary(data: DataSet) -> dict[str, Any]:
+    """As JSON: the set's facts, its images by class and split, whether the classes are uneven, what was skipped."""
+    splits = {"train": data.train, "val": data.val} | ({"test": data.test} if data.test else {})
+    counts = {name: np.bincount(split.y_N, minlength=len(data.classes)).tolist() for name, split in splits.items()}
+    by_class = [
+        {"class": name, "images": sum(of_one)} | dict(zip(counts, of_one, strict=True))
+        for name, *of_one in zip(data.classes, *counts.values(), strict=True)
+    ]
+    ranked = sorted(by_class, key=lambda row: row["images"])
+    (least, fewest), (most, largest) = ((row["class"], row["images"]) for row in (ranked[0], ranked[-1]))
+    uneven = ""
+    if largest > UNEVEN * fewest:
+        times = f"{largest / fewest:.3g} times as many as the smallest, {least} with {fewest:,}"
+        uneven = f"the largest class, {most}, has {largest:,} images, {times}"
+    return data.facts() | {"by_class": by_class, "uneven": uneven, "broken": [asdict(one) for one in data.broken]}
+
+
+def broken_summary(name: str, error: BrokenPicturesError) -> dict[str, Any]:
+    """As JSON: the broken pictures that a set is refused for."""
+    return {"name": name, "broken": [asdict(one) for one in error.broken]}
+
+
+def summary_table(facts: dict[str, Any]) -> Table:
+    """The summary for the terminal, without the pictures that were skipped."""
+    by_class = [f"{row['class']} {row['images']:,}" for row in facts["by_class"]]
+    lines: dict[str, Any] = {name: value for name, value in facts.items() if name not in ("by_class", "broken")}
+    lines["uneven"] = facts["uneven"] or "no"
+    return facts_table(lines | {"images: by class": by_class})
+
+
+def broken_lines(broken: Sequence[dict[str, Any]]) -> list[str]:
+    """The first of the broken pictures, a line each, and how many more there are; none if there are none."""
+    lines = [f"{len(broken):,} pictures cannot be read:"] if broken else []
+    lines += [f"  {one['picture']} ({one['reason']})" for one in broken[:LISTED]]
+    if len(broken) > LISTED:
+        lines.append(f"  and {len(broken) - LISTED:,} more; --json lists all")
+    return lines
