@@ -224,7 +224,7 @@ class EventFile:
         from google.protobuf.message import DecodeError
         from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
-        self._path = folder / EVENT_FILE
+        self._path, self._event = folder / EVENT_FILE, Event
         folder.mkdir(parents=True, exist_ok=True)
         self.last, end = -1, 0  # the highest step in it, -1 for a new one; where its last whole event ends
         with open_own(self._path, "a+b") as file:
@@ -245,12 +245,10 @@ class EventFile:
 
     def scalars(self, points: Sequence[tuple[int, Mapping[str, float]]]) -> None:
         """Values by tag at each step; steps that are in the file already are left out."""
-        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-
         events = []
         for step, values in points:
             if step > self.last:
-                event = Event(step=step)
+                event = self._event(step=step)
                 for tag, value in values.items():
                     event.summary.value.add(tag=tag, simple_value=value)
                 events.append(event)
@@ -259,11 +257,10 @@ class EventFile:
 
     def texts(self, texts: Mapping[str, str]) -> None:
         """Texts by tag, in Markdown, at step 0 of a new file."""
-        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboardX.summary import text
 
         if self.last < 0:
-            event = Event()
+            event = self._event()
             for tag, content in texts.items():
                 (value,) = text(tag, content).value
                 value.tag = tag

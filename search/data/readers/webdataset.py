@@ -119,20 +119,6 @@ def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
     return source, np.array(labels, np.int64)
 
 
-def _samples(shard: Path) -> dict[str, Sample]:
-    """Members by their path up to the first dot of the name, and by what follows it: WebDataset's rule."""
-    samples: dict[str, Sample] = {}
-    for member in _members(shard):
-        split = re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", member.name)
-        if split is None or member.name.startswith("__"):
-            continue
-        key, kind = split[1], split[2].lower()
-        if kind in samples.setdefault(key, {}):
-            raise InputError(f"data: {shard}: sample {short_repr(key)} has {kind} twice")
-        samples[key][kind] = (member.offset_data, member.size)
-    return samples
-
-
 class _Headers(io.BufferedReader):
     """Tar file of which the headers are read: a large one is refused, not read into memory."""
 
@@ -142,7 +128,8 @@ class _Headers(io.BufferedReader):
         return super().read(size)
 
 
-def _members(shard: Path) -> list[tarfile.TarInfo]:
+def _samples(shard: Path) -> dict[str, Sample]:
+    """Members by their path up to the first dot of the name, and by what follows it: WebDataset's rule."""
     try:
         with (
             _Headers(io.FileIO(shard)) as headers,
@@ -156,7 +143,16 @@ def _members(shard: Path) -> list[tarfile.TarInfo]:
         raise InputError(f"data: {shard}: cannot be read as a tar file: {one_line(error)}") from error
     if not whole:
         raise InputError(f"data: {shard}: is cut short or damaged after {len(members)} files")
-    return members
+    samples: dict[str, Sample] = {}
+    for member in members:
+        split = re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", member.name)
+        if split is None or member.name.startswith("__"):
+            continue
+        key, kind = split[1], split[2].lower()
+        if kind in samples.setdefault(key, {}):
+            raise InputError(f"data: {shard}: sample {short_repr(key)} has {kind} twice")
+        samples[key][kind] = (member.offset_data, member.size)
+    return samples
 
 
 def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
