@@ -239,8 +239,9 @@ def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
     """Without the images of the classes that are not kept; the others are numbered anew."""
     at = kept_C[part.split.y_N]
     split = part.split.at(at)
+    values = split.images if isinstance(split.images, np.ndarray) else part.values[at]  # one copy of a set in memory
     y_N = (np.cumsum(kept_C) - 1)[split.y_N]
-    return _ReadPart(Split(split.images, y_N), part.values[at], part.form_N3[at], part.broken)
+    return _ReadPart(Split(split.images, y_N), values, part.form_N3[at], part.broken)
 
 
 def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
