@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ..archs.errors import InputError
-from ..results.render.console import print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import Json, Svg
 
 commands = typer.Typer()

@@ -15,9 +15,8 @@ from rich.table import Table
 from ...archs.errors import InputError, check_choice
 from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd
 from ..runs.record import Record
-from .console import csv_cell
 from .tables import short
-from .terminal import plain
+from .terminal import csv_cell, plain
 
 COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
 SHARES = ("accuracy", "error", "top5", "ece", "shot")  # ends of the names of metrics from 0 to 1

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
-from ..render.console import csv_cell
 from ..render.plots import RULES, plain
+from ..render.terminal import csv_cell
 from ..runs.frame import as_text
 from .facts import Run
 from .parts import Picture, Plot, Section, Series, Table

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..latency.store import Measurement
+from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import LATENCY, own_flops
-from ..ranking.run_leaderboard import leaderboard_of, no_net
 from ..render.net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.store import read_data_facts, read_settings
@@ -115,9 +115,8 @@ def open_run(folder: Path) -> Run:
         InputError: if the run cannot be read.
     """
     found, told, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
-    board, objective = found.board, found.board.asked.costs[0]
     scene, records = input_spec(folder), list(found.records)
-    return Run(folder, told, data, records, board.rows, objective, scene, found.latencies, no_net(board))
+    return Run(folder, told, data, records, found.rows, found.query.costs[0], scene, found.latencies, found.why_empty)
 
 
 def flops_of(record: Record) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..ranking.pareto import GrowingArea, above_chance, normalized_cost
+from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
 from .facts import Run, began, elapsed, flops_of
 from .parts import BLUE, COLOURS, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Plot, Series, Table
@@ -48,11 +48,15 @@ def hypervolumes(run: Run) -> list[tuple[float, float, float]]:
     ends, chance = (min(costs), max(costs)), 1 / run.scene.classes
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     flops = list(accumulate(flops_of(r) for r in run.records))
-    area, found = GrowingArea(), [(0.0, 0.0, 0.0)]
+    front, found = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
         row = run.row_of.get(record.trial)
-        if row and area.add(above_chance(row["accuracy"], chance), normalized_cost(row[run.objective], ends)):
-            found.append((round(second, 3), flop, round(area.value, 5)))
+        if row is None:
+            continue
+        new = above_chance(row["accuracy"], chance), normalized_cost(row[run.objective], ends)
+        if new[0] > 0 and not any(y >= new[0] and x >= new[1] for y, x in front):
+            front = [*((y, x) for y, x in front if y > new[0] or x > new[1]), new]
+            found.append((round(second, 3), flop, round(dominated_volume(front), 5)))
     return [*found, (round(seconds[-1], 3), flops[-1], found[-1][2])]
 
 

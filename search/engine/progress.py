@@ -15,7 +15,6 @@ from rich.text import Text
 
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
-from ...results.ranking.run_leaderboard import no_net
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import Job, Progress
@@ -99,7 +98,7 @@ class ShownSearch:
         board = rank_rows(self.records, asked, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=no_net(board))
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty)
 
 
 class ProgressCounts:
