@@ -62,7 +62,7 @@ def cost(
     as_json: Json = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
-    from ..results.render.cost import cost_facts, cost_svg
+    from ..results.render.net import cost_facts, cost_svg
     from ..search.config import amount
 
     total = amount("images", images) if images else None

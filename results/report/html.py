@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs.errors import InputError
 from ...archs.files import read_own
-from ..render.tables import gain_said, short
+from ..render.tables import gain_text, short
 from .parts import Picture, Plot, Section, Table
 from .sections import MOST_ROWS
 
@@ -92,7 +92,7 @@ def _row(table: Table, i: int) -> str:
 def _cell(name: str, table: Table, i: int) -> str:
     """Numbers carry their value for sorting; a net's trial is a button that shows it."""
     value = table.rows[i][name]
-    said = escape(gain_said(value, table.rows[i]["gain_bound"]) if name == "gain" else _said(name, value))
+    said = escape(gain_text(value, table.rows[i]["gain_bound"]) if name == "gain" else _said(name, value))
     if name == "trial" and table.name == "nets":
         said = f'<button type="button" class="show" data-net="{i}">{said}</button>'
     number = isinstance(value, int | float) and not isinstance(value, bool)
