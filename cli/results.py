@@ -138,7 +138,7 @@ def report(
     ] = None,
     assets: Annotated[
         Path | None,
-        typer.Option(help="Also write every plot as PNG, and every plot and table as CSV and Parquet, to this folder."),
+        typer.Option(help="Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:
