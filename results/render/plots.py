@@ -106,7 +106,7 @@ def _figure(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Figure:
     columns = [] if numeric else list(dict.fromkeys(factor_text(spec.x, _x(row, spec)) for row in rows))
     for i, (label, curve) in enumerate(curves.items()):
         shown = plain(textwrap.fill(label, 24))
-        looks = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        looks: dict[str, Any] = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
         looks["label"] = f" {shown}" if shown.startswith("_") else shown  # "_..." has no legend
         if numeric:
             _draw_line(axes, sorted(curve, key=lambda row: _x(row, spec)), spec, looks)
