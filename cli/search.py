@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..results.render.console import print_front, print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
     Address,
     Compile,
@@ -112,6 +111,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
+    from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.render.terminal import Console
     from ..results.runs.store import plain_name

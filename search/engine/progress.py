@@ -21,7 +21,6 @@ from ...archs import Genotype
 from ...archs.files import open_own
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
-from ...results.ranking.run_leaderboard import no_net
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import Job, Progress
@@ -96,7 +95,7 @@ class ShownSearch:
         board = rank_rows(self.records, query, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=no_net(board))
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty)
 
 
 class ProgressCounts:
