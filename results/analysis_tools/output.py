@@ -21,8 +21,8 @@ from PIL import Image
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..analysis.registry import ANALYSES
-from ..render.console import csv_cell
 from ..render.plots import COLOURS, MARKERS, RULES, plain
+from ..render.terminal import csv_cell
 from .hooks import HookPoint, stage_ends
 from .index import Explained, forget
 from .inputs import AnalysisResult
