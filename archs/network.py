@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from .blocks.encoder import TransformerEncoder
 from .blocks.residual import Layers
 from .blocks.spec import load_class
-from .errors import InputError
+from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize
-from .parts import MOST_CLASSES, Head, Stem, Style, check_int
+from .parts import MOST_CLASSES, Head, Stem, Style
 
 
 class Network(nn.Module):

@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from .errors import InputError, short_repr
+from .errors import InputError, check_int, short_repr
 from .files import atomic_write
 from .genotype import Genotype
 from .layout import ImageSize, as_map
 from .network import Network, build
-from .parts import MOST_CLASSES, check_int
+from .parts import MOST_CLASSES
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FIELDS = ("genotype", "image_size", "in_chans", "num_classes")

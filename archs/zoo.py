@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from .errors import InputError, check_choice
 from .genotype import Genotype
 from .layout import ImageSize, as_map
-from .parts import PREACTIVATION, Encoder, Head, Stem, Style
-from .stage import Stage
+from .parts import PREACTIVATION, Encoder, Head, Stage, Stem, Style
 
 SMALL_IMAGE = 64
 POSTACTIVATION = Style("post")

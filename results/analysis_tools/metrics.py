@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...archs.errors import InputError, short_repr
-from ...archs.parts import check_int
+from ...archs.errors import InputError, check_int, short_repr
 from ..analysis.cka import check_same, cka_map
 from ..ranking.stats import mean_ci
 from .hooks import residual_points

@@ -14,7 +14,7 @@ from ...archs import Genotype, Stage
 from ...archs.blocks.spec import BLOCKS
 
 MODULES = (
-    "errors", "parts", "blocks/spec", "stage", "layout", "genotype",
+    "errors", "blocks/spec", "parts", "layout", "genotype",
     "blocks/attention", "blocks/residual", "blocks/encoder", "network",
 )  # fmt: skip
 

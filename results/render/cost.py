@@ -78,7 +78,7 @@ def cost_svg(
 def _timm_facts(
     name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
 ) -> tuple[dict[str, Any], RenderableType]:
-    from ...archs.timm.models import count_timm
+    from ...archs.timm import count_timm
 
     size = parse_size(image_size) if image_size else None
     counted, shape = count_timm(name, size, classes, channels)
