@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from .blocks.formulas import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
 from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, stage_layout

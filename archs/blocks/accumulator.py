@@ -1,0 +1,105 @@
+"""Adds up what operators cost: params, MACs, outputs, what training keeps, what is alive at once.
+
+Torch-free. Convention: one multiply-accumulate is 1; conv, linear and attention products count, norms, activations,
+softmax, pooling and additions do not. That is `FlopCounterMode` / 2.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from operator import add
+from typing import NamedTuple
+
+from ..layout import Map
+
+FLOAT_BYTES = 4
+
+
+class OperatorCost(NamedTuple):
+    """What one kind of operator costs in one place ("stem", "stage 2", "encoder", "head")."""
+
+    place: str
+    kind: str
+    params: int
+    macs: int
+    activation_bytes: int
+
+    def totals(self) -> dict[str, int]:
+        return {"params": self.params, "macs": self.macs, "activation_bytes": self.activation_bytes}
+
+
+def total_of(parts: list[OperatorCost], place: str = "", kind: str = "") -> OperatorCost:
+    """The sum of some parts."""
+    sums = (sum(getattr(p, field) for p in parts) for field in ("params", "macs", "activation_bytes"))
+    return OperatorCost(place, kind, *sums)
+
+
+class CostAccumulator:
+    """Adds up operators at the place it currently stands. Elements are floats of one image."""
+
+    def __init__(self, place: str = "", input_kept: bool = True) -> None:
+        self.place = place
+        self.kept = 0
+        self.peak = 0
+        self.input_kept = input_kept
+        self._sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+
+    def add(self, kind: str, params: int, macs: int = 0, outputs: int = 0) -> None:
+        row = self._sums[self.place, kind]
+        row[0] += params
+        row[1] += macs
+        row[2] += outputs * FLOAT_BYTES
+
+    def conv(self, c_in: int, c_out: int, kernel: int, at: Map, bias: bool = False) -> None:
+        """A conv whose output map is `at`."""
+        weights, pixels = c_in * c_out * kernel * kernel, at[0] * at[1]
+        self.add("conv", weights + bias * c_out, weights * pixels, c_out * pixels)
+
+    def depthwise(self, channels: int, kernel: int, at: Map, bias: bool = False) -> None:
+        """A conv of each channel by itself."""
+        self.conv(1, channels, kernel, at, bias)
+
+    def linear(self, c_in: int, c_out: int, tokens: int = 1, bias: bool = True) -> None:
+        self.add("linear", c_in * c_out + bias * c_out, c_in * c_out * tokens, c_out * tokens)
+
+    def norm(self, channels: int) -> None:
+        self.add("norm", 2 * channels)
+
+    def attention(self, queries: int, keys: int, dim: int) -> None:
+        """Products q k^T and (weights) v; `queries` of the whole map, each against `keys`."""
+        self.add("attention", 0, 2 * queries * keys * dim, queries * dim)
+
+    def keep(self, *elements: int) -> None:
+        """Tensors that autograd keeps for the backward pass."""
+        self.kept += sum(elements)
+
+    def keep_input(self, elements: int) -> None:
+        """The same for a block's input, unless the block before has counted it as its output."""
+        self.kept += 0 if self.input_kept else elements
+        self.input_kept = False
+
+    def alive(self, base: int, *steps: int) -> None:
+        """Tensors alive at once in a pass without gradients: `base` beside the largest of `steps`."""
+        self.peak = max(self.peak, base + max(steps))
+
+    def take(self, later: CostAccumulator) -> None:
+        """Add what another accumulator has added up, which began where this one stands."""
+        for name, row in later._sums.items():
+            own = self._sums[name]
+            own[:] = map(add, own, row)
+        self.kept += later.kept
+        self.peak = max(self.peak, later.peak)
+        self.input_kept = later.input_kept
+
+    def totals(self) -> tuple[int, int, int]:
+        """Params, MACs and bytes of outputs of all parts."""
+        params, macs, outputs = map(sum, zip(*self._sums.values(), strict=True))
+        return params, macs, outputs
+
+    def parts(self) -> tuple[OperatorCost, ...]:
+        return tuple(OperatorCost(place, kind, *row) for (place, kind), row in self._sums.items())
+
+
+def size(channels: int, at: Map) -> int:
+    """Elements of a map."""
+    return channels * at[0] * at[1]
