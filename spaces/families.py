@@ -1,4 +1,4 @@
-"""Plain pre-activation ResNets: block, width, depth of each stage."""
+"""The spaces of the families: ResNet, AlterNet, ResNet+ViT hybrid, modern blocks, and all of the first three."""
 
 from __future__ import annotations
 
