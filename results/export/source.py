@@ -27,7 +27,7 @@ def load_class(name: str) -> Any:
 
 
 def more_modules(net: Genotype) -> list[str]:
-    """The modules beyond `MODULES` that hold blocks of `net`: of `archs`, which need timm, or the user's own by name."""
+    """The modules beyond `MODULES` with blocks of `net`: of `archs`, which need timm, or the user's own by name."""
     named = [BLOCKS[kind].form(net.style.order).module for stage in net.stages for kind in stage.kinds]
     return [name for name in dict.fromkeys(_block_module(name) for name in named) if name not in MODULES]
 

@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from ....archs.files import UNREADABLE, npy_header
 from ....archs.errors import InputError
+from ....archs.files import UNREADABLE, npy_header
 from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit, skip_broken, warn_empty_classes
 
 SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
