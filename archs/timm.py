@@ -115,7 +115,8 @@ def count_timm(
     def counted() -> tuple[dict[str, Any], tuple[int, int, int]]:
         model: Any = create(name, False, num_classes, in_chans, image_size)
         channels, *sides = model.pretrained_cfg["input_size"]
-        shape = (in_chans or channels, *(image_size or sides))
+        height, width = image_size or sides
+        shape = (in_chans or channels, height, width)
         return count(model, shape), shape
 
     try:
