@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...archs import InputError, Network
-from ...archs.parts import check_int
+from ...archs.errors import check_int
 from ...archs.weights import read
 from ...results.analysis.linear_probe import Labelled, at_places, by_class, hit_rate
 from .job import QUERIES, FewShot, Job
