@@ -24,7 +24,7 @@ from alternas.search.data.build import keep_sample
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.tensorboard import EventFiles
-from alternas.search.experiments.trained_nets import EDITION, kept
+from alternas.search.experiments.trained_nets import EDITION, cached
 from alternas.search.trials.storage import study_note
 from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
 
@@ -154,7 +154,7 @@ READS = {
     "run.json": read_settings,
     "latency.jsonl": read_latencies,
     "study.json": study_note,
-    f"any.{EDITION}.json": lambda folder: kept(folder / "any.json", dict),
+    f"any.{EDITION}.json": lambda folder: cached(folder / "any.json", dict),
     "any": lambda folder: read_own(folder / "any"),
 }
 NONE = ("records.jsonl", "latency.jsonl", "study.json", f"any.{EDITION}.json")  # that may not be there
