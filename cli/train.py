@@ -187,11 +187,11 @@ def buildup(
     asked = SwapAttention(
         _named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place
     )
-    found = swap_attention(asked, console_of(as_json))
+    result, drawing = swap_attention(asked, console_of(as_json))
     if as_json:
-        print_json(found.to_dict())
+        print_json(result)
     else:
-        print_text(found.drawing())
+        print_text(drawing)
 
 
 @commands.command("few-shot")
@@ -257,11 +257,13 @@ def study(
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
     how = recipe_of(recipe, data, epochs, compile_nets)
-    found = run_comparison(ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
+    result, drawing = run_comparison(
+        ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json)
+    )
     if as_json:
-        print_json(found.to_dict())
+        print_json(result)
     else:
-        print_text(found.drawing())
+        print_text(drawing)
 
 
 @commands.command()

@@ -6,10 +6,9 @@ A plan is a function marked with `@study`; trainings with factors are rows of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -94,7 +93,8 @@ def quickened(setting: ComparisonSetting) -> ComparisonSetting:
     return ComparisonSetting(setting.data, setting.recipe.with_epochs(epochs), seeds, quick=True)
 
 
-Plan = Callable[[ComparisonSetting], Sequence[Training]]
+Plan = Callable[[ComparisonSetting], list[Training]]
+Plots = PlotSpec | Callable[[ComparisonSetting], PlotSpec]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,10 @@ class Comparison:
 
     name: str
     plan: Plan
-    plot: Callable[[ComparisonSetting], PlotSpec]
+    plots: Plots
+
+    def plot(self, setting: ComparisonSetting) -> PlotSpec:
+        return self.plots if isinstance(self.plots, PlotSpec) else self.plots(setting)
 
     @property
     def about(self) -> str:
@@ -114,11 +117,11 @@ class Comparison:
 STUDIES: dict[str, Comparison] = {}
 
 
-def study(name: str, plot: PlotSpec | Callable[[ComparisonSetting], PlotSpec]) -> Callable[[Plan], Plan]:
+def study(name: str, plots: Plots) -> Callable[[Plan], Plan]:
     """Register a plan as a study."""
 
     def register(plan: Plan) -> Plan:
-        STUDIES[name] = Comparison(name, plan, plot if callable(plot) else lambda setting: plot)
+        STUDIES[name] = Comparison(name, plan, plots)
         return plan
 
     return register
@@ -370,31 +373,11 @@ class ComparisonRun:
         check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
-@dataclass(frozen=True)
-class ComparisonResult:
-    """Rows of factors and metrics, the pooled seed noise, and the files they are in."""
-
-    study: Comparison
-    plot: PlotSpec
-    rows: list[dict[str, Any]]
-    noise: float | None
-    folder: Path
-    files: list[Path]
-
-    def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
-        files = [str(path) for path in self.files]
-        about = {"study": self.study.name, "folder": str(self.folder), "seed_noise": self.noise, "files": files}
-        return about | {"rows": study_json(self.rows)}
-
-    def drawing(self) -> RenderableType:
-        noise = "unknown: one seed" if self.noise is None else f"{self.noise:.4f}"
-        lines = [f"noise of a seed (pooled standard deviation): {noise}", *(f"written: {path}" for path in self.files)]
-        return Group(study_table(self.rows, self.plot), plain(*lines, style="dim"))
-
-
-def run_comparison(config: ComparisonRun, console: Console) -> ComparisonResult:
+def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, Any], RenderableType]:
     """Carry out a study, or resume it: train what is not trained yet, write its table and its plot.
+
+    Returns:
+        The content of table.json, and the table for the terminal.
 
     Raises:
         InputError: if something asked for is wrong.
@@ -409,9 +392,12 @@ def run_comparison(config: ComparisonRun, console: Console) -> ComparisonResult:
     room = ExperimentContext(folder, "study", data, config.resources, settings, about=comparison.about)
     records = [r for r in run_experiment(plan, room, console) if r.factors]
     plot = comparison.plot(setting)
-    rows = study_rows(records, plot.names)
+    rows, noise = study_rows(records, plot.names), seed_noise(records)
     files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
-    result = ComparisonResult(comparison, plot, rows, seed_noise(records), folder, files)
-    write_json(files[0], result.to_dict())
+    result = {"study": comparison.name, "folder": str(folder), "seed_noise": noise}
+    result |= {"files": [str(path) for path in files], "rows": study_json(rows)}
+    write_json(files[0], result)
     study_csv(rows, files[1])
-    return result
+    spread = "unknown: one seed" if noise is None else f"{noise:.4f}"
+    lines = [f"noise of a seed (pooled standard deviation): {spread}", *(f"written: {path}" for path in files)]
+    return result, Group(study_table(rows, plot), plain(*lines, style="dim"))

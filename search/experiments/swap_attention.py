@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_choice, check_count
-from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
+from ...results.ranking.stats import CHANGE, paired, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
@@ -61,46 +61,12 @@ class SwapAttention:
         check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
-@dataclass(frozen=True)
-class SwapResult:
-    """The rows before and after, their paired difference over seeds in accuracy, and what was inherited."""
-
-    folder: Path
-    rows: list[dict[str, Any]]
-    difference: MeanCI
-    inherited: dict[str, Any]
-
-    @classmethod
-    def of(cls, folder: Path, records: Sequence[Record]) -> SwapResult:
-        ended = [r for r in records if r.status == "ok"]
-        before, after = (
-            {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
-            for name in (BEFORE, AFTER)
-        )
-        swapped_nets = [r for r in ended if r.factors["net"] == AFTER]
-        inherited: dict[str, Any] = {"share": 0.0, "parts": []}
-        if swapped_nets:
-            inherited = {name: swapped_nets[0].lineage[name] for name in inherited}
-        return cls(folder, study_rows(records, PLOT.metrics), paired(before, after, CHANGE), inherited)
-
-    def to_dict(self) -> dict[str, Any]:
-        result = {"folder": str(self.folder), "difference": vars(self.difference), "verdict": verdict(self.difference)}
-        return result | {"inherited": self.inherited, "rows": study_json(self.rows)}
-
-    def drawing(self) -> RenderableType:
-        d = self.difference
-        interval = "" if d.low is None or d.high is None else f" (95 %: {100 * d.low:+.2f} to {100 * d.high:+.2f})"
-        parts = self.inherited["parts"]
-        new = ", ".join(part["place"] for part in parts if part["how"] == "identity") or "nothing"
-        lines = [
-            f"after minus before, validation: {100 * d.mean:+.2f} points{interval}, {d.n} seeds: {verdict(d)}",
-            f"swapped in: {new}; {self.inherited['share']:.1%} of the weights inherited",
-        ]
-        return Group(study_table(self.rows, PLOT), plain(*lines))
-
-
-def swap_attention(config: SwapAttention, console: Console) -> SwapResult:
+def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, Any], RenderableType]:
     """Build up, or resume it.
+
+    Returns:
+        The rows before and after, their paired difference over seeds in accuracy, and what was inherited: as JSON,
+        and for the terminal.
 
     Raises:
         InputError: if weights or data cannot be read, or the net has no blocks to swap.
@@ -125,7 +91,31 @@ def swap_attention(config: SwapAttention, console: Console) -> SwapResult:
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
     starts = {Path(origin.file): weights.network}
     room = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
-    return SwapResult.of(folder, run_experiment(plan, room, console))
+    return _compared(folder, run_experiment(plan, room, console))
+
+
+def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], RenderableType]:
+    ended = [r for r in records if r.status == "ok"]
+    accuracies = {
+        name: {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
+        for name in (BEFORE, AFTER)
+    }
+    change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
+    lineage = next((r.lineage for r in ended if r.factors["net"] == AFTER), {"share": 0.0, "parts": []})
+    inherited = {name: lineage[name] for name in ("share", "parts")}
+    rows = study_rows(records, PLOT.metrics)
+    result = {"folder": str(folder), "difference": vars(change), "verdict": verdict(change)}
+    result |= {"inherited": inherited, "rows": study_json(rows)}
+
+    low, high = change.low, change.high
+    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    new = ", ".join(part["place"] for part in inherited["parts"] if part["how"] == "identity") or "nothing"
+    points = f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
+    lines = [
+        f"after minus before, validation: {points}",
+        f"swapped in: {new}; {inherited['share']:.1%} of the weights inherited",
+    ]
+    return result, Group(study_table(rows, PLOT), plain(*lines))
 
 
 def rule(net: Genotype) -> tuple[int, ...]:
