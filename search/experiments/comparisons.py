@@ -389,8 +389,8 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
     plan = comparison.plan(setting)
     name = config.folder or plain_name(config.name, config.data.name, "quick" if config.quick else "")
     folder, settings = run_folder(name), {"study": comparison.name, "quick": config.quick}
-    room = ExperimentContext(folder, "study", data, config.resources, settings, about=comparison.about)
-    records = [r for r in run_experiment(plan, room, console) if r.factors]
+    experiment = ExperimentContext(folder, "study", data, config.resources, settings, about=comparison.about)
+    records = [r for r in run_experiment(plan, experiment, console) if r.factors]
     plot = comparison.plot(setting)
     rows, noise = study_rows(records, plot.names), seed_noise(records)
     files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]

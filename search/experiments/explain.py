@@ -311,8 +311,8 @@ def training_states(
         OperationError: if workers do not start or everything fails.
     """
     home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
-    room = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
-    records = {r.training: r for r in run_experiment([t for plan in plans for t in plan], room, console)}
+    experiment = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
+    records = {r.training: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
     results: list[tuple[str, AnalysisResult | str]] = []
     with progress_on(console) as progress:
         task = progress.add_task("Hessians", total=4 * len(nets))

@@ -64,11 +64,11 @@ def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     if len(counts) != len(net.stages):
         raise InputError(f"msa: one number a stage, got {len(counts)} for {len(net.stages)} stages")
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
-    wanted = max(4, preset_for(image).windows[0])
+    largest = max(4, preset_for(image).windows[0])
     stages = []
     for stage, count, (height, width) in zip(net.stages, counts, sides, strict=True):
         heads, head_dim = attention_beside(stage.width)
-        window = height if wanted >= height else fit_window(wanted, height)
+        window = height if largest >= height else fit_window(largest, height)
         window = window if height == width else 0  # 0: the whole map
         stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
     return replace(net, stages=tuple(stages))

@@ -90,8 +90,8 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     ]
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
     starts = {Path(origin.file): weights.network}
-    room = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
-    return _compared(folder, run_experiment(plan, room, console))
+    experiment = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    return _compared(folder, run_experiment(plan, experiment, console))
 
 
 def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], RenderableType]:
