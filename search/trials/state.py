@@ -69,7 +69,7 @@ class SearchContext:
             cost = self.price(net)
             return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
 
-        return SamplerContext(space, self.settings.seed, costs, self.over, steady=self.latencies is None)
+        return SamplerContext(space, self.settings.seed, costs, self.over, cost_is_exact=self.latencies is None)
 
 
 class SearchState:

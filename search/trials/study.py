@@ -23,7 +23,7 @@ from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.context import SamplerContext, candidate_baselines
-from ..samplers.learning_curves import readings
+from ..samplers.learning_curves import rung_accuracies
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
 
@@ -169,7 +169,7 @@ class StudyAdapter:
             if _is_seat(frozen):
                 continue
             notes = frozen.user_attrs
-            reached = [accuracy for _, accuracy in readings(frozen)]
+            reached = [accuracy for _, accuracy in rung_accuracies(frozen)]
             rest = notes.get("aim", 0), notes.get("parent"), notes.get("note", {})
             found.append(UnfinishedTrial(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
         return found
@@ -307,6 +307,6 @@ def validate_sampler(strategy: str, ground: SamplerContext) -> None:
     for accuracy in ACCURACIES:
         with user_sampler_errors(strategy):
             trial = study.ask()
-        cost, _ = ground.price(ground.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
+        cost, _ = ground.costs_of(ground.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
         with user_sampler_errors(strategy):
             study.tell(trial, [accuracy, cost])
