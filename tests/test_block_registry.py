@@ -21,7 +21,7 @@ from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle,
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from alternas.results.export import package
-from alternas.results.export.subject import ExportNet
+from alternas.results.export.net import ExportNet
 from alternas.results.render.svg import net_svg
 from alternas.results.render.tables import net_drawing
 from alternas.search.training.inherit import inherit

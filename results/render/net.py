@@ -13,7 +13,7 @@ from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import is_whole, short_repr
 from ...archs.layout import as_map
 from ..runs.record import Record
-from ..runs.retrained import said
+from ..runs.retrained import summary_line
 from ..runs.store import find_run, read_data_facts, read_records, run_and_trial
 from .svg import net_svg, write_svg
 from .tables import net_drawing
@@ -113,7 +113,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
-    again = said(folder, record.key)
+    again = summary_line(folder, record.key)
     head = plain(*filter(None, (title, record.error, again)))
     drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:

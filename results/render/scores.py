@@ -9,9 +9,8 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 
-from ..runs.arrays import read_array
 from ..runs.record import Record
-from ..runs.store import weights_file
+from ..runs.store import read_array, weights_file
 from .terminal import plain
 
 SHOWN = 8  # classes, and pairs of classes
@@ -45,7 +44,7 @@ def scores_drawing(record: Record, confusion_KK: np.ndarray | None, classes: lis
     parts: list[RenderableType] = [_splits(record)]
     if confusion_KK is not None:
         parts += [plain(_worst(confusion_KK, classes), _mistakes(confusion_KK, classes))]
-    how = ", ".join(f"{name} {value}" for name, value in record.how.items())
+    how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
     return Group(*parts, plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s", style="dim"))
 
 

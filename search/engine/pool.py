@@ -16,7 +16,7 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import OperationError
-from ...results.latency.setting import LatencySetting
+from ...results.latency.store import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, Progress
 from .connection import check_raylet, connect, disconnect, first_line

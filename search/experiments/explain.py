@@ -21,8 +21,8 @@ from ...results.analysis_tools.output import write_results
 from ...results.analysis_tools.trend import LOOKS
 from ...results.render.net import input_spec
 from ...results.runs.record import Record
-from ...results.runs.select import parse_run_spec, select_net, trained_weights
 from ...results.runs.store import read_data_facts, read_records
+from ...results.runs.weights import parse_run_spec, select_net, trained_weights
 from ..data.load import coming, progress_on
 from ..data.splits import View
 from ..engine.resources import Resources

@@ -110,7 +110,7 @@ def _rows(name: str, net: StudyNet, other: StudyNet | None, ground: AnalysisCont
         found = analyse(name, subject)
         return found.rows if isinstance(found, AnalysisResult) else found
 
-    of = [net.record.training, name, *([other.record.training] if other else []), str(len(ground.images))]
+    of = [net.record.training_id, name, *([other.record.training_id] if other else []), str(len(ground.images))]
     return kept(net.home / "analyses" / f"{'-'.join(of)}.json", measured)
 
 

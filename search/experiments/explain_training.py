@@ -57,7 +57,7 @@ def states(
     """
     home, plans = run / FOLDER, [trainings(net, len(ground.data.train)) for net in nets]
     room = ExperimentContext(home, "study", ground.data, place, {"study": FOLDER})
-    records = {r.training: r for r in run_experiment([t for plan in plans for t in plan], room, console)}
+    records = {r.training_id: r for r in run_experiment([t for plan in plans for t in plan], room, console)}
     found = []
     with progress_on(console) as progress:
         task = progress.add_task("Hessians", total=4 * len(nets))
@@ -80,7 +80,7 @@ def _seen(data: str, state: str, net: TrainedNet, home: Path, ground: AnalysisCo
         found = analyse("hessian", ground.subject(net, state))
         return found.rows if isinstance(found, AnalysisResult) else found
 
-    name = "-".join(filter(None, (net.record.training or net.record.key, state)))
+    name = "-".join(filter(None, (net.record.training_id or net.record.key, state)))
     rows = kept(home / "analyses" / f"{name}.json", measured)
     label = f"{data}, {'end of warm-up' if state else 'end'}"
     factors = {"data": data, "at": state or "end"}

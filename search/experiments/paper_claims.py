@@ -162,7 +162,7 @@ def _facts(
             name = training.factors["net"]
             coming(progress, task, f"analyses of {name}, seed {training.seed}")
             if record.status == "ok":
-                path = folder / "analyses" / f"{record.training}-{asked.samples}.json"
+                path = folder / "analyses" / f"{record.training_id}-{asked.samples}.json"
                 found = kept(path, lambda r=record: _measured(r, ground, folder))
                 facts[training.seed] |= {
                     name: found,

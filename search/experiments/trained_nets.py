@@ -19,8 +19,8 @@ from ...archs.files import parse_json, read_own
 from ...archs.weights import read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
-from ...results.runs.select import trained_weights
 from ...results.runs.store import read_data_facts, read_settings, write_json
+from ...results.runs.weights import trained_weights
 from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
