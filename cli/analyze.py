@@ -8,8 +8,7 @@ from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
 from ..results.analysis.registry import ANALYSES
-from ..results.render.console import print_json, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_text
 from .options import (
     ClusterOptions,
     Epochs,

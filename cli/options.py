@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from ..results.render.console import print_json, print_text
+from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 
 if TYPE_CHECKING:

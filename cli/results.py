@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..archs.errors import InputError
-from ..results.render.console import print_comparison, print_front, print_json, print_leaderboard, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_text
 from .options import Json, MaxMacs, MaxParams, Run, Svg, argument, command, option
 
 if TYPE_CHECKING:
@@ -57,6 +56,7 @@ class RankingOptions:
 @command(4)
 def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     """Show the Pareto front of a run, ranked."""
+    from ..results.ranking.leaderboard import print_front
     from ..results.runs.store import find_run
 
     query = ranking.query()
@@ -71,6 +71,7 @@ def leaderboard(
     as_json: Json = False,
 ) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
+    from ..results.ranking.leaderboard import print_leaderboard
     from ..results.runs.store import find_run
 
     query = ranking.query()
@@ -84,6 +85,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare the fronts of several runs, and show their joint front."""
+    from ..results.ranking.compare import print_comparison
+
     print_comparison(runs, ranking.query(), as_json)
 
 
@@ -113,7 +116,7 @@ def report(
     out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,
     assets: Annotated[
         Path | None,
-        option("Also write every plot as PNG, and every plot and table as CSV and Parquet, to this folder."),
+        option("Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any
 
-from ..results.render.console import print_front, print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
     ClusterOptions,
     Data,
@@ -92,6 +91,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
+    from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Budget, Settings, latency_of, limits_of, names, shares
@@ -125,8 +125,7 @@ def data(
 ) -> None:
     """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..search.data.dataset import BrokenPicturesError
-    from ..search.data.load import load_showing
-    from ..search.data.summary import broken_lines, broken_summary, summary, summary_table
+    from ..search.data.load import broken_lines, broken_summary, load_showing, summary, summary_table
 
     error = None
     try:

@@ -16,12 +16,11 @@ from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
 from .context import PreparedSearch, SearchConfig, prepare, previous_settings
-from .data.build import keep_sample
 from .data.dataset import DataSet
+from .data.load import keep_sample
 from .engine.loop import run_loop
 from .engine.pool import Pool
-from .engine.progress import ShownSearch, view
-from .engine.tensorboard import EventFiles, Noted
+from .engine.progress import EventFiles, ShownSearch, TensorBoardView, view
 from .samplers.buildup import BuildUp, steps_table
 from .training.artifacts import without_secrets
 from .trials.controller import SearchController
@@ -112,7 +111,7 @@ def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: C
         view(ShownSearch(ledger, steps_per_epoch), console) as shown,
         closing(Pool(resources, data.without_test(), most, ledger.terms.setting)) as pool,
     ):
-        ended = run_loop(ledger, pool, Noted(shown, files, ledger) if files else shown, 3600 * hours)
+        ended = run_loop(ledger, pool, TensorBoardView(shown, files, ledger) if files else shown, 3600 * hours)
     if not ended:
         console.print(f"stopped after {hours:g} hours; the same command resumes")
     return ended

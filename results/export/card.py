@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ranking.stats import MeanCI, mean_ci_text
-from ..render.console import markdown_text
+from ..render.terminal import markdown_text
 from .formats import FORMATS
 
 FILES = {  # of every export

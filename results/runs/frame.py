@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import RankingQuery, parse_objectives
-from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
 
@@ -46,10 +46,10 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
     Raises:
         InputError: if there is no such run, a record is broken, or the objectives are wrong.
     """
-    run_board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
-    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in run_board.board.rows}
+    board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
+    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in board.rows}
     rows = []
-    for record in run_board.records:
+    for record in board.records:
         row = {name: getattr(record, name) for name in ("trial", *OWN)}
         row |= {name: record.cost.get(name) for name in COSTS}
         row |= {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}

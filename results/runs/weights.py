@@ -20,8 +20,7 @@ from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm import convert, models
 from ...archs.weights import describe, fill, read, shapes
-from ..ranking.leaderboard import pick
-from ..ranking.run_leaderboard import leaderboard_of
+from ..ranking.leaderboard import leaderboard_of, pick
 from ..render.net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
@@ -63,8 +62,8 @@ def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
         InputError: if there is no such net.
     """
     if trial is None:
-        board = leaderboard_of(run).board
-        record = find_trial(run, pick(board.front, how, board.asked.costs[0])["trial"])
+        board = leaderboard_of(run)
+        record = find_trial(run, pick(board.front, how, board.query.costs[0])["trial"])
     else:
         record = find_trial(run, trial)
     same = [group for group in by_net(retrained(run)) if group[0].key == record.key]

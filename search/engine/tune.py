@@ -1,4 +1,4 @@
-"""What one trial of Ray Tune does: a leg of a net's training, from where it stands to the next rung or the end.
+"""A search inside a `ray.tune.Tuner`. One trial of Tune is a task: a net's training up to its next rung or its end.
 
 The net's state lies in the run's folder, as with every engine; Tune's own checkpoints are empty.
 """
@@ -34,32 +34,21 @@ from ..training import recipes
 from ..training.artifacts import shown_uri
 from ..training.job import Job, JobResult, Point, Progress
 from ..trials.controller import SearchController
-from .pool import Resources
+from .resources import Resources
 from .worker import Worker
 
-NOWHERE = Point(0, math.nan, math.nan)
 Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
 
 
 @dataclass(frozen=True, repr=False)
 class TuneTask:
-    """A job on its way to a worker, inside a trial's configuration.
-
-    Attributes:
-        job: what to do.
-        made: when it was handed out, and by whom.
-    """
+    """A job on its way to a worker, inside a trial's configuration."""
 
     job: Job
-    made: Moment
+    made: Moment  # when it was handed out, and by whom
 
     def __repr__(self) -> str:  # Tune's loggers write what they do not know as text
         return f"trial {self.job.trial} to step {self.job.until}"
-
-
-def moment() -> Moment:
-    """Now, in this process."""
-    return _process(), time.monotonic()
 
 
 @cache
@@ -67,17 +56,15 @@ def _process() -> str:
     return uuid.uuid4().hex
 
 
-def is_since(made: Moment, since: Moment) -> bool:
-    """Whether a leg was handed out by the same process, and no earlier."""
-    return made[0] == since[0] and made[1] >= since[1]
+def _now() -> Moment:
+    return _process(), time.monotonic()
 
 
 class TuneTrainable(Trainable):
-    """Trains one leg; an actor is used again for leg after leg.
+    """Trains one task; an actor is used again for task after task.
 
-    Each result has "accuracy", "loss", "seconds" and "status", and the optimiser step as Tune's
-    "timesteps_total", so that the curves of a net's legs lie one behind the other. The last one carries the
-    outcome for the searcher, as JSON.
+    Each result has "accuracy", "loss", "seconds" and "status", and the optimiser step as Tune's "timesteps_total", so
+    that the curves of a net's tasks lie one behind the other. The last one carries the outcome for the searcher.
     """
 
     @classmethod
@@ -87,26 +74,34 @@ class TuneTrainable(Trainable):
         return PlacementGroupFactory([{"CPU": 1.0} | gpus])
 
     def setup(self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: Moment) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take the data. Legs that were not handed out since then are of an earlier driver."""
+        """Take the data. Tasks that were not handed out since then are of an earlier driver."""
         resources = self.trial_resources
         have = resources.required_resources if resources else {}
         self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if have.get("GPU") else "cpu")
         self._worker.take(data)
         self._since = since
-        self._begin(config)
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The next leg, by the same actor."""
-        self._begin(new_config)
+        """The next task, by the same actor."""
+        task: TuneTask = new_config["task"]
+        ours = task.made[0] == self._since[0] and task.made[1] >= self._since[1]
+        self._events: Iterator[Progress | JobResult] = (
+            self._worker.run(task.job) if ours else iter([JobResult(task.job.trial, "stale")])
+        )
         return True
 
     def step(self) -> dict[str, Any]:
         """Train up to the next point of the curve."""
-        event = next(self._events)
+        event, last = next(self._events), {}
         if isinstance(event, Progress):
-            return _result(event.point, event.seconds, "running")
-        last = event.curve[-1] if event.curve else NOWHERE
-        return _result(last, event.seconds, event.status) | {"done": True, "outcome": packed(event)}
+            point, status = event.point, "running"
+        else:
+            point, status = event.curve[-1] if event.curve else Point(0, math.nan, math.nan), event.status
+            last = {"done": True, "outcome": packed(event)}
+        # the same keys every time: Tune's CSV files have the columns of the first
+        values = {"accuracy": point.accuracy, "loss": point.loss, "seconds": event.seconds, "status": status}
+        return values | {"timesteps_total": point.step, "outcome": ""} | last
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the job's checkpoint is in the run's folder."""
@@ -114,21 +109,9 @@ class TuneTrainable(Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing: training goes on from the job's checkpoint."""
 
-    def _begin(self, config: dict[str, Any]) -> None:
-        leg: TuneTask = config["leg"]
-        self._events: Iterator[Progress | JobResult] = (
-            self._worker.run(leg.job) if is_since(leg.made, self._since) else iter([JobResult(leg.job.trial, "stale")])
-        )
-
-
-def _result(point: Point, seconds: float, status: str) -> dict[str, Any]:
-    """The same keys every time: Tune's CSV files have the columns of the first."""
-    found = {"accuracy": point.accuracy, "loss": point.loss, "seconds": seconds, "status": status, "outcome": ""}
-    return found | {"timesteps_total": point.step}
-
 
 def packed(outcome: JobResult) -> str:
-    """As text, which Tune carries from a trial to its searcher and its files unchanged."""
+    """As JSON, which Tune carries from a trial to its searcher and its files unchanged."""
     return json.dumps(asdict(outcome))
 
 
@@ -140,11 +123,9 @@ def unpacked(text: str) -> JobResult:
 
 @dataclass(frozen=True)
 class TuneSearch:
-    """A search for a `ray.tune.Tuner`, whose `fit` raises InputError if another driver works on the run, and
-    OperationError if every net fails.
+    """A checked search for a `ray.tune.Tuner`.
 
-    Attributes:
-        ready: the search, checked, with its data.
+    The tuner's `fit` raises InputError if another driver works on the run, and OperationError if every net fails.
     """
 
     ready: PreparedSearch
@@ -158,25 +139,28 @@ class TuneSearch:
     def trainable(self) -> type[TuneTrainable]:
         """For one `Tuner(...)` or `Tuner.restore(...)`: holds the data, which go into the object store once.
 
-        It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
+        It trains no task that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
         data = self.ready.data.without_test()
-        return with_parameters(TuneTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
+        return with_parameters(TuneTrainable, worker=Worker, data=data, since=_now())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
-        """For `Tuner(tune_config=...)`: this searcher, as many legs as it takes, and actors that are used again.
+        """For `Tuner(tune_config=...)`: this searcher, as many tasks as it takes, and actors that are used again.
 
-        Args:
-            workers: nets trained at a time; as many as fit the cluster, which Tune does not find out by itself.
+        `workers` nets are trained at a time: as many as fit the cluster, which Tune does not find out by itself.
         """
+
+        def name(trial: Trial) -> str:  # in Tune's tables and folders
+            return f"trial{trial.config['trial']}-to-{trial.config['until']}-{trial.trial_id}"
+
         return TuneConfig(
             search_alg=self.searcher,
             scheduler=NoPreemptScheduler(),
             num_samples=-1,
             max_concurrent_trials=workers,
             reuse_actors=True,
-            trial_name_creator=_name,
-            trial_dirname_creator=_name,
+            trial_name_creator=name,
+            trial_dirname_creator=name,
         )
 
     @property
@@ -202,7 +186,7 @@ def search(
 ) -> TuneSearch:
     """A search for a `ray.tune.Tuner`. Arguments are as the options of `alternas search`, with the same defaults.
 
-    The same again over a run that exists resumes it. For settings that are not here, see `inside`.
+    The same again over a run that exists resumes it. For settings that are not here, see `from_config`.
 
     Raises:
         InputError: if one is wrong, or differs from those of the existing run of that name.
@@ -222,61 +206,65 @@ def search(
     return from_config(SearchConfig(settings, DataConfig(data), trials, run, Resources()))
 
 
-def from_config(plan: SearchConfig) -> TuneSearch:
-    """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: of the resources the depot alone counts.
+def from_config(config: SearchConfig) -> TuneSearch:
+    """Any search, for a `ray.tune.Tuner`. Of its resources only `storage_path` counts: where nets run is Tune's affair.
 
     Raises:
         InputError: as `search`.
     """
-    if plan.settings.latency:
+    if config.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(plan.resources.storage_path):
+    if REDACTED in shown_uri(config.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
-    if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
+    if min(config.effort.trial_minutes, config.effort.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
-    return TuneSearch(prepare(plan, Console(stderr=True)))
+    return TuneSearch(prepare(config, Console(stderr=True)))
 
 
 class ControllerSearcher(Searcher):
-    """Hands out the legs of a ledger, and reports how they ended. Pickled, as Tune does, it is but its plan."""
+    """Hands out the tasks of a search controller, and reports how they ended. Pickled, it is but its configuration."""
 
-    def __init__(self, plan: SearchConfig, ready: PreparedSearch | None = None) -> None:
+    def __init__(self, config: SearchConfig, ready: PreparedSearch | None = None) -> None:
         super().__init__()
-        self._plan, self._ready = plan, ready
+        self._config, self._ready = config, ready
         self._console = Console(stderr=True)
         self._open = ExitStack()
-        self._ledger: SearchController | None = None
+        self._controller: SearchController | None = None
         self._most = math.inf
-        self._legs: dict[str, int] = {}  # Tune's trials under way -> ours
+        self._running: dict[str, int] = {}  # Tune's trials under way -> ours
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ControllerSearcher, (self._plan,)
+        return ControllerSearcher, (self._config,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The configuration of the next leg; None if there is none for now, FINISHED at the end of the search."""
-        ledger = self._opened()
-        self._report(ledger)
-        if len(self._legs) >= self._most:
+        """The configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
+        if self._controller is None:
+            self._ready = self._ready or prepare(self._config, self._console)
+            self._controller = self._open.enter_context(opened(self._ready))
+        controller = self._controller
+        self._report(controller)
+        if len(self._running) >= self._most:
             return None
-        job = ledger.next_job()
-        if job is not None:
-            self._legs[trial_id] = job.trial
-            return _config(job)
-        if self._legs:
+        if (job := controller.next_job()) is not None:
+            self._running[trial_id] = job.trial
+            net = job.genotype  # Tune's loggers show all but the task
+            shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
+            return shown | {"task": TuneTask(job, _now())}
+        if self._running:
             return None
-        if not ledger.done:
-            raise OperationError(f"run {self._plan.name!r}: nothing runs, and nothing can be run")
-        ledger.close()
-        conclude(ledger, self._console)
+        if not controller.done:
+            raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
+        controller.close()
+        conclude(controller, self._console)
         self.close()
         return Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Note a leg's end. The ledger learns of it in `suggest`: what is raised here, Tune takes for the leg's."""
-        if trial_id in self._legs:  # else it is of an earlier driver, brought back by Tuner.restore
+        """Note a task's end. The controller learns of it in `suggest`: what is raised here, Tune blames on the task."""
+        if trial_id in self._running:  # else it is of an earlier driver, brought back by Tuner.restore
             outcome = None if error else (result or {}).get("outcome", "")
-            self._ended.append((self._legs.pop(trial_id), outcome))
+            self._ended.append((self._running.pop(trial_id), outcome))
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """`TuneConfig.max_concurrent_trials` is kept here: Tune's own count of trials survives a lost driver."""
@@ -285,54 +273,35 @@ class ControllerSearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """The run's folder is what is saved; Tune wants a file."""
-        Path(checkpoint_path).write_text(f"{run_folder(self._plan.name).absolute()}\n")
+        Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n")
 
     def restore(self, checkpoint_path: str) -> None:
-        """The run's folder is read when the first leg is asked for."""
+        """The run's folder is read when the first task is asked for."""
 
     def close(self) -> None:
         """Let go of the run, so that another searcher can take it up: after a `fit` that was interrupted."""
         self._open.close()
-        self._ledger = None
+        self._controller = None
 
-    def _opened(self) -> SearchController:
-        if self._ledger is None:
-            self._ready = self._ready or prepare(self._plan, self._console)
-            self._ledger = self._open.enter_context(opened(self._ready))
-        return self._ledger
-
-    def _report(self, ledger: SearchController) -> None:
-        """Tell the ledger how legs have ended."""
+    def _report(self, controller: SearchController) -> None:
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
-                ledger.lost(trial)
+                controller.lost(trial)
             elif outcome:
-                ledger.report(unpacked(outcome))
+                controller.report(unpacked(outcome))
             else:
                 rule = "leave out Tune's scheduler and `stop`; the search's own `scheduler=` stops weak nets"
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
 
 
 class NoPreemptScheduler(FIFOScheduler):
-    """First in, first out, but for one thing: a leg whose worker is starting waits for it.
+    """First in, first out, but for one thing: a task whose worker is starting waits for it.
 
-    Tune's own would give that leg the next worker that is free and end the starting one; where legs are shorter
+    Tune's own would give that task the next worker that is free and end the starting one; where tasks are shorter
     than the start of a worker, a slot that is not there at once is then never filled.
     """
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """No leg by name: Tune then gives a free worker to one that has none."""
+        """No task by name: Tune then gives a free worker to one that has none."""
         return None
-
-
-def _config(job: Job) -> dict[str, Any]:
-    """What Tune's loggers show of a leg, and the leg itself."""
-    net = job.genotype
-    shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
-    return shown | {"leg": TuneTask(job, moment())}
-
-
-def _name(trial: Trial) -> str:
-    """A leg in Tune's tables and folders."""
-    return f"trial{trial.config['trial']}-to-{trial.config['until']}-{trial.trial_id}"

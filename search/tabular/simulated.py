@@ -163,7 +163,9 @@ class _NoView:
     def refresh(self) -> None: ...
 
 
-def simulate(table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
+def simulate(
+    table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99
+) -> Trace:
     """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
