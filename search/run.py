@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs import OperationError
+from ..results.ranking.objectives import ACCURACY
 from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
@@ -56,6 +57,8 @@ def opened(ready: PreparedSearch) -> Iterator[SearchController]:
         if terms.latencies:
             terms.latencies.recall(store.records)
         memory = open_study(folder, store.records, strategy, terms.ground(space), terms.weigh, plan.storage)
+        if memory.study.metric_names is None:  # optuna-dashboard labels its axes with them
+            memory.study.set_metric_names([ACCURACY, plan.settings.objective])
         yield SearchController(terms, space, store, memory)
 
 

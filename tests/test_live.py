@@ -25,7 +25,7 @@ from test_latency_search import timed
 from test_trainings import training
 
 from alternas.archs import Genotype, static_cost
-from alternas.results.latency.setting import LatencySetting
+from alternas.results.latency.store import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
 from alternas.search.data.splits import View

@@ -53,7 +53,7 @@ class ExperimentController:
     def __init__(self, plan: Sequence[Training], terms: PlanContext, store: Store) -> None:
         self.terms, self.store = terms, store
         self.plan = {training.id: training for training in plan}
-        self.ended = {r.training: r for r in store.records if r.training in self.plan and r.status in FINAL}
+        self.ended = {r.training_id: r for r in store.records if r.training_id in self.plan and r.status in FINAL}
         self.live: dict[int, Training] = {}
         self._left = deque(name for name in self.plan if name not in self.ended)
         self._again: deque[int] = deque()
@@ -191,9 +191,9 @@ class ExperimentController:
             data=terms.data | training.view.facts(),
             seed=training.seed,
             factors=training.factors,
-            began=now(outcome.seconds),
-            ended=now(),
-            training=training.id,
+            started_at=now(outcome.seconds),
+            finished_at=now(),
+            training_id=training.id,
             **(of_net(training.net) | of_outcome(found) | terms.common),
         )
 

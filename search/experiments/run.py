@@ -185,7 +185,7 @@ class ShownPlan:
 
     def line(self, record: Record) -> str:
         found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error or "pre-trained"
-        said = _said(self.work.plan[record.training])
+        said = _said(self.work.plan[record.training_id])
         return f"{said}: {record.status} {found}, {short(record.cost['macs'])} MACs"
 
     def table(self) -> RenderableType:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs import Genotype, OperationError
 from ...archs.errors import check_choice
-from ...results.latency.setting import LatencySetting
+from ...results.latency.store import LatencySetting
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .recipe import Recipe
@@ -224,13 +224,13 @@ def check_disk(outcome: JobResult) -> None:
 
 
 def of_outcome(outcome: JobResult) -> dict[str, Any]:
-    """metrics, curve, seconds, device, how, lineage."""
+    """metrics, curve, seconds, device, runtime, lineage."""
     return {
         "metrics": finite(outcome.metrics),
         "curve": [finite(asdict(point)) for point in outcome.curve],
         "seconds": round(outcome.seconds, 3),
         "device": outcome.device,
-        "how": outcome.how,
+        "runtime": outcome.how,
         "lineage": outcome.lineage,
     }
 
@@ -244,7 +244,7 @@ def of_note(trial: int, accuracy: float, note: dict[str, Any]) -> JobResult:
     """The outcome that a note was made of."""
     points = (_numbers(point) for point in note["curve"])
     curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
-    told = (note["seconds"], note["device"], note["how"], note["lineage"])
+    told = (note["seconds"], note["device"], note["runtime"], note["lineage"])
     return JobResult(trial, "ok", note["step"], accuracy, _numbers(note["metrics"]), curve, *told)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
-from ...results.latency.setting import LatencySetting
+from ...results.latency.store import LatencySetting
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import Space
@@ -124,7 +124,7 @@ class SearchState:
         accuracy = twin.accuracy if twin else candidate.accuracy if status in ("ok", "pruned") else None
         record = candidate.record(status, self.terms.common, error, accuracy)
         if status == "infeasible":
-            record.excess.update(self.terms.settings.over_limit(candidate.cost))
+            record.constraint_violation.update(self.terms.settings.over_limit(candidate.cost))
         self.store.append(record)
         self.live.pop(candidate.trial, None)
         self._learn(record)

@@ -103,8 +103,8 @@ class Trial:
                 for i, (step, found) in enumerate(stops)
             ],
             accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
-            began=self.began,
-            ended=now(),
+            started_at=self.began,
+            finished_at=now(),
             **fields,
         )
 
