@@ -180,10 +180,10 @@ def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Cal
     work = open_ledger(objective="latency_ms", latency=str(LatencySetting()))
     ground = work.terms.ground(work.space)
     genes = {name: options[0] for name, options in _options(work).items()}
-    guess = ground.facts(genes).cost
+    guess = ground.features_of(genes).cost
     assert work.terms.latencies is not None
-    work.terms.latencies.take(ground.facts(genes).net, row(7.5))
-    assert guess != ground.facts(genes).cost == 7.5
+    work.terms.latencies.take(ground.features_of(genes).net, row(7.5))
+    assert guess != ground.features_of(genes).cost == 7.5
 
 
 def _options(work: SearchController) -> dict[str, Any]:
