@@ -53,6 +53,14 @@ class Network(nn.Module):
                 x_BCHW = block(x_BCHW)
         return x_BCHW if self.norm is None else F.relu(self.norm(x_BCHW))
 
+    def set_drop_path(self, rate: float) -> None:
+        """Stochastic depth: dropped with probability 0 in the first residual block, `rate` in the last one."""
+        from timm.layers.drop import DropPath
+
+        blocks: list[Any] = [module for module in self.modules() if hasattr(module, "drop_path")]
+        for i, block in enumerate(blocks):
+            block.drop_path = DropPath(rate * i / max(1, len(blocks) - 1))
+
     def forward(self, x_BCHW: Tensor) -> Tensor:
         x_BCHW = self.forward_features(x_BCHW)
         z_BC = x_BCHW.mean(dim=(2, 3)) if self.encoder is None else self.encoder(x_BCHW)
@@ -88,11 +96,7 @@ def build(
     check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
     network = Network(genotype, num_classes, image_size, in_chans, dropout)
     if drop_path:
-        from timm.layers.drop import DropPath
-
-        blocks: list[Any] = [module for module in network.modules() if hasattr(module, "drop_path")]
-        for i, block in enumerate(blocks):
-            block.drop_path = DropPath(drop_path * i / max(1, len(blocks) - 1))
+        network.set_drop_path(drop_path)
     return network
 
 
