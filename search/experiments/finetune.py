@@ -17,8 +17,8 @@ from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
-from .training import Training, WeightsOrigin
+from .plan import ExperimentContext, Training, WeightsOrigin
+from .run import run_experiment
 
 
 @dataclass(frozen=True)

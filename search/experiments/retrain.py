@@ -18,9 +18,9 @@ from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .trained_nets import data_of, recipe_of
-from .training import Training
 
 TOP = 3
 

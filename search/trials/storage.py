@@ -126,9 +126,9 @@ def one_line(storage: str) -> Iterator[None]:
 
 
 def open_study(
-    folder: Path, records: Sequence[Record], strategy: str, ground: SamplerContext, weigh: CostOf, storage: str = ""
+    folder: Path, records: Sequence[Record], strategy: str, context: SamplerContext, cost_of: CostOf, storage: str = ""
 ) -> StudyAdapter:
-    """The memory of the run in `folder`: in its journal, or in the database `storage`.
+    """The study of the run in `folder`: in its journal, or in the database `storage`.
 
     The records are the truth, so a run may move from one to the other: the study is rebuilt there,
     and nets that waited at a rung are forgotten, as when a journal is lost.
@@ -140,24 +140,24 @@ def open_study(
     note = study_note(folder)
     if not storage:
         drop_note(folder)
-        return open_journal(folder, records, strategy, ground, weigh)
+        return open_journal(folder, records, strategy, context, cost_of)
     url = parse_url(storage)
     database = connect(url)
     if note.get("storage") == shown(url):
         try:
             database.get_study_id_from_name(note["study"])
-            memory = StudyAdapter(database, strategy, ground, note["study"])
-            memory.check_knows(records, len(candidate_baselines(ground)))
-            return memory
+            adapter = StudyAdapter(database, strategy, context, note["study"])
+            adapter.check_has(records, len(candidate_baselines(context)))
+            return adapter
         except (KeyError, ValueError) as error:
             log.warning(
                 "study %s in the database is not this run's (%s): rebuilt from the records", note["study"], error
             )
     name = f"{folder.name}-{uuid.uuid4().hex[:8]}"
-    memory = StudyAdapter(database, strategy, ground, name)
-    fill_study(memory, records, ground, weigh)
+    adapter = StudyAdapter(database, strategy, context, name)
+    fill_study(adapter, records, context, cost_of)
     write_json(folder / "study.json", {"storage": shown(url), "study": name})  # last: one half filled is never found
-    return memory
+    return adapter
 
 
 def study_note(folder: Path) -> dict[str, str]:
