@@ -20,10 +20,10 @@ from .engine.loop import run_loop
 from .engine.pool import Pool
 from .engine.progress import ShownSearch, view
 from .engine.tensorboard import EventFiles, Noted
+from .redact import redact_words
 from .samplers.buildup import BuildUp, steps_table
-from .training.artifacts import without_secrets
 from .trials.controller import SearchController
-from .trials.storage import drop_note, one_line, open_study, without_password
+from .trials.storage import drop_note, one_line, open_study
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -121,7 +121,7 @@ def _write_run_json(folder: Path, context: SearchContext) -> None:
         "format": FORMAT,
         "settings": context.run_settings,
         "trials": config.trials,
-        "command": without_secrets(without_password(sys.argv, config.storage), config.resources.storage_path),
+        "command": redact_words(sys.argv, config.storage, config.resources.storage_path),
         "versions": versions(),
         "data": data.facts(),
     }

@@ -97,7 +97,8 @@ def test_a_start_comes_from_the_driver(job: TrainJob, depot: ArtifactStore, digi
     run(replace(job, store=None, stop_step=4), digits)
     parent.parent.mkdir()
     shutil.copy(job.weights, parent)
-    outcome = run(transfer.provide_inputs(heir), digits)
+    depot.offer(parent)
+    outcome = run(heir, digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 

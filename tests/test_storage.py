@@ -18,10 +18,11 @@ from optuna.trial import TrialState
 from alternas.archs import InputError, OperationError
 from alternas.results.runs.store import Store
 from alternas.search.engine.loop import run_loop
+from alternas.search.redact import redact_words, shown_url
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.dashboard import study_of
-from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note, without_password
+from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
@@ -215,11 +216,12 @@ def test_a_wrong_password_is_not_repeated(server: str) -> None:
 
 def test_what_is_kept_holds_no_password(tmp_path: Path) -> None:
     url = "mysql://me:sesame@host:3306/db?charset=utf8mb4&passwd=sesame"
-    assert shown(parse_url(url)) == "mysql+pymysql://me:***@host:3306/db?charset=utf8mb4&passwd=%2A%2A%2A"
+    assert shown(parse_url(url)) == "mysql+pymysql://me:***@host:3306/db?charset=utf8mb4&passwd=***"
     for words in (["alternas", "search", "--storage", url], ["alternas", "search", f"--storage={url}"]):
-        kept = without_password(words, url)
+        kept = redact_words(words, url)
         assert SECRET not in "".join(kept)
         assert kept[:2] == ["alternas", "search"]
+    assert shown_url("mysql://me:a#b?c/d@host/db") == "mysql://me:***@host/db"
     assert parse_url(f"postgresql://me:{SECRET}@host/db").password == SECRET, "the one that is handed on has it"
 
 

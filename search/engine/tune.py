@@ -28,10 +28,9 @@ from ...results.runs.store import plain_name, run_folder
 from ..config import Settings, limits_of
 from ..context import SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
-from ..redact import REDACTED
+from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes
-from ..training.artifacts import shown_uri
 from ..training.job import Job, JobResult, Point, Progress, TrainJob
 from ..trials.controller import SearchController
 from .pool import Resources
@@ -230,7 +229,7 @@ def from_config(config: SearchConfig) -> TuneSearch:
     """
     if config.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(config.resources.storage_path):
+    if REDACTED in shown_url(config.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(config.budget.trial_minutes, config.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")

@@ -19,7 +19,8 @@ from ..data.dataset import DataSet
 from ..engine.loop import run_loop
 from ..engine.pool import Pool
 from ..engine.progress import view
-from ..training.artifacts import ArtifactStore, artifact_store, check_store, without_secrets
+from ..redact import redact_words
+from ..training.artifacts import ArtifactStore, artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import check_on
 from .plan import ExperimentContext, PlanController, Training
@@ -90,7 +91,7 @@ def _write_run_json(context: ExperimentContext, begun: bool, artifacts: Artifact
         if not file.exists():
             save(network, file)
     keep_sample(data, folder)
-    command = without_secrets(sys.argv, context.resources.storage_path)
+    command = redact_words(sys.argv, context.resources.storage_path)
     facts = {"format": FORMAT, "settings": context.settings, "data": data.facts()}
     facts |= {"command": command, "versions": versions()}
     write_json(folder / "run.json", facts | ({"storage_path": artifacts.note} if artifacts else {}))

@@ -21,7 +21,7 @@ from ...archs.errors import InputError, OperationError
 from ...archs.files import parse_json, read_own
 from ...results.runs.record import Record
 from ...results.runs.store import write_json
-from ..redact import REDACTED, redact
+from ..redact import redact, shown_url
 from ..samplers.context import SamplerContext, candidate_baselines
 from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
 
@@ -69,13 +69,7 @@ def parse_url(text: str) -> URL:
 
 def shown(url: URL) -> str:
     """A URL as it may be shown and kept: without passwords."""
-    hidden = {name: REDACTED for name in url.query if "pass" in name.lower()}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
-
-
-def without_password(words: Sequence[str], storage: str) -> list[str]:
-    """The words of a command, with `storage` among them as it may be kept."""
-    return [word.replace(storage, shown(parse_url(storage))) for word in words] if storage else list(words)
+    return shown_url(url.render_as_string(hide_password=False))
 
 
 def connect(url: URL) -> RDBStorage:
@@ -102,9 +96,8 @@ def connect(url: URL) -> RDBStorage:
 
 def _reason(error: BaseException, url: URL) -> str:
     """What the driver said, in a line."""
-    said = getattr(error, "orig", None) or error.__cause__ or error
-    secrets = (url.password, *(str(url.query[name]) for name in url.query if "pass" in name.lower()))
-    return redact(secrets, said)
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    return redact(cause, url.render_as_string(hide_password=False))
 
 
 @contextmanager
