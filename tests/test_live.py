@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from test_latency_search import timed
-from test_terminal import EVIL, STYLE, obeyed
 from test_trainings import training
 
 from alternas.results.latency.setting import LatencySetting
@@ -37,6 +36,7 @@ from alternas.search.experiments.plan import ExperimentContext, PlanController
 from alternas.search.experiments.run import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
+from command_line import EVIL, STYLE, obeyed
 from fakes import FakeExecutor
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
