@@ -192,7 +192,7 @@ class Watched(Simulator):
         self.jobs: list[TrainJob] = []
         Watched.last = self
 
-    def submit(self, job: TrainJob) -> None:
+    def submit(self, job: Any) -> None:
         self.jobs.append(job)
         super().submit(job)
         assert len(self._running) <= self.workers

@@ -58,7 +58,7 @@ def test_seeds_and_live_nets_count(open_controller: Open) -> None:
     for _ in range(8):  # four plain ResNets, two seeds each
         assert not ledger.budget_spent
         job = ledger.next_job()
-        assert job is not None
+        assert isinstance(job, TrainJob)
         ledger.report(JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
     assert ledger.budget_spent
     assert ledger.next_job() is None

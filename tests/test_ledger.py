@@ -161,7 +161,7 @@ def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkey
     count = len(ledger.baselines)
     for _ in range(2 * count):
         job = ledger.next_job()
-        assert job
+        assert isinstance(job, TrainJob)
         ledger.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
     records = ledger.store.records
     assert [r.seconds for r in records] == [120.0] * count

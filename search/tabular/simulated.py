@@ -1,4 +1,4 @@
-"""One search on the table: the real ledger and strategies, workers that look results up, a clock that jumps."""
+"""One search on the table: the real controller and strategies, workers that look results up, a clock that jumps."""
 
 from __future__ import annotations
 

@@ -66,7 +66,6 @@ class InitWeights:
 
 
 CURVE_POINTS = 16  # over a full budget
-MAX_RETRIES = 2  # retries of a job whose worker died
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
 

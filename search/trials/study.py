@@ -28,13 +28,6 @@ from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
 
 log = logging.getLogger("alternas")
-# To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
-_STATES = {
-    "ok": TrialState.COMPLETE,
-    "pruned": TrialState.PRUNED,
-    "infeasible": TrialState.PRUNED,
-    "oom": TrialState.PRUNED,
-}
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
 JOURNAL_STUDY = "alternas"  # its name in a run's journal
@@ -157,9 +150,8 @@ class StudyAdapter:
             open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
         if open_trial is not None and len(known.accuracies) > 1:
             open_trial.set_user_attr("accuracies", known.accuracies)
-        state = _state(known)
         with self._user_errors():
-            self.study.tell(number, _values(known, cost_of) if state == TrialState.COMPLETE else None, state)
+            self.study.tell(number, **_end_of(known, cost_of))
 
     def fail(self, trial: int) -> None:
         """End a trial, or a baseline that is not trained, without a result."""
@@ -188,9 +180,17 @@ class StudyAdapter:
 def open_journal(
     folder: Path, records: Sequence[Record], strategy: str, context: SamplerContext, cost_of: CostOf
 ) -> StudyAdapter:
-    """The study of the run in `folder`: its journal, or one rebuilt from its records."""
+    """The study of the run in `folder`: its journal, or one rebuilt from its records.
+
+    Raises:
+        InputError: if a lock that a killed driver held cannot be deleted.
+    """
     path = folder / "study.journal"
-    _free(path)
+    for lock in path.parent.glob(f"{path.name}.lock*"):  # or one renamed on its way out; the run's own lock is ours
+        try:
+            lock.unlink()
+        except OSError as error:
+            raise InputError(f"{lock}: a lock that was left behind cannot be deleted ({error.strerror})") from None
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
@@ -208,19 +208,6 @@ def open_journal(
 def journal(path: Path) -> JournalStorage:
     """Optuna's storage in a file. Its lock is a link to the path, which must lead there from wherever it is read."""
     return JournalStorage(JournalFileBackend(str(path.absolute())))
-
-
-def _free(path: Path) -> None:
-    """Delete the lock of a journal that a killed driver held. Whoever has the run's own lock is the one writer.
-
-    Raises:
-        InputError: if it cannot be deleted.
-    """
-    for left in path.parent.glob(f"{path.name}.lock*"):  # the lock, or one renamed on its way out
-        try:
-            left.unlink()
-        except OSError as error:
-            raise InputError(f"{left}: a lock that was left behind cannot be deleted ({error.strerror})") from None
 
 
 def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
@@ -247,23 +234,18 @@ def _past(
     record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf
 ) -> FrozenTrial:
     """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
-    if record is None or known is None or not _fit(record.genes, options):
+    if record is None or known is None or set(record.genes) != set(options):
         return create_trial(state=TrialState.FAIL)
-    state = _state(known)
-    notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
+    if not all(record.genes[name] in choices for name, choices in options.items()):
+        return create_trial(state=TrialState.FAIL)
+    attrs: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
     return create_trial(
-        state=state,
-        values=_values(known, cost_of) if state == TrialState.COMPLETE else None,
+        **_end_of(known, cost_of),
         params=record.genes,
         distributions=dict(distributions(options)),
-        user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
+        user_attrs=attrs | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
         constraints=OUT_OF_MEMORY if known.status == "oom" else record.excess or None,
     )
-
-
-def _fit(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> bool:
-    """Whether a space of these options can have drawn the genes."""
-    return set(genes) == set(options) and all(genes[name] in choices for name, choices in options.items())
 
 
 def check_numbers(records: Sequence[Record]) -> None:
@@ -282,23 +264,20 @@ def _is_baseline(trial: FrozenTrial) -> bool:
     return trial.user_attrs.get("baseline", False)
 
 
-def _state(record: Record) -> TrialState:
-    """A duplicate that gets here has a twin that still runs, so its values are not known: PRUNED."""
-    return TrialState.PRUNED if record.status == "duplicate" else _STATES.get(record.status, TrialState.FAIL)
-
-
-def _values(record: Record, cost_of: CostOf) -> list[float]:
-    assert record.accuracy is not None
-    return [record.accuracy, float(cost_of(record.key, record.cost))]
+def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:
+    """State and values of its trial. A duplicate that gets here has a twin that still runs, so it has no values."""
+    if record.status == "ok":
+        assert record.accuracy is not None
+        return {"state": TrialState.COMPLETE, "values": [record.accuracy, float(cost_of(record.key, record.cost))]}
+    # To samplers a violated constraint says more than a failure: both kinds that a smaller net would not have.
+    pruned = record.status in ("pruned", "infeasible", "oom", "duplicate")
+    return {"state": TrialState.PRUNED if pruned else TrialState.FAIL, "values": None}
 
 
 def quiet() -> None:
     """Keep Optuna's log and its experimental warnings off the terminal."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-
-
-ACCURACIES = (0.5, 0.6, 0.7)  # that it is told, one a proposal
 
 
 def validate_sampler(strategy: str, context: SamplerContext) -> None:
@@ -311,7 +290,7 @@ def validate_sampler(strategy: str, context: SamplerContext) -> None:
         return
     quiet()
     study = optuna.create_study(directions=DIRECTIONS, sampler=sampler(strategy, context))
-    for accuracy in ACCURACIES:
+    for accuracy in (0.5, 0.6, 0.7):  # made up
         with user_sampler_errors(strategy):
             trial = study.ask()
         cost, _ = context.price(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))

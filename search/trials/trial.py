@@ -138,8 +138,8 @@ class Trial:
 
         Accuracy is the mean over its trainings at full budget; of a trial that ends before, that at its last rung.
         """
-        result = next(iter(self.results_by_seed.values()), None) if status == "ok" else None
-        result = result or self.last_result or JobResult(self.number, status)  # with seeds: the first, seconds of all
+        first = next(iter(self.results_by_seed.values()), None) if status == "ok" else None
+        result = first or self.last_result or JobResult(self.number, status)
         seconds = result.seconds + sum(r.seconds for r in self.results_by_seed.values() if r is not result)
         reached = replace(result, seconds=seconds).record_fields()
         if self.parent:
@@ -147,7 +147,7 @@ class Trial:
         seeds = self.accuracies
         known = [statistics.mean(seeds.values())] if seeds else self.rung_accuracies
         steps = self.rung_steps if self.kind == "search" else self.rung_steps[-1:]
-        passed = zip(steps, self.rung_accuracies, strict=False)
+        passed = enumerate(zip(steps, self.rung_accuracies, strict=False))
         own: dict[str, Any] = {
             "family": self.net.family,
             "key": self.net.key,
@@ -155,18 +155,12 @@ class Trial:
             "genes": dict(self.genes),
             "cost": self.cost.totals(),
             "accuracy": known[-1] if known and status in ("ok", "pruned") else None,
+            "accuracies": {str(seed): seeds[seed] for seed in seeds if len(self.results_by_seed) > 1},
             "rung": len(self.rung_accuracies),
-            "rungs": [
-                {"step": step, "accuracy": accuracy, "promoted": rung < self.promoted}
-                for rung, (step, accuracy) in enumerate(passed)
-            ],
-            "accuracies": {str(seed): accuracy for seed, accuracy in seeds.items()}
-            if len(self.results_by_seed) > 1
-            else {},
+            "rungs": [{"step": s, "accuracy": a, "promoted": rung < self.promoted} for rung, (s, a) in passed],
             "budget": {"full": self.total_steps, "done": result.step},
             "began": self.started_at,
             "ended": now(),
         }
-        return Record(
-            trial=self.number, kind=self.kind, status=status, error=error, **own | reached | self.record_fields | fields
-        )
+        fields = own | reached | self.record_fields | fields
+        return Record(trial=self.number, kind=self.kind, status=status, error=error, **fields)
