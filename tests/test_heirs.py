@@ -25,10 +25,10 @@ from alternas.search.samplers.context import features
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials.controller import BASELINE_SEEDS, SearchController
-from alternas.search.trials.parents import MIN_SIMILARITY
-from alternas.search.trials.proposer import REPEATS_BEFORE_UNIFORM_DRAW
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_UNIFORM_DRAW
 from alternas.search.trials.study import validate_sampler
+from alternas.search.trials.trial import MIN_SIMILARITY
 from alternas.spaces import get
 from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy

@@ -201,7 +201,7 @@ def search(
 ) -> TuneSearch:
     """A search for a `ray.tune.Tuner`. Arguments are as the options of `alternas search`, with the same defaults.
 
-    The same again over a run that exists resumes it. For settings that are not here, see `inside`.
+    The same again over a run that exists resumes it. For settings that are not here, see `from_config`.
 
     Raises:
         InputError: if one is wrong, or differs from those of the existing run of that name.

@@ -26,12 +26,10 @@ from ..samplers.context import candidate_baselines
 from ..training.artifact_sync import collect_outputs
 from ..training.artifacts import ArtifactStore
 from ..training.job import Job, JobResult, TrainJob
-from .baselines import BASELINE_SEEDS, choose_baselines
-from .parents import BUDGET_SHARE, Parent, ParentPool
-from .proposer import MAX_PROPOSALS, Proposer
+from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
 from .study import StudyAdapter, UnfinishedTrial, told_as
-from .trial import Trial
+from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a trial whose worker was lost
