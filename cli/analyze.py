@@ -10,8 +10,7 @@ import typer
 
 from ..archs.errors import InputError
 from ..results.analysis.registry import ANALYSES
-from ..results.render.console import print_json, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_text
 from .options import Epochs, Eta, Json, Rungs, console_of, recipe_of, request_of, resources_of
 
 commands = typer.Typer()
@@ -120,8 +119,7 @@ def bench(
     from pathlib import Path
 
     from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
-    from ..results.render.console import print_json, print_text
-    from ..results.render.terminal import Console
+    from ..results.render.terminal import Console, print_json, print_text
     from ..search.config import RUNGS, names, shares
     from ..search.tabular.evaluate import BenchmarkConfig, bench_table, rows, run_benchmark
     from ..search.tabular.evaluate import plot as draw
@@ -180,7 +178,7 @@ def latency(
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
     from ..results.latency.nets import agreement, drawn, measured, rows_of, subjects_of
     from ..results.latency.setting import settings_of
-    from ..results.render.console import print_json, print_text
+    from ..results.render.terminal import print_json, print_text
 
     settings = settings_of(device, batch, dtype, (compile_nets, onnx), threads)
     subjects = subjects_of(target, image_size, top)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ..archs.errors import InputError
-from ..results.render.console import print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import Json, Svg
 
 commands = typer.Typer()
@@ -63,7 +62,7 @@ def cost(
     as_json: Json = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
-    from ..results.render.cost import cost_facts, cost_svg
+    from ..results.render.net import cost_facts, cost_svg
     from ..search.config import amount
 
     total = amount("images", images) if images else None

@@ -35,7 +35,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
-    from ..results.render.console import print_json, print_text
+    from ..results.render.terminal import print_json, print_text
     from ..search.engine.doctor import drawn, examine
 
     checks = examine(address, data, shared_folder, storage_path)

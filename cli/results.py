@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..archs.errors import InputError
-from ..results.render.console import print_comparison, print_front, print_json, print_leaderboard, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_text
 from .options import Json, Run, Svg
 
 commands = typer.Typer()
@@ -64,6 +63,7 @@ def front(
     as_json: Json = False,
 ) -> None:
     """Show the Pareto front of a run, ranked."""
+    from ..results.ranking.leaderboard import print_front
     from ..results.runs.store import find_run
 
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
@@ -85,6 +85,7 @@ def leaderboard(
     as_json: Json = False,
 ) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
+    from ..results.ranking.leaderboard import print_leaderboard
     from ..results.runs.store import find_run
 
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
@@ -103,6 +104,8 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Compare the fronts of several runs, and show their joint front."""
+    from ..results.ranking.compare import print_comparison
+
     asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
     print_comparison(runs, asked, as_json)
 
@@ -135,7 +138,7 @@ def report(
     ] = None,
     assets: Annotated[
         Path | None,
-        typer.Option(help="Also write every plot as PNG, and every plot and table as CSV and Parquet, to this folder."),
+        typer.Option(help="Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:

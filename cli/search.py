@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..results.render.console import print_front, print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
     Address,
     Compile,
@@ -112,6 +111,7 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
+    from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.render.terminal import Console
     from ..results.runs.store import plain_name
@@ -151,8 +151,7 @@ def data(
     """Describe a data set: contents, splits, loader; --download fetches it."""
     from ..results.render.terminal import Console
     from ..search.data.dataset import BrokenPicturesError
-    from ..search.data.load import load_showing
-    from ..search.data.summary import broken_summary, summary, summary_table
+    from ..search.data.load import broken_summary, load_showing, summary, summary_table
 
     request = request_of(name, image_size, loader, skip_broken, download)
     try:
@@ -168,7 +167,7 @@ def data(
 def _say(facts: dict[str, Any], as_json: bool) -> None:
     """All of it as JSON, or the broken pictures for the terminal."""
     from ..results.render.terminal import print_lines
-    from ..search.data.summary import broken_lines
+    from ..search.data.load import broken_lines
 
     if as_json:
         print_json(facts)

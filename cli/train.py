@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..results.render.console import print_json, print_listing, print_text
-from ..results.render.terminal import print_lines
+from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
     Address,
     Compile,

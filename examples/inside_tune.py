@@ -35,8 +35,8 @@ def main():
             verbose=0,
         ),
     )
-    legs = tuner.fit()
-    print(f"{len(legs)} legs, {legs.num_errors} lost")
+    results = tuner.fit()
+    print(f"{len(results)} tasks, {results.num_errors} lost")
     for net in front(read_records(search.folder)):
         print(f"trial {net['trial']}: accuracy {net['accuracy']:.3f} for {net['macs']:,} MACs, {net['family']}")
 

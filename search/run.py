@@ -15,11 +15,10 @@ from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
 from .context import SearchConfig, SearchContext, prepare, previous_settings
-from .data.build import keep_sample
+from .data.load import keep_sample
 from .engine.loop import run_loop
 from .engine.pool import Pool
-from .engine.progress import ShownSearch, view
-from .engine.tensorboard import EventFiles, Noted
+from .engine.progress import EventFiles, ShownSearch, TensorBoardView, view
 from .redact import redact_words
 from .samplers.buildup import BuildUp, steps_table
 from .trials.controller import SearchController
@@ -104,7 +103,7 @@ def _run(controller: SearchController, console: Console) -> bool:
         view(ShownSearch(controller, settings.recipe.steps_per_epoch(len(data.train))), console) as shown,
         closing(Pool(config.resources, data.without_test(), most, latency)) as pool,
     ):
-        noted = Noted(shown, files, controller) if files else shown
+        noted = TensorBoardView(shown, files, controller) if files else shown
         ended = run_loop(controller, pool, noted, 3600 * config.budget.hours)
     if not ended:
         console.print(f"stopped after {config.budget.hours:g} hours; the same command resumes")

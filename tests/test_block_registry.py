@@ -14,16 +14,15 @@ import torch
 import torch.nn.functional as F
 from rich.console import Console
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, static_cost
 from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds, load_class
+from alternas.archs.timm.models import flop_counter
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from alternas.results.export import package
 from alternas.results.export.subject import ExportNet
-from alternas.results.render.svg import net_svg
-from alternas.results.render.tables import net_drawing
+from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
 from alternas.spaces.families import ATTENTIONS, CONVS
 from nets import lively
@@ -64,7 +63,7 @@ def test_the_formula_counts_what_is_built(kind: str, stride: int, style: Style) 
 def counted(net: Genotype) -> tuple[int, int]:
     """Parameters, and MACs by torch's own counter."""
     model = build(net, 5, 16).eval().requires_grad_(False)
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter() as counter:
         model(torch.randn(1, 3, 16, 16))
     return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
 

@@ -167,7 +167,7 @@ def test_front_and_leaderboard_on_the_command_line(alternas: Any, caplog: pytest
 
 def test_the_noise_is_said_under_every_front(alternas: Any) -> None:
     write("one")
-    assert "seed noise: unknown: every net was trained once" in alternas("front", "one")[1]
+    assert "seed noise: unknown (one training per net)" in alternas("front", "one")[1]
     write("two", [(0, 0.85, 100, {"accuracies": {"0": 0.846, "1": 0.854}}), (1, 0.88, 2000), (2, 0.852, 90)])
     for command in ("front", "leaderboard"):
         out = alternas(command, "two")[1]

@@ -9,11 +9,11 @@ import pytest
 import timm
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost, zoo
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TokenAttention
+from alternas.archs.timm.models import flop_counter
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 
@@ -40,7 +40,7 @@ def test_published_sizes(net: Genotype, size: int, classes: int, params: int, ma
 
 def measured(model: nn.Module, shape: tuple[int, ...]) -> tuple[int, int]:
     model.eval().requires_grad_(False)
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter() as counter:
         model(torch.empty(1, *shape, device=next(model.parameters()).device))
     return sum(p.numel() for p in model.parameters()), counter.get_total_flops() // 2
 

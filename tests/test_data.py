@@ -15,8 +15,8 @@ from sklearn.datasets import load_digits
 
 import alternas
 from alternas.archs import InputError
-from alternas.search.data import cache, readers
-from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet
+from alternas.search.data import readers
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, cached, hash_of
 from alternas.search.data.load import load
 from alternas.search.data.readers import registry, synthetic
 from alternas.search.data.splits import moments, places_of
@@ -59,7 +59,7 @@ def test_moments_are_numpys() -> None:
 
 def small(monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     monkeypatch.setattr(synthetic, "PICTURES", {"train": 300, "val": 40, "test": 40})
-    monkeypatch.setitem(synthetic.HASHES, name, cache.hash_of(synthetic._compose(name)))
+    monkeypatch.setitem(synthetic.HASHES, name, hash_of(synthetic._compose(name)))
     parts = synthetic.read_composed(DataConfig(name)).parts
     return {part: (np.asarray(raw.images), raw.y_N) for part, raw in parts.items()}
 
@@ -116,18 +116,18 @@ def test_the_cache_keeps_and_checks(own_cache: Path, caplog: pytest.LogCaptureFi
         return {"x": np.arange(5)}
 
     for _ in range(2):
-        assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+        assert cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
     assert len(made) == 1
     path = own_cache / "made" / "a.npz"
     for content in (b"", b"junk", path.read_bytes()[:-40]):
         path.write_bytes(content)
         with caplog.at_level(logging.WARNING):
-            assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+            assert cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
         assert "made anew" in caplog.text
     changed = dict(np.load(path))
     changed["x"][0] = 9
     np.savez(path, **changed)
-    assert cache.cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
+    assert cached("a", make)["x"].tolist() == [0, 1, 2, 3, 4]
     assert len(made) == 5
     assert not list(own_cache.rglob("*.part"))
 
@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     (own_cache / "file").write_text("")
     monkeypatch.setenv("ALTERNAS_DATA", str(own_cache / "file"))
     with caplog.at_level(logging.WARNING):
-        assert len(cache.cached("a", lambda: {"x": np.arange(5)})["x"]) == 5
+        assert len(cached("a", lambda: {"x": np.arange(5)})["x"]) == 5
     assert "not kept" in caplog.text
 
 

@@ -282,16 +282,16 @@ def test_the_doctor_asks_every_node(depot: ArtifactStore, tmp_path: Path) -> Non
     with transfer.scratch() as own:
         theirs = replace(depot, home=own)
         with pytest.raises(OperationError, match="is not there"):
-            checkup._depot(depot, "a token")
+            checkup._checkpoints(depot, "a token")
         theirs.send(written(own / "starts" / TOKEN, b"another"))
         with pytest.raises(OperationError, match="is not there"):
-            checkup._depot(depot, "a token")
+            checkup._checkpoints(depot, "a token")
         theirs.send(written(own / "starts" / TOKEN, b"a token"))
-    assert checkup._depot(depot, "a token").endswith("folder run-1: the driver's, and writable")
+    assert checkup._checkpoints(depot, "a token").endswith("folder run-1: the driver's, and writable")
     assert listing(tmp_path / "depot") == [f"run-1/starts/{TOKEN}"]
     (tmp_path / "depot/run-1/checkpoints").rmdir()
     with pytest.raises(StoreError, match="cannot be written"):
-        checkup._depot(depot, "a token")
+        checkup._checkpoints(depot, "a token")
 
 
 def found_at(checks: list[checkup.Check], what: str) -> str:

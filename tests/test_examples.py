@@ -72,11 +72,11 @@ def test_inside_tune(tmp_path: Path) -> None:
     out = said(tmp_path, "inside_tune.py")
     rows = [json.loads(line) for line in (tmp_path / "runs/inside-tune/records.jsonl").read_text().splitlines()]
     assert sum(row["kind"] == "search" and row["status"] in ("ok", "pruned") for row in rows) == 6
-    assert " legs, 0 lost\n" in out
+    assert " tasks, 0 lost\n" in out
     assert "trial " in out.splitlines()[-1]
     legs = list((tmp_path / "tune-results/inside-tune").glob("trial*-to-*"))
     assert len(legs) > len(rows), "a net that was promoted has several"
     assert all(list(leg.glob("events.out.tfevents.*")) for leg in legs)
     shown = json.loads(said(tmp_path, "-m", "alternas", "front", "inside-tune", "--json"))
     assert [f"trial {net['trial']}: accuracy {net['accuracy']:.3f} " in out for net in shown] == [True] * len(shown)
-    assert "0 legs, 0 lost" in said(tmp_path, "inside_tune.py")
+    assert "0 tasks, 0 lost" in said(tmp_path, "inside_tune.py")

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,21 @@ from scipy import stats
 
 from alternas.archs import InputError, static_cost, zoo
 from alternas.results.latency.store import latencies_of, read_latencies
-from alternas.results.ranking.leaderboard import ExtraResults, front, leaderboard, pick, rank_rows
+from alternas.results.ranking.leaderboard import (
+    ExtraResults,
+    front,
+    leaderboard,
+    leaderboard_of,
+    noise_of,
+    pick,
+    rank_rows,
+    summary_lines,
+)
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
-from alternas.results.ranking.run_leaderboard import gain_lines, leaderboard_of
-from alternas.results.ranking.seed_noise import Noise, noise_of
+from alternas.results.ranking.stats import Noise
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
+from runs import made_run
 
 
 def record(
@@ -58,7 +68,7 @@ def test_nets_over_the_limits_shape_the_curve_and_are_not_ranked() -> None:
     assert rows[2]["gain"] == pytest.approx(2.0)
 
 
-def test_gains_beyond_the_baselines_are_shown_as_bounds() -> None:
+def test_gains_beyond_the_baselines_are_shown_as_bounds(tmp_path: Path) -> None:
     """A net cheaper than every ResNet and better than the cheapest, one dearer than all, one cheap and worse."""
     records = [*RECORDS, record(7, 0.938, 900_000), record(8, 0.97, 200_000_000)]
     found = {row["trial"]: row for row in leaderboard(records)}
@@ -72,11 +82,12 @@ def test_gains_beyond_the_baselines_are_shown_as_bounds() -> None:
     assert "<= 7.0" in lines["8"]
     assert "+2.00" in lines["2"]
     assert " - " in lines["6"]
-    assert gain_lines(rows) == [
+    board = replace(rank_rows(records, RankingQuery(("accuracy", "macs"))), folder=made_run(tmp_path, []))
+    assert [line for line in summary_lines(board) if line.startswith("gain ")] == [
         "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
         "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
     ]
-    assert gain_lines([found[2]]) == []
+    assert not [line for line in summary_lines(replace(board, rows=[found[2]])) if line.startswith("gain ")]
 
 
 def test_pick() -> None:
@@ -302,17 +313,15 @@ def test_a_runs_own_objective_and_limits_hold(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(run))
     records = [record(0, 0.5, 100), record(1, 0.6, 150, cost={"params": 7}), record(2, 0.9, 200)]
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in records))
-    board = leaderboard_of(tmp_path).board
-    assert (board.asked.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
+    board = leaderboard_of(tmp_path)
+    assert (board.query.objectives, [row["trial"] for row in board.front]) == (("accuracy", "params"), [1])
     assert [row["trial"] for row in board.rows] == [1, 0]
-    tighter = leaderboard_of(tmp_path, RankingQuery(("accuracy", "macs"), {"macs": 120})).board
+    tighter = leaderboard_of(tmp_path, RankingQuery(("accuracy", "macs"), {"macs": 120}))
     assert [row["trial"] for row in tighter.rows] == [0]
-    looser = leaderboard_of(tmp_path, RankingQuery(limits={"macs": 1000})).board
+    looser = leaderboard_of(tmp_path, RankingQuery(limits={"macs": 1000}))
     assert len(looser.rows) == 2
     with pytest.raises(InputError, match="nothing was measured"):
         leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0}))
     write(tmp_path, _line("k0", 3.0), _line("k1", 6.0))
-    assert [row["latency_ms"] for row in leaderboard_of(tmp_path).board.rows] == [6.0, 3.0]
-    assert [row["trial"] for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).board.rows] == [
-        0
-    ]
+    assert [row["latency_ms"] for row in leaderboard_of(tmp_path).rows] == [6.0, 3.0]
+    assert [row["trial"] for row in leaderboard_of(tmp_path, RankingQuery(limits={"latency_ms": 5.0})).rows] == [0]

@@ -16,8 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.cost import BACKWARD_FACTOR
-from alternas.results.ranking.leaderboard import front, leaderboard
-from alternas.results.ranking.seed_noise import noise_of
+from alternas.results.ranking.leaderboard import front, leaderboard, noise_of
 from alternas.results.runs.record import Record
 from alternas.search.config import Settings
 from alternas.search.engine.loop import run_loop

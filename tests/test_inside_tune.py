@@ -27,6 +27,7 @@ from alternas.search.config import Budget, Settings
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
+from alternas.search.engine.resources import Resources
 from alternas.search.engine.tune import ControllerSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
@@ -64,7 +65,7 @@ def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: 
             if config is None:
                 break
             ids[config["trial"]] = name
-            executor.submit(config["leg"].job)
+            executor.submit(config["task"].job)
         for event in executor.poll(0):
             told = {"done": True, "outcome": packed(event)} if isinstance(event, JobResult) else None
             if not isinstance(event, fakes.Progress):
@@ -128,7 +129,7 @@ def test_as_many_legs_at_a_time_as_tune_is_told() -> None:
     assert searcher.set_max_concurrency(2)
     given: list[Any] = [searcher.suggest(str(i)) for i in range(3)]
     assert [config is None for config in given] == [False, False, True]
-    first = given[0]["leg"].job
+    first = given[0]["task"].job
     assert Path(first.checkpoint).is_absolute(), "Tune changes a worker's folder"
     searcher.on_trial_complete(trial_id="0", result={"outcome": packed(JobResult(first.trial, "error"))})
     assert searcher.suggest("3") is not None
@@ -217,14 +218,14 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
     search = wanted()
     assert search.trainable  # of the driver before
     config: Any = search.searcher.suggest("a")
-    process, _ = config["leg"].made
-    later = config | {"leg": dataclasses.replace(config["leg"], made=("another process", math.inf))}
+    process, _ = config["task"].made
+    later = config | {"task": dataclasses.replace(config["task"], made=("another process", math.inf))}
     for trainable, asked in ((search.trainable, config), (search.trainable, later)):
         last = made(trainable, asked).step()
         assert (last["done"], last["status"]) == (True, "stale")
     assert fakes.legs_begun(search.folder) == []
     fakes.write_fates(search.folder, {})
-    same = config | {"leg": dataclasses.replace(config["leg"], made=(process, math.inf))}
+    same = config | {"task": dataclasses.replace(config["task"], made=(process, math.inf))}
     assert made(search.trainable, same).step()["status"] == "running"
 
 
@@ -241,13 +242,11 @@ def test_what_tune_cannot_keep_is_refused() -> None:
         "all", "digits", "random", "none", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
     )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources()))
+        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources()))
     settings = dataclasses.replace(settings, objective="macs", latency="")
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.from_config(
-                plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources(), effort)
-            )
+            inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(), effort))
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
@@ -255,7 +254,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     search = wanted(2)
     play(search.searcher)
     settings = search.context.config.settings
-    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources())
+    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources())
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

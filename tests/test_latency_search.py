@@ -18,7 +18,7 @@ from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency.setting import LatencySetting
 from alternas.results.latency.store import FILE, read_latencies
-from alternas.results.ranking.run_leaderboard import leaderboard_of
+from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
 from alternas.search.engine.loop import run_loop
@@ -230,7 +230,7 @@ def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert run(*words, "--name", "quick", "--json") == 0
     kept = read_latencies(Path("runs/quick"))
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
-    rows = leaderboard_of(Path("runs/quick")).board.rows
+    rows = leaderboard_of(Path("runs/quick")).rows
     assert all(math.isclose(row["latency_ms"], {m.key: m.ms for m in kept}[row["key"]]) for row in rows)
     saved = json.loads(Path("runs/quick/run.json").read_text())["settings"]
     assert saved["latency"] == "cpu/1/float32/eager/1"

@@ -15,11 +15,10 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from alternas.archs import InputError
-from alternas.search.data import build
-from alternas.search.data.build import images_at
-from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, Pictures
+from alternas.search.data import load as loading
+from alternas.search.data.dataset import BrokenPicturesError, DataConfig, DataSet, ImageSpec, Pictures
 from alternas.search.data.images import to_array
-from alternas.search.data.load import load
+from alternas.search.data.load import images_at, load
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
@@ -147,8 +146,8 @@ def test_a_class_that_is_named_but_has_no_pictures(tmp_path: Path) -> None:
     found = read_folder(request)
     found = dataclasses.replace(found, classes=(*found.classes, "none"), identity="")
     with pytest.raises(InputError, match="'none' has 0; --skip-broken leaves out classes that have none"):
-        build.build_dataset(request, found, build.no_report)
-    data = build.build_dataset(dataclasses.replace(request, skip_broken=True), found, build.no_report)
+        loading.build_dataset(request, found, lambda what, done, total: None)
+    data = loading.build_dataset(dataclasses.replace(request, skip_broken=True), found, lambda what, done, total: None)
     assert (data.classes, data.notes["skipped_classes"]) == (("dark", "light"), ["none"])
 
 
@@ -173,7 +172,7 @@ def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch
 
     draw(tmp_path / "grey", 12, mode="L")
     assert note("grey") == "grey, of 16x16"
-    monkeypatch.setattr(build, "SURVEYED", 4)
+    monkeypatch.setattr(loading, "SURVEYED", 4)
     sample = "; size and channels go by a sample of 4 of 24"
     assert note("grey") == f"grey, of 16x16{sample}"
     places = np.random.default_rng(0).permutation(24)  # the sample's are the first
@@ -191,7 +190,7 @@ def test_what_is_unlike_most_is_counted(tmp_path: Path, loader: str, monkeypatch
 def test_memory_or_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     request = DataConfig(str(draw(tmp_path / "set")))
     assert load(request).loader == "memory"
-    monkeypatch.setattr(build, "MEMORY_LIMIT", 24 * 3 * 16 * 16 - 1)
+    monkeypatch.setattr(loading, "MEMORY_LIMIT", 24 * 3 * 16 * 16 - 1)
     streamed = load(request)
     assert streamed.loader == "stream"
     assert load(dataclasses.replace(request, loader="memory")).loader == "memory"
@@ -207,8 +206,8 @@ def test_reading_is_remembered_until_a_file_changes(tmp_path: Path, monkeypatch:
         opened.append(len(pictures))
         return real(pictures, report)
 
-    real = build.read_all
-    monkeypatch.setattr(build, "read_all", read_all)
+    real = loading.read_all
+    monkeypatch.setattr(loading, "read_all", read_all)
     first = load(request)
     assert load(request).split_hash == first.split_hash
     assert opened == [24]
@@ -304,7 +303,7 @@ def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, ch
     image = deep if mode == "I;16" else Image.fromarray(array).convert(mode)
     path = tmp_path / ("a.tif" if mode == "CMYK" else "a.png")
     image.save(path)
-    wanted = to_array(Image.open(path), build.ImageSpec((12, 20), channels))
+    wanted = to_array(Image.open(path), ImageSpec((12, 20), channels))
     assert names["open_image"](path)[0].numpy().tolist() == wanted.tolist()
     facts["pictures"] = False
     with pytest.raises(ValueError, match="arrays"):

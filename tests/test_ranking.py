@@ -10,7 +10,6 @@ import pytest
 from optuna._hypervolume import compute_hypervolume
 
 from alternas.results.ranking.pareto import (
-    GrowingArea,
     coverage,
     dominated_volume,
     envelope,
@@ -160,15 +159,3 @@ def test_gain_beyond_the_baselines_is_a_bound() -> None:
     assert gain(0.79, 9e5, curve) == (None, None), "cheaper and worse: who knows"
     assert gain(0.92, 2e9, curve) == (pytest.approx(2.0), "upper"), "over the best, which is not the dearest"
     assert gain(0.85, 2e9, curve) == (pytest.approx(-5.0), "upper")
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_growing_area_is_the_area_of_what_it_has_seen(seed: int) -> None:
-    """Also where values are equal, 0 or 1."""
-    draw, area, seen = random.Random(seed), GrowingArea(), list[tuple[float, float]]()
-    for _ in range(60):
-        point = (round(draw.random(), seed % 3 + 1), round(draw.random(), seed % 3 + 1))
-        new = point[0] > 0 and not any(y >= point[0] and x >= point[1] for y, x in seen)
-        seen.append(point)
-        assert area.add(*point) == new
-        assert area.value == pytest.approx(dominated_volume(seen), abs=1e-12)

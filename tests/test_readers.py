@@ -29,8 +29,8 @@ from alternas.search.data.readers import folder, huggingface, registry
 from alternas.search.data.readers import torchvision as vision
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.data.readers.huggingface import read_huggingface
+from alternas.search.data.readers.registry import TORCHVISION_SETS
 from alternas.search.data.readers.torchvision import read_torchvision
-from alternas.search.data.readers.torchvision_sets import TORCHVISION_SETS
 from alternas.search.data.readers.webdataset import read_webdataset
 from picture_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
@@ -70,6 +70,7 @@ def refused(read: Reading, *words: str) -> None:
         assert word in message, message
 
 
+PNG = encoded(noise(2), "png")
 READERS = [f"readers.{reader.function.split(':')[0]}" for reader in registry.READERS]
 
 
@@ -172,14 +173,6 @@ def test_links_do_not_lead_to_other_parts(tmp_path: Path) -> None:
     for name, target in (("root", root), ("part", root / "train"), ("val", root / "val")):
         (root / "train" / "a" / name).symlink_to(target)
     assert len(folder_of(root).parts["train"].y_N) == 2
-
-
-def test_a_link_to_nowhere_is_a_broken_picture(tmp_path: Path) -> None:
-    root = tree(tmp_path, "a/1.png", "b/1.png")
-    (root / "a" / "2.png").symlink_to(tmp_path / "nowhere")
-    part = folder_of(root).parts["all"]
-    with pytest.raises(BROKEN):
-        source_of(part).open(names(part).index(str(root / "a" / "2.png")))
 
 
 def test_the_identity_of_files(tmp_path: Path) -> None:
@@ -327,19 +320,24 @@ def test_a_download_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(
-    ("name", "file"),
-    [("mnist", "MNIST/raw/train-images-idx3-ubyte"), ("qmnist", "QMNIST/raw/qmnist-test-labels-idx2-int")],
-)
-def test_a_set_that_is_cut_short(tmp_path: Path, name: str, file: str) -> None:
+    ("name", "file", "change", "words"),
+    [
+        ("mnist", "MNIST/raw/train-images-idx3-ubyte", lambda old: old[:-4], ("mnist", "or broken")),
+        ("qmnist", "QMNIST/raw/qmnist-test-labels-idx2-int", lambda old: old[:-4], ("qmnist", "or broken")),
+        ("mnist", "MNIST/raw/train-labels-idx1-ubyte", lambda old: old[:7] + bytes([2, 0, 1]),
+         ("mnist train", "3 pictures, but 2 labels")),
+        ("sun397", "SUN397/ClassName.txt", lambda old: b"/a/abbey\n", ("sun397", "or broken", "bar/in")),
+        ("dtd", "dtd/dtd/labels/val1.txt", lambda old: b"woven/woven_val.jpg",
+         ("dtd", "its parts train, val, test name different classes")),
+    ],
+    ids=["images cut short", "labels cut short", "too few labels", "lists that do not agree", "other classes"],
+)  # fmt: skip
+def test_a_set_that_is_damaged(
+    tmp_path: Path, name: str, file: str, change: Callable[[bytes], bytes], words: tuple[str, ...]
+) -> None:
     MAKERS[name](tmp_path)
-    (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:-4])
-    refused(lambda: set_of(name, tmp_path), name, "or broken")
-
-
-def test_a_set_whose_lists_do_not_agree(tmp_path: Path) -> None:
-    MAKERS["sun397"](tmp_path)
-    (tmp_path / "SUN397" / "ClassName.txt").write_text("/a/abbey\n")
-    refused(lambda: set_of("sun397", tmp_path), "sun397", "or broken", "bar/in")
+    (tmp_path / file).write_bytes(change((tmp_path / file).read_bytes()))
+    refused(lambda: set_of(name, tmp_path), *words)
 
 
 def test_the_order_is_not_the_file_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,39 +349,11 @@ def test_the_order_is_not_the_file_systems(tmp_path: Path, monkeypatch: pytest.M
     assert len({(tuple(names(f.parts["all"])), tuple(f.parts["all"].y_N), f.identity) for f in found}) == 1
 
 
-def test_pictures_are_decoded_when_they_are_opened(tmp_path: Path) -> None:
-    MAKERS["caltech101"](tmp_path)
-    path = tmp_path / "caltech101" / "101_ObjectCategories" / "ant" / "image_0002.jpg"
-    path.write_bytes(path.read_bytes()[:-20])
-    source = source_of(set_of("caltech101", tmp_path).parts["all"])
-    assert source.open(0).size == (7, 9)
-    with pytest.raises(BROKEN):
-        source.open(1)
-
-
-def test_labels_must_be_as_many_as_pictures(tmp_path: Path) -> None:
-    MAKERS["mnist"](tmp_path)
-    labels = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte"
-    labels.write_bytes(labels.read_bytes()[:7] + bytes([2, 0, 1]))
-    refused(lambda: set_of("mnist", tmp_path), "mnist train", "3 pictures, but 2 labels")
-
-
-def test_parts_must_name_the_same_classes(tmp_path: Path) -> None:
-    MAKERS["dtd"](tmp_path)
-    (tmp_path / "dtd" / "dtd" / "labels" / "val1.txt").write_text("woven/woven_val.jpg")
-    refused(lambda: set_of("dtd", tmp_path), "dtd", "its parts train, val, test name different classes")
-
-
 @pytest.mark.usefixtures("unchecked")
 def test_parts_without_labels_are_left_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     MAKERS["fer2013"](tmp_path)
     assert list(set_of("fer2013", tmp_path).parts) == ["train"]
     assert "fer2013: left aside test: its 1 pictures have no labels" in caplog.text
-
-
-def test_pcam_needs_h5py(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vision, "find_spec", lambda module: None)
-    refused(lambda: set_of("pcam", tmp_path), "pcam needs the package 'h5py': pip install h5py")
 
 
 def test_files_travel_as_paths_and_have_an_identity(tmp_path: Path) -> None:
@@ -398,13 +368,6 @@ def test_files_travel_as_paths_and_have_an_identity(tmp_path: Path) -> None:
     assert set_of("mnist", tmp_path).identity == ""
 
 
-def test_a_file_that_is_listed_but_missing_is_broken(tmp_path: Path) -> None:
-    MAKERS["dtd"](tmp_path)
-    (tmp_path / "dtd/dtd/images/banded/banded_val.jpg").unlink()
-    with pytest.raises(BROKEN):
-        source_of(set_of("dtd", tmp_path).parts["val"]).open(0)
-
-
 # Hugging Face's `datasets`.
 
 
@@ -413,15 +376,26 @@ def datasets() -> Any:
     return pytest.importorskip("datasets")
 
 
-def rows_of(datasets: Any, columns: dict[str, list[Any]], **features: Any) -> Any:
-    """A Dataset of encoded pictures and labels."""
-    kinds = {"image": datasets.Image()} | features
-    return datasets.Dataset.from_dict(columns, features=datasets.Features({c: kinds[c] for c in columns}))
+def rows_of(images: list[Any], labels: dict[str, tuple[list[Any], Any]]) -> Any:
+    """A Dataset of encoded pictures, and columns of values with their kind: a type or the names of classes."""
+    datasets = pytest.importorskip("datasets")
+    columns = {"image": (images, datasets.Image())} if images else {}
+    for name, (values, kind) in labels.items():
+        if kind == "image":
+            label = datasets.Image()
+        else:
+            label = datasets.ClassLabel(names=kind) if isinstance(kind, list) else datasets.Value(kind)
+        columns[name] = (values, label)
+    features = datasets.Features({name: kind for name, (_, kind) in columns.items()})
+    return datasets.Dataset.from_dict({name: values for name, (values, _) in columns.items()}, features=features)
 
 
-def animals(datasets: Any, seed: int, labels: list[int]) -> Any:
-    images = [{"bytes": encoded(noise(seed + n), "png"), "path": None} for n in range(len(labels))]
-    return rows_of(datasets, {"image": images, "label": labels}, label=datasets.ClassLabel(names=["cat", "dog"]))
+def pngs(*seeds: int, mode: str = "RGB") -> list[bytes]:
+    return [encoded(noise(seed).convert(mode), "png") for seed in seeds]
+
+
+def animals(seed: int, labels: list[int]) -> Any:
+    return rows_of(pngs(*range(seed, seed + len(labels))), {"label": (labels, ["cat", "dog"])})
 
 
 def told_of(seed: int, labels: list[int]) -> list[tuple[Any, str]]:
@@ -433,135 +407,93 @@ def hugging_of(path: Path | str, root: Path, download: bool = False) -> RawDatas
         return read_huggingface(DataConfig(f"hfds/{path}", download=download))
 
 
-def saved(datasets: Any, path: Path, **splits: Any) -> Path:
-    datasets.DatasetDict(splits).save_to_disk(str(path))
+def saved(path: Path, **splits: Any) -> Path:
+    """A folder that `datasets` wrote, of splits or of the rows of "all" alone."""
+    whole = splits.get("all") or pytest.importorskip("datasets").DatasetDict(splits)
+    whole.save_to_disk(str(path))
     return path
 
 
-def test_a_saved_set(tmp_path: Path, datasets: Any) -> None:
-    path = tmp_path / "saved"
-    animals(datasets, 0, [1, 0, 1]).save_to_disk(str(path))
-    found = hugging_of(path, tmp_path)
-    same(found, {"all": told_of(0, [1, 0, 1])})
-    assert source_of(found.parts["all"]).name(2) == f"row 2 of hfds/{path} all"
-    assert found.identity == hugging_of(path, tmp_path).identity != ""
+def parquet(path: Path, **splits: Any) -> Path:
+    (path / "data").mkdir(parents=True)
+    for split, rows in splits.items():
+        rows.to_parquet(str(path / "data" / f"{split}-0.parquet"))
+    return path
 
 
-def test_a_saved_set_of_splits(tmp_path: Path, datasets: Any, caplog: pytest.LogCaptureFixture) -> None:
-    splits = {
-        "train": animals(datasets, 0, [1, 0]),
-        "validation": animals(datasets, 5, [0]),
-        "test": animals(datasets, 9, [1]),
-    }
-    path = saved(datasets, tmp_path / "saved", **splits, extra=animals(datasets, 0, [1]))
-    found = hugging_of(path, tmp_path)
-    same(found, {"train": told_of(0, [1, 0]), "val": told_of(5, [0]), "test": told_of(9, [1])})
-    assert "left aside the splits extra" in caplog.text
+THREE = {"train": (0, [1, 0]), "validation": (5, [0]), "test": (9, [1])}
+MASKED = {"mask": (pngs(1, 0), "image"), "img": (pngs(0, 1), "image"), "coarse_label": ([0, 1], ["x", "y"])}
+MASKED |= {"fine_label": ([1, 0], ["a", "b"]), "label_text": (["p", "q"], "string")}
+PETS = tuple(f"{split}/{name}/1.png" for split in ("train", "validation") for name in ("cat", "dog"))
+HUGGING: dict[str, tuple[Callable[[Path], Path], Callable[[], Told]]] = {
+    "one": (lambda root: saved(root, all=animals(0, [1, 0, 1])), lambda: {"all": told_of(0, [1, 0, 1])}),
+    "splits": (lambda root: saved(root, extra=animals(0, [1]), **{k: animals(*v) for k, v in THREE.items()}),
+               lambda: {k.replace("idation", ""): told_of(*v) for k, v in THREE.items()}),
+    "rows chosen": (lambda root: saved(root, all=animals(0, [1, 0, 1, 0]).select([3, 0, 2])),
+                    lambda: {"all": [told_of(0, [1, 0, 1, 0])[place] for place in (3, 0, 2)]}),
+    "parquet": (lambda root: parquet(root, train=animals(0, [1, 0]), test=animals(5, [1, 0])),
+                lambda: {"train": told_of(0, [1, 0]), "test": told_of(5, [1, 0])}),
+    "pictures": (lambda root: tree(root, *PETS),
+                 lambda: {part: [(noise(sum(map(ord, path))), path.split("/")[1]) for path in PETS if part in path]
+                          for part in ("train", "val")}),
+    "words": (lambda root: saved(root, all=rows_of(pngs(0, 1), {"label": (["ox", "ant"], "string")})),
+              lambda: {"all": [(noise(0), "ox"), (noise(1), "ant")]}),
+    "numbers": (lambda root: saved(root, all=rows_of(pngs(0, 1), {"label": ([7, 3], "int32")})),
+                lambda: {"all": [(noise(0), "7"), (noise(1), "3")]}),
+    "grey": (lambda root: saved(root, all=rows_of(pngs(0, 1, mode="L"), {"label": ([0, 1], "int64")})),
+             lambda: {"all": [(noise(0).convert("L"), "0"), (noise(1).convert("L"), "1")]}),
+    "by preference": (lambda root: saved(root, all=rows_of([], MASKED)),
+                      lambda: {"all": [(noise(0), "b"), (noise(1), "a")]}),
+}  # fmt: skip
 
 
-def test_rows_chosen_and_shuffled(tmp_path: Path, datasets: Any) -> None:
-    path = tmp_path / "saved"
-    animals(datasets, 0, [1, 0, 1, 0]).select([3, 0, 2]).save_to_disk(str(path))
-    same(hugging_of(path, tmp_path), {"all": [told_of(0, [1, 0, 1, 0])[place] for place in (3, 0, 2)]})
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize("what", HUGGING)
+def test_sets_of_hugging_face(tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture) -> None:
+    make, told = HUGGING[what]
+    path = make(tmp_path / "set")
+    found = hugging_of(path, tmp_path / "kept")
+    same(found, told())
+    assert ("left aside the splits extra" in caplog.text) == (what == "splits")
+    part, rows = next(iter(found.parts.items()))
+    assert source_of(rows).name(1) == f"row 1 of hfds/{path} {part}"
+    assert source_of(rows).open(0).mode == ("L" if what == "grey" else "RGB")
+    assert list(found.classes) == sorted(found.classes)
+    if what == "one":
+        assert found.identity == hugging_of(path, tmp_path / "kept").identity != ""
 
 
-def test_a_folder_of_parquet(tmp_path: Path, datasets: Any) -> None:
-    (tmp_path / "set" / "data").mkdir(parents=True)
-    for split, seed in (("train", 0), ("test", 5)):
-        animals(datasets, seed, [1, 0]).to_parquet(str(tmp_path / "set" / "data" / f"{split}-0.parquet"))
-    same(hugging_of(tmp_path / "set", tmp_path / "kept"), {"train": told_of(0, [1, 0]), "test": told_of(5, [1, 0])})
-
-
-def test_a_folder_of_pictures(tmp_path: Path, datasets: Any) -> None:
-    told: Told = {"train": [], "val": []}
-    for part, split in (("train", "train"), ("val", "validation")):
-        for seed, name in enumerate(("cat", "dog")):
-            write(tmp_path / "set" / split / name / "1.png", noise(seed))
-            told[part].append((noise(seed), name))
-    same(hugging_of(tmp_path / "set", tmp_path / "kept"), told)
-
-
-def test_pictures_keep_their_mode(tmp_path: Path, datasets: Any) -> None:
-    data = rows_of(datasets, {"image": [encoded(noise(n).convert("L"), "png") for n in range(2)], "label": [0, 1]},
-                   label=datasets.Value("int64"))  # fmt: skip
-    data.save_to_disk(str(tmp_path / "saved"))
-    assert source_of(hugging_of(tmp_path / "saved", tmp_path).parts["all"]).open(0).mode == "L"
-
-
-def test_other_labels(tmp_path: Path, datasets: Any) -> None:
-    images = [encoded(noise(n), "png") for n in range(3)]
-    for kind, values, classes in (
-        ("string", ["ox", "ant", "ox"], ("ant", "ox")),
-        ("int32", [7, 3, 7], ("3", "7")),
-    ):
-        path = tmp_path / kind
-        rows_of(datasets, {"image": images, "label": values}, label=datasets.Value(kind)).save_to_disk(str(path))
-        found = hugging_of(path, tmp_path)
-        assert found.classes == classes
-        assert found.parts["all"].y_N.tolist() == [1, 0, 1]
-
-
-def test_columns_by_preference(tmp_path: Path, datasets: Any) -> None:
-    images = [encoded(noise(n), "png") for n in range(2)]
-    coarse, fine = datasets.ClassLabel(names=["x", "y"]), datasets.ClassLabel(names=["a", "b"])
-    columns = {
-        "mask": images[::-1],
-        "img": images,
-        "coarse_label": [0, 1],
-        "fine_label": [1, 0],
-        "label_text": ["p", "q"],
-    }
-    kinds = {"mask": datasets.Image(), "img": datasets.Image(), "coarse_label": coarse, "fine_label": fine}
-    rows_of(datasets, columns, **kinds, label_text=datasets.Value("string")).save_to_disk(str(tmp_path / "saved"))
-    same(hugging_of(tmp_path / "saved", tmp_path), {"all": [(noise(0), "b"), (noise(1), "a")]})
-
-
-def test_rows_without_a_picture_are_broken(tmp_path: Path, datasets: Any) -> None:
-    data = rows_of(datasets, {"image": [None, b"junk", encoded(noise(0), "png")], "label": [0, 1, 0]},
-                   label=datasets.Value("int64"))  # fmt: skip
-    data.save_to_disk(str(tmp_path / "saved"))
-    source = source_of(hugging_of(tmp_path / "saved", tmp_path).parts["all"])
-    for place in (0, 1):
-        with pytest.raises(BROKEN):
-            source.open(place)
-    assert source.open(2).size == (8, 8)
-
-
-def test_unlabelled_splits(tmp_path: Path, datasets: Any, caplog: pytest.LogCaptureFixture) -> None:
-    full, hidden = animals(datasets, 0, [1, 0]), animals(datasets, 5, [-1, -1])
-    found = hugging_of(saved(datasets, tmp_path / "one", train=full, test=hidden), tmp_path)
-    assert list(found.parts) == ["train"]
+@pytest.mark.usefixtures("datasets")
+def test_unlabelled_splits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    full, hidden = animals(0, [1, 0]), animals(5, [-1, -1])
+    assert list(hugging_of(saved(tmp_path / "one", train=full, test=hidden), tmp_path).parts) == ["train"]
     assert "left aside test: its 2 pictures have no labels" in caplog.text
-    half = saved(datasets, tmp_path / "two", train=full, test=animals(datasets, 5, [-1, 1]))
+    half = saved(tmp_path / "two", train=full, test=animals(5, [-1, 1]))
     refused(lambda: hugging_of(half, tmp_path), "1 of 2 pictures of test have no label")
-    none = saved(datasets, tmp_path / "three", train=hidden, test=full)
+    none = saved(tmp_path / "three", train=hidden, test=full)
     refused(lambda: hugging_of(none, tmp_path), "2 of 2 pictures of train have no label")
 
 
-def bad_columns(datasets: Any) -> dict[str, tuple[dict[str, Any], str]]:
-    image, kind = encoded(noise(0), "png"), datasets.ClassLabel(names=["a", "b"])
-    number, text = datasets.Value("int64"), datasets.Value("string")
-    return {
-        "no image": ({"pixels": (1, number), "label": (0, kind)}, "no column could be the image: pixels, label"),
-        "images": ({"left": (image, datasets.Image()), "right": (image, datasets.Image()), "label": (0, kind)},
-                   "several columns could be the image: left, right"),
-        "no label": ({"image": (image, datasets.Image()), "animal": ("cat", text)},
-                     "no column could be the label: image, animal"),
-        "not a class": ({"image": (image, datasets.Image()), "label": (0.5, datasets.Value("float32"))},
-                        "no column could be the label: image, label"),
-        "labels": ({"image": (image, datasets.Image()), "kind": (0, kind), "place": (1, kind)},
-                   "several columns could be the label: kind, place"),
-    }  # fmt: skip
+IMAGE, PETS_KIND = ([PNG, PNG], "image"), ([0, 1], ["a", "b"])
+UNCLEAR: dict[str, tuple[dict[str, tuple[list[Any], Any]], str]] = {
+    "no image": ({"pixels": ([1, 1], "int64"), "label": PETS_KIND}, "no column could be the image: pixels, label"),
+    "images": ({"left": IMAGE, "right": IMAGE, "label": PETS_KIND}, "several columns could be the image: left, right"),
+    "no label": ({"image": IMAGE, "animal": (["cat"] * 2, "string")}, "no column could be the label: image, animal"),
+    "not a class": ({"image": IMAGE, "label": ([0.5] * 2, "float32")}, "no column could be the label: image, label"),
+    "labels": ({"image": IMAGE, "kind": PETS_KIND, "place": PETS_KIND},
+               "several columns could be the label: kind, place"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("what", ["no image", "images", "no label", "not a class", "labels"])
-def test_columns_that_are_not_clear(tmp_path: Path, datasets: Any, what: str) -> None:
-    columns, words = bad_columns(datasets)[what]
-    rows_of(datasets, {c: [v, v] for c, (v, _) in columns.items()}, **{c: k for c, (_, k) in columns.items()}
-            ).save_to_disk(str(tmp_path / "saved"))  # fmt: skip
-    refused(lambda: hugging_of(tmp_path / "saved", tmp_path), words, str(tmp_path / "saved"))
+@pytest.mark.usefixtures("datasets")
+@pytest.mark.parametrize("what", UNCLEAR)
+def test_columns_that_are_not_clear(tmp_path: Path, what: str) -> None:
+    columns, words = UNCLEAR[what]
+    path = saved(tmp_path / "saved", all=rows_of([], columns))
+    refused(lambda: hugging_of(path, tmp_path), words, str(path))
 
 
+@pytest.mark.usefixtures("datasets")
 @pytest.mark.parametrize(
     ("splits", "words"),
     [
@@ -569,8 +501,8 @@ def test_columns_that_are_not_clear(tmp_path: Path, datasets: Any, what: str) ->
         (("train", "val", "validation"), "which of the splits val, validation is the val part?"),
     ],
 )
-def test_splits_that_are_not_clear(tmp_path: Path, datasets: Any, splits: tuple[str, ...], words: str) -> None:
-    path = saved(datasets, tmp_path / "saved", **{split: animals(datasets, 0, [0, 1]) for split in splits})
+def test_splits_that_are_not_clear(tmp_path: Path, splits: tuple[str, ...], words: str) -> None:
+    path = saved(tmp_path / "saved", **{split: animals(0, [0, 1]) for split in splits})
     refused(lambda: hugging_of(path, tmp_path), words)
 
 
@@ -602,11 +534,6 @@ def test_a_set_that_cannot_be_loaded(tmp_path: Path) -> None:
         (tmp_path / file).mkdir()
         (tmp_path / file / file).write_bytes(b"{")
         refused(lambda: hugging_of(tmp_path / file, tmp_path / "kept"), f"hfds/{tmp_path}/{file}: ", words)  # noqa: B023
-
-
-def test_hugging_face_needs_its_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(huggingface, "find_spec", lambda module: None)
-    refused(lambda: hugging_of("x", tmp_path), "hfds/x needs the package 'datasets': pip install datasets")
 
 
 # WebDataset's shards.
@@ -688,7 +615,6 @@ def test_no_handle_is_kept(tmp_path: Path) -> None:
 
 
 GOOD = sample("a", 0, 0) | sample("b", 1, 1)
-PNG = encoded(noise(2), "png")
 BAD_SAMPLES: dict[str, tuple[Members | list[tuple[str, bytes]], tuple[str, ...]]] = {
     "no label": (GOOD | {"c.png": PNG}, ("sample 'c' has no label: no .cls and no .json",)),
     "no picture": (GOOD | {"c.cls": b"1", "c.txt": b"x"}, ("sample 'c' has 0 pictures among cls, txt",)),
@@ -733,12 +659,6 @@ def test_a_label_of_twenty_gigabytes_is_not_read(tmp_path: Path) -> None:
     refused(lambda: tars_of(path), "the label of sample 'c' has 21,474,836,480 bytes; at most 1,048,576 are read")
 
 
-def test_labels_beyond_the_class_names(tmp_path: Path) -> None:
-    shard(tmp_path / "x.tar", GOOD | sample("c", 2, 2))
-    (tmp_path / "classes.txt").write_text("ox\nant")
-    refused(lambda: tars_of(tmp_path), "2 classes are named, but there is a label 2")
-
-
 @pytest.mark.parametrize("where", ["first header", "first file", "last header", "last file", "end"])
 def test_shards_cut_short(tmp_path: Path, where: str) -> None:
     path = shard(tmp_path / "x.tar", GOOD)
@@ -762,33 +682,84 @@ def test_shards_damaged_in_the_middle(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ((), ("no such file or folder",)),
-        (("x.txt",), ("holds no .tar shards",)),
-        (("x.tar.gz", "y.tar"), ("x.tar.gz is compressed", ".tar")),
-        (("x.tgz",), ("x.tgz is compressed",)),
-        (("train-0.tar", "extra.tar"), ("is extra.tar of train, val or test?",)),
-        (("val-0.tar", "test-0.tar"), ("shards of test, val, but none of train",)),
-        (("junk.tar",), ("junk.tar: cannot be read as a tar file",)),
+        ({}, ("no such file or folder",)),
+        ({"x.txt": GOOD}, ("holds no .tar shards",)),
+        ({"x.tar.gz": GOOD, "y.tar": GOOD}, ("x.tar.gz is compressed", ".tar")),
+        ({"x.tgz": GOOD}, ("x.tgz is compressed",)),
+        ({"y-gz.tar": GOOD}, ("y-gz.tar: cannot be read as a tar file",)),
+        ({"junk.tar": PNG}, ("junk.tar: cannot be read as a tar file",)),
+        ({"train-0.tar": GOOD, "extra.tar": GOOD}, ("is extra.tar of train, val or test?",)),
+        ({"val-0.tar": GOOD, "test-0.tar": GOOD}, ("shards of test, val, but none of train",)),
+        ({"empty.tar": {}}, ("no pictures in all",)),
+        ({"one.tar": sample("a", 0, 3)}, ("only the class '3'",)),
+        ({"x.tar": GOOD | sample("c", 2, 2), "classes.txt": b"ox\nant"}, ("2 classes are named", "there is a label 2")),
     ],
 )
-def test_bad_folders_of_shards(tmp_path: Path, files: tuple[str, ...], words: tuple[str, ...]) -> None:
-    for file in files:
-        if file == "junk.tar":
-            write(tmp_path / "set" / "x.png", noise(0)).rename(tmp_path / "set" / file)
+def test_bad_shards(tmp_path: Path, files: dict[str, Members | bytes], words: tuple[str, ...]) -> None:
+    for file, content in files.items():
+        if isinstance(content, bytes):
+            (tmp_path / "set").mkdir(exist_ok=True)
+            (tmp_path / "set" / file).write_bytes(content)
         else:
-            shard(tmp_path / "set" / file, GOOD, "w:gz" if file.endswith("gz") else "w")
+            shard(tmp_path / "set" / file, content, "w:gz" if "gz" in file else "w")
     refused(lambda: tars_of(tmp_path / "set"), *words)
 
 
-def test_shards_compressed_or_not_shards_at_all(tmp_path: Path) -> None:
-    refused(lambda: tars_of(shard(tmp_path / "x.tar.gz", GOOD, "w:gz")), "x.tar.gz is compressed")
-    refused(lambda: tars_of(shard(tmp_path / "y.tar", GOOD, "w:gz")), "y.tar: cannot be read as a tar file")
-    refused(lambda: tars_of(shard(tmp_path / "z.bin", GOOD)), "z.bin is not a .tar shard")
-    refused(lambda: tars_of(shard(tmp_path / "empty.tar", {})), "no pictures in all")
-    refused(lambda: tars_of(shard(tmp_path / "one.tar", sample("a", 0, 3))), "only the class '3'")
+@pytest.mark.parametrize(("name", "word"), [("x.tar.gz", "x.tar.gz is compressed"), ("z.bin", "is not a .tar shard")])
+def test_a_file_that_is_no_shard(tmp_path: Path, name: str, word: str) -> None:
+    refused(lambda: tars_of(shard(tmp_path / name, GOOD, "w:gz" if "gz" in name else "w")), word)
 
 
-def test_a_broken_picture_in_a_shard(tmp_path: Path) -> None:
-    source = source_of(tars_of(shard(tmp_path / "x.tar", GOOD | {"c.png": PNG[:60], "c.cls": b"1"})).parts["all"])
-    with pytest.raises(BROKEN):
-        source.open(2)
+# All readers.
+
+
+@pytest.mark.parametrize(("name", "package"), [("pcam", "h5py"), ("hfds/x", "datasets")])
+def test_a_package_that_is_not_there(monkeypatch: pytest.MonkeyPatch, name: str, package: str) -> None:
+    for module in (vision, huggingface):
+        monkeypatch.setattr(module, "find_spec", lambda module: None)
+    read = registry.find_reader(name).read
+    refused(lambda: read(DataConfig(name)), f"{name} needs the package {package!r}: pip install {package}")
+
+
+def missing_picture(root: Path) -> RawDataset:
+    MAKERS["dtd"](root)
+    (root / "dtd/dtd/images/banded/banded_val.jpg").unlink()
+    return set_of("dtd", root)
+
+
+def cut_picture(root: Path) -> RawDataset:
+    MAKERS["caltech101"](root)
+    path = root / "caltech101" / "101_ObjectCategories" / "ant" / "image_0002.jpg"
+    path.write_bytes(path.read_bytes()[:-20])
+    return set_of("caltech101", root)
+
+
+def dangling_link(root: Path) -> RawDataset:
+    (tree(root, "a/1.png", "b/1.png") / "a" / "2.png").symlink_to(root / "nowhere")
+    return folder_of(root)
+
+
+def bad_rows(root: Path) -> RawDataset:
+    rows: list[Any] = [None, b"junk", PNG]
+    return hugging_of(saved(root / "set", all=rows_of(rows, {"label": ([0, 1, 0], "int64")})), root)
+
+
+def bad_member(root: Path) -> RawDataset:
+    return tars_of(shard(root / "x.tar", GOOD | {"c.png": PNG[:60], "c.cls": b"1"}))
+
+
+@pytest.mark.parametrize(
+    ("made", "bad"),
+    [(dangling_link, {1}), (missing_picture, {0}), (cut_picture, {1}), (bad_rows, {0, 1}), (bad_member, {2})],
+)
+def test_broken_pictures_are_found_when_they_are_opened(
+    tmp_path: Path, made: Callable[[Path], RawDataset], bad: set[int]
+) -> None:
+    parts = made(tmp_path).parts
+    source = source_of(parts.get("val") or parts["all"])
+    for place in range(len(source)):
+        if place in bad:
+            with pytest.raises(BROKEN):
+                source.open(place)
+        else:
+            assert min(source.open(place).size) >= 7

@@ -20,14 +20,14 @@ from alternas.results.latency.store import keep
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report import page as page_module
-from alternas.results.report.facts import elapsed, open_run
 from alternas.results.report.page import write_report
-from alternas.results.report.progress import hypervolumes, phases_table, rung_rows, thin
-from alternas.results.report.provenance import command_of
+from alternas.results.report.parts import elapsed, open_run, thin
+from alternas.results.report.progress import hypervolumes, phases_table, rung_rows
 from alternas.results.report.sections import (
     FEWEST,
     attention_of,
     attention_plot,
+    command_of,
     common_table,
     front_plot,
     importances,
@@ -181,7 +181,7 @@ def test_what_users_wrote_is_text(report: Page, tmp_path: Path) -> None:
     labels = [x for plot in page.data["plots"].values() for t in plot["data"] for x in (*t["x"], *t["y"])]
     assert not [text for text in (*names, *labels) if "<" in str(text)], "plotly reads tags"
     assert [text for text in names if text.startswith("&lt;/script")]
-    assert list((tmp_path / "assets").glob("*.png"))
+    assert list((tmp_path / "assets").glob("*.parquet"))
 
 
 def test_no_cell_of_the_assets_is_a_formula(tmp_path: Path) -> None:
@@ -361,11 +361,7 @@ def test_assets_hold_every_plot_and_table(run: Path, report: Page, tmp_path: Pat
     made = {path.name for path in (tmp_path / "assets").iterdir()}
     assert {Path(path).name for path in facts["assets"]} == made
     plots, tables = set(report.data["plots"]), set(TABLES) - {"failures"}
-    assert made == {f"{n}.{end}" for n in (*plots, *tables, "all_nets") for end in ("csv", "parquet")} | {
-        f"{name}.png" for name in plots
-    }
-    for name in plots:
-        assert (tmp_path / "assets" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert made == {f"{n}.{end}" for n in (*plots, *tables, "all_nets") for end in ("csv", "parquet")}
     nets = pd.read_parquet(tmp_path / "assets" / "all_nets.parquet")
     assert len(nets) == 240
     assert nets.accuracy.tolist() == pd.read_csv(tmp_path / "assets" / "all_nets.csv").accuracy.tolist()

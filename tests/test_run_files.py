@@ -17,10 +17,9 @@ from alternas.results.analysis_tools.output import write_results
 from alternas.results.latency.store import keep, read_latencies
 from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
-from alternas.search.data.build import keep_sample
 from alternas.search.data.dataset import DataConfig
-from alternas.search.data.load import load
-from alternas.search.engine.tensorboard import EventFiles
+from alternas.search.data.load import keep_sample, load
+from alternas.search.engine.progress import EventFiles
 from alternas.search.experiments.trained_nets import EDITION, kept
 from alternas.search.trials.storage import study_note
 from command_line import within

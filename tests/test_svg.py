@@ -13,7 +13,7 @@ import pytest
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from alternas.archs.blocks.spec import BLOCKS
 from alternas.cli import app as cli
-from alternas.results.render.svg import TALLEST, Glyph, net_svg, outline
+from alternas.results.render.drawing import TALLEST, Glyph, net_svg, outline
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.tensorboard import EventFile, EventFiles, Noted
+from alternas.search.engine.progress import EventFile, EventFiles, TensorBoardView
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
@@ -94,11 +94,11 @@ def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
     assert math.isnan(curves(tmp_path)["loss"][-1][1])
 
 
-def noted(ledger: SearchController, run: Path) -> Noted:
+def noted(ledger: SearchController, run: Path) -> TensorBoardView:
     files = EventFiles(run, ledger.context.settings.seed)
     for record in ledger.store.records:
         files.take(record)
-    return Noted(SilentView(), files, ledger)
+    return TensorBoardView(SilentView(), files, ledger)
 
 
 @pytest.mark.parametrize("noted_from", [1, 2], ids=["from the start", "from the second half"])

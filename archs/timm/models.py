@@ -12,7 +12,7 @@ from typing import Any
 import timm
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, flop_registry, sdpa_flop_count
 
 from ..errors import InputError
 from ..layout import Map
@@ -26,6 +26,13 @@ KINDS = {
 }
 
 
+def flop_counter() -> FlopCounterMode:
+    """torch's FLOP counter, which before torch 2.15 leaves out attention on a CPU."""
+    on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    formula = {on_cpu: lambda q, k, v, *_, **__: sdpa_flop_count(q, k, v)}
+    return FlopCounterMode(display=False, custom_mapping={} if on_cpu in flop_registry else formula)
+
+
 def count(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Any]:
     """`params`, `macs`, and `by_place` (the model's children) and `by_kind` (conv, linear, attention).
 
@@ -35,7 +42,7 @@ def count(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, Any]:
     """
     first = next(model.parameters())
     model.eval().requires_grad_(False)
-    with FlopCounterMode(display=False) as counter:
+    with flop_counter() as counter:
         model(torch.zeros(1, *shape, device=first.device, dtype=first.dtype))
     counts = counter.get_flop_counts()
     by_kind: dict[str, int] = {}

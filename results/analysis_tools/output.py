@@ -15,8 +15,8 @@ from PIL import Image
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from ..analysis.registry import ANALYSES
-from ..render.console import csv_cell
 from ..render.plots import RULES, plain
+from ..render.terminal import csv_cell
 from .index import Explained, forget
 from .inputs import AnalysisResult
 from .plots import share_scales

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ranking.stats import MeanCI, mean_ci_text
-from ..render.console import markdown_text
+from ..render.terminal import markdown_text
 from . import onnx as onnx_format
 from . import package as package_format
 from . import pt2 as pt2_format

@@ -18,9 +18,9 @@ from torch import nn
 from ...archs import Genotype, build
 from ...archs.cost import FLOAT_BYTES
 from ...archs.errors import InputError
+from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
-from ..ranking.run_leaderboard import leaderboard_of, no_net
 from ..render.net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
@@ -124,9 +124,9 @@ def _of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     scene, records = input_spec(folder), {r.trial: r for r in read_records(folder)}
     if image_size:
         scene = InputSpec(parse_size(image_size), scene.classes, scene.channels)
-    board, found = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))).board, []
-    if none := no_net(board):
-        raise InputError(f"run {folder.name}: {none}")
+    board, found = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))), []
+    if board.why_empty:
+        raise InputError(f"run {folder.name}: {board.why_empty}")
     for row in board.rows[: top or None]:
         net = Genotype.from_dict(records[row["trial"]].genotype)
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}

@@ -1,21 +1,34 @@
-"""The leaderboard of a run: its trained nets ranked on accuracy per compute, and one picked."""
+"""The leaderboard of a run: its trained nets ranked on accuracy per compute, drawn with what must be known of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from ...archs.errors import InputError, check_choice
-from ..latency.store import Measurement
+from rich.console import Group
+
+from ...archs.errors import InputError, check_choice, short_repr
+from ..latency.store import Measurement, latencies_of, read_latencies, settings_in
+from ..render.tables import nets_table, short
+from ..render.terminal import plain, print_json, print_text
 from ..runs.record import Record
-from ..runs.retrained import RETRAINED, retrainings
-from .objectives import ACCURACY, RankingQuery, parse_objectives, values
+from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
+from ..runs.store import no_collection, read_data_facts, read_records, read_settings
+from .objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery, objective_values, parse_objectives
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
-from .seed_noise import Noise, Row, mark_ties, noise_of
-from .stats import deviation
+from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
 PICKS = ("accuracy", "gain", "cheapest")
+TIED = "= 7 +2: tied with net 7 and two more, whose accuracies the noise does not tell apart (95 %)"
+BOUNDS = {
+    "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
+    "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
+}
+log = logging.getLogger("alternas")
 
 
 @dataclass(frozen=True)
@@ -28,32 +41,70 @@ class ExtraResults:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """A leaderboard, and what stands behind it.
+    """Ranked nets, and what stands behind them.
 
     Attributes:
-        asked: what the nets are ranked on.
-        rows: of the ranked nets, by Pareto rank, then by rising cost.
+        query: what the nets are ranked on.
+        rows: of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`.
         noise: of the run's seeds; None if unknown.
         missing: nets left out because a value is unknown that they are ranked on or limited by, by its name.
         over: nets left out by limits or family; plain ResNets among them shape the curve all the same.
+        records: of all nets.
+        latencies: by key, all in one setting.
+        folder: of the run, where it was read from one.
     """
 
-    asked: RankingQuery
+    query: RankingQuery
     rows: list[Row]
     noise: Noise | None
     missing: Mapping[str, int] = field(default_factory=dict)
     over: int = 0
+    records: Sequence[Record] = ()
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)
+    folder: Path = Path()
 
     @property
     def front(self) -> list[Row]:
         """The rows of rank 1."""
         return [row for row in self.rows if row["rank"] == 1]
 
+    @property
+    def latency_setting(self) -> str:
+        """The setting that latencies were measured in; "" if none were."""
+        return next((m.setting for m in self.latencies.values()), "")
+
+    @property
+    def why_empty(self) -> str:
+        """Why no net is ranked, and how many are left out; "" where one is."""
+        if self.rows:
+            return ""
+        within = [f"at most {short(most)} {OBJECTIVES[name]}" for name, most in self.query.limits.items()]
+        within += [f"family {' or '.join(self.query.families)}"] if self.query.families else []
+        if self.over:
+            return f"no net is within the limits ({', '.join(within)}): {count_nets(self.over)} left out"
+        return "no net can be ranked" if self.missing else "no net has been trained to the end"
+
+    @property
+    def left_out(self) -> list[str]:
+        """A line on each reason why nets are not ranked."""
+        over = f"left out by limits or family: {count_nets(self.over)}; gains refer to all plain ResNets"
+        missing = [f"left out: {count_nets(n)} without {OBJECTIVES[name]}" for name, n in self.missing.items()]
+        return [over] * bool(self.over and self.rows) + missing
+
+    def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
+        """Hypervolume of the front, see `pareto.hypervolume`; of costs alone, where accuracy is no objective.
+
+        Up to the dearest net of the leaderboard, or of `bounds`.
+        """
+        bounds = bounds or cost_bounds(self.rows, self.query)
+        chance = 1 / len(read_data_facts(self.folder)["classes"])  # accuracy of guessing
+        return dominated_volume([_worth(row, self.query, chance, bounds) for row in self.front])
+
 
 def leaderboard(
     records: Sequence[Record], objectives: str = "macs", limits: Mapping[str, float] | None = None
 ) -> list[Row]:
-    """The rows of `ranked`, for objectives as on the command line: "macs", or "accuracy,macs,params"."""
+    """Ranked rows, see `rank_rows`, for objectives as on the command line: "macs", or "accuracy,macs,params"."""
     return rank_rows(records, RankingQuery(parse_objectives(objectives), limits or {})).rows
 
 
@@ -62,109 +113,41 @@ def front(records: Sequence[Record], objectives: str = "macs", limits: Mapping[s
     return [row for row in leaderboard(records, objectives, limits) if row["rank"] == 1]
 
 
-def rank_rows(records: Sequence[Record], asked: RankingQuery, beside: ExtraResults | None = None) -> Leaderboard:
+def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResults | None = None) -> Leaderboard:
     """Every net trained at full budget and within the limits, ranked: by Pareto rank, then by rising cost.
 
     Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
-    curve at equal cost, the first of the objectives') and gain_bound (see `ranking.gain`), accuracy_per_gmac, knee,
+    curve at equal cost, the first of the objectives') and gain_bound (see `pareto.gain`), accuracy_per_gmac, knee,
     tied_with (None if the noise is unknown), budget_steps and inherited (which make nets no fair comparison), what
     retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are ranked with
     the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
     """
-    beside = beside or ExtraResults()
-    again = retrainings(beside.retrained)
+    extra = extra or ExtraResults()
+    again = retrainings(extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial = {r.trial: r for r in trained}
-    found = [_row(r, values(r, beside.latencies.get(r.key), by_trial)) | again.get(r.key, RETRAINED) for r in trained]
-    needed = dict.fromkeys((*asked.costs, *asked.limits))
-    missing = {name: sum(not _known(row, name) for row in found) for name in needed}
-    known = [row for row in found if all(_known(row, name) for name in needed)]
-    rows = [row for row in known if _within(row, asked)]
-    _measure(rows, [row for row in found if row["kind"] == "baseline"], asked.costs[0])
-    noise = noise_of(records, beside.retrained)
-    rows = resolve_objectives(rows, asked, noise, lambda row: row["trial"])
-    return Leaderboard(asked, rows, noise, {name: n for name, n in missing.items() if n}, len(known) - len(rows))
-
-
-def resolve_objectives(
-    rows: Sequence[Row], asked: RankingQuery, noise: Noise | None, name: Callable[[Row], Any]
-) -> list[Row]:
-    """The rows by rank and cost, with rank, knee and ties filled in; `name` is what a tied row is called."""
-    ranks = pareto_ranks([point(row, asked) for row in rows], asked.maximise)
-    rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
-    rows.sort(key=lambda row: (row["rank"], row[asked.costs[0]], row["trial"]))
-    if rows and noise and ACCURACY in asked.objectives:
-        mark_ties(rows, asked.costs, noise, name)
-    _mark_knee([row for row in rows if row["rank"] == 1], asked)
-    return rows
-
-
-def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
-    """One row of a front: the most accurate, the one with most gain, or the cheapest.
-
-    A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
-
-    Raises:
-        InputError: if `how` is unknown or no row qualifies.
-    """
-    check_choice("pick", how, PICKS)
-    if how == "gain":
-        rows = [row for row in rows if row["gain"] is not None]
-    if not rows:
-        raise InputError(f"pick {how}: no trained net qualifies")
-    if how == "cheapest":
-        return min(rows, key=lambda row: row[cost])
-    return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
-
-
-def point(row: Row, asked: RankingQuery) -> tuple[float, ...]:
-    """A row's values of the objectives."""
-    return tuple(row[name] for name in asked.objectives)
-
-
-def cost_bounds(rows: Sequence[Row], asked: RankingQuery) -> dict[str, Bounds]:
-    """The lowest and the dearest of each cost."""
-    return {cost: min_max([row[cost] for row in rows]) for cost in asked.costs} if rows else {}
-
-
-def front_hypervolume(rows: Sequence[Row], asked: RankingQuery, chance: float, within: Mapping[str, Bounds]) -> float:
-    """Hypervolume of the rows' front, see `ranking.hypervolume`; of costs alone, where accuracy is no objective."""
-    front = [row for row in rows if row["rank"] == 1]
-    return dominated_volume([_worth(row, asked, chance, within) for row in front])
-
-
-def _worth(row: Row, asked: RankingQuery, chance: float, within: Mapping[str, Bounds]) -> tuple[float, ...]:
-    """Each objective from 0 to 1, the best."""
-    return tuple(
-        above_chance(row[name], chance) if name == ACCURACY else normalized_cost(row[name], within[name])
-        for name in asked.objectives
-    )
-
-
-def _known(row: Row, name: str) -> bool:
-    return (row[name] or 0) > 0  # what costs nothing was not measured
-
-
-def _within(row: Row, asked: RankingQuery) -> bool:
-    """Whether a net is of the families asked for, and keeps the limits."""
-    if asked.families and row["family"] not in asked.families:
-        return False
-    return all(row[name] <= most for name, most in asked.limits.items())
-
-
-def _measure(rows: Sequence[Row], baselines: Sequence[Row], cost: str) -> None:
-    """Gains over the curve of those baselines whose cost is known."""
-    curve = envelope([(row[ACCURACY], row[cost]) for row in baselines if row[cost]])
+    every = [
+        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial)) | again.get(r.key, RETRAINED)
+        for r in trained
+    ]
+    # What costs nothing was not measured.
+    unknown = {name: sum((row[name] or 0) <= 0 for row in every) for name in (*query.costs, *query.limits)}
+    known = [row for row in every if all((row[name] or 0) > 0 for name in unknown)]
+    rows = [
+        row
+        for row in known
+        if (not query.families or row["family"] in query.families)
+        and all(row[name] <= most for name, most in query.limits.items())
+    ]
+    cost = query.costs[0]
+    curve = envelope([(row[ACCURACY], row[cost]) for row in every if row["kind"] == "baseline" and row[cost]])
     for row in rows:
         row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[cost], curve)
-
-
-def _mark_knee(front: Sequence[Row], asked: RankingQuery) -> None:
-    within = cost_bounds(front, asked)
-    place = knee([_worth(row, asked, 0.0, within) for row in front])
-    if place is not None:
-        front[place]["knee"] = True
+    noise = noise_of(records, extra.retrained)
+    rows = resolve_objectives(rows, query, noise, lambda row: row["trial"])
+    missing = {name: n for name, n in unknown.items() if n}
+    return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
 
 
 def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
@@ -190,3 +173,177 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         "inherited": bool(record.lineage),
         "seconds": record.seconds,
     }
+
+
+def resolve_objectives(
+    rows: Sequence[Row], query: RankingQuery, noise: Noise | None, name: Callable[[Row], Any]
+) -> list[Row]:
+    """The rows by rank and cost, with rank, knee and ties filled in; `name` is what a tied row is called."""
+    ranks = pareto_ranks([point(row, query) for row in rows], query.maximise)
+    rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
+    rows.sort(key=lambda row: (row["rank"], row[query.costs[0]], row["trial"]))
+    if rows and noise and ACCURACY in query.objectives:
+        mark_ties(rows, query.costs, noise, name)
+    front = [row for row in rows if row["rank"] == 1]
+    bounds = cost_bounds(front, query)
+    place = knee([_worth(row, query, 0.0, bounds) for row in front])
+    if place is not None:
+        front[place]["knee"] = True
+    return rows
+
+
+def noise_of(records: Iterable[Record], retrained: Iterable[Record] = ()) -> Noise | None:
+    """The seed noise of a run; None where every net was trained once.
+
+    Args:
+        records: of the search; those with `accuracies` were trained with several seeds, baselines or not.
+        retrained: trainings of its nets again. Those of another recipe or budget make a group of their own.
+    """
+    groups = [(r.key, list(r.accuracies.values())) for r in records if r.status == "ok" and len(r.accuracies) > 1]
+    groups += [(g[0].key, [r.accuracy for r in g if r.accuracy is not None]) for g in by_net(retrained) if len(g) > 1]
+    return pooled_noise(groups)
+
+
+def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
+    """One row of a front: the most accurate, the one with most gain, or the cheapest.
+
+    A gain that is known, or a lower bound, goes before one of which nothing but an upper bound is known.
+
+    Raises:
+        InputError: if `how` is unknown or no row qualifies.
+    """
+    check_choice("pick", how, PICKS)
+    if how == "gain":
+        rows = [row for row in rows if row["gain"] is not None]
+    if not rows:
+        raise InputError(f"pick {how}: no trained net qualifies")
+    if how == "cheapest":
+        return min(rows, key=lambda row: row[cost])
+    return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
+
+
+def point(row: Row, query: RankingQuery) -> tuple[float, ...]:
+    """A row's values of the objectives."""
+    return tuple(row[name] for name in query.objectives)
+
+
+def cost_bounds(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
+    """The lowest and the dearest of each cost."""
+    return {cost: min_max([row[cost] for row in rows]) for cost in query.costs} if rows else {}
+
+
+def _worth(row: Row, query: RankingQuery, chance: float, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
+    """Each objective from 0 to 1, the best."""
+    return tuple(
+        above_chance(row[name], chance) if name == ACCURACY else normalized_cost(row[name], bounds[name])
+        for name in query.objectives
+    )
+
+
+def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
+    """A run's leaderboard; objectives left out are the run's own, and its own limits hold too.
+
+    Raises:
+        InputError: if the run is broken, or latencies are asked for that were not measured.
+    """
+    query, records = query or RankingQuery(), read_records(folder)
+    limits = limits_of(folder)
+    tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
+    objectives = query.objectives or (ACCURACY, objective_of(folder))
+    query = replace(query, objectives=objectives, limits=limits | tighter)
+    with no_collection():
+        extra = ExtraResults(_latencies(folder, query), retrained(folder))
+        return replace(rank_rows(records, query, extra), folder=folder)
+
+
+def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
+    """Those of the setting asked for; unasked, those that the run was searched with, or of the only one there is."""
+    searched_with = str(read_settings(folder).get("settings", {}).get("latency", ""))
+    measured, which = read_latencies(folder), query.latency_of or searched_with
+    if not (measured or query.latency_of) and which:
+        return {}  # its search has not come so far
+    if which or LATENCY in (*query.objectives, *query.limits) or len(settings_in(measured)) == 1:
+        return latencies_of(measured, which, folder.name)
+    return {}
+
+
+def objective_of(folder: Path) -> str:
+    """The kind of cost that a run weighs accuracy against."""
+    costs = [name for name in OBJECTIVES if name != ACCURACY]
+    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), costs)
+
+
+def limits_of(folder: Path) -> dict[str, float]:
+    """The largest costs that a run allows, by kind of cost."""
+    limits = read_settings(folder).get("settings", {}).get("limits", {})
+    costs = [name for name in OBJECTIVES if name != ACCURACY]
+    if not isinstance(limits, dict) or not all(k in costs and type(v) in (int, float) for k, v in limits.items()):
+        raise InputError(
+            f"{folder / 'run.json'}: limits must be numbers by {', '.join(costs)}, got {short_repr(limits)}"
+        )
+    return limits
+
+
+def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
+    """Print the front of a run, and return how many nets are on it."""
+    board = leaderboard_of(folder, query)
+    _print(board, board.front, f"Pareto front of {folder.name}", as_json)
+    return len(board.front)
+
+
+def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool) -> None:
+    """Print all ranked nets of a run, or the first `top` of them."""
+    board = leaderboard_of(folder, query)
+    rows = board.rows[: top or None]
+    cut = f" (the first {len(rows)} of {len(board.rows)})" if len(rows) < len(board.rows) else ""
+    _print(board, rows, f"Leaderboard of {folder.name}{cut}", as_json, ranks=True)
+
+
+def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks: bool = False) -> None:
+    """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
+    if as_json:
+        for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows))):
+            log.warning("%s", line)
+        print_json(rows)
+    else:
+        table = nets_table(rows, title, board.query.costs, ranks=ranks, none=board.why_empty)
+        print_text(Group(table, plain(*summary_lines(board), style="dim")))
+
+
+def summary_lines(board: Leaderboard) -> list[str]:
+    """What must be known to read a leaderboard, a line each."""
+    counts = Counter(r.status for r in board.records)
+    costs = [OBJECTIVES[name] for name in board.query.costs]
+    of = ["accuracy above chance"] * (ACCURACY in board.query.objectives) + [f"log {cost}" for cost in costs]
+    bounds = {row["gain_bound"] for row in board.rows}
+    lines = [
+        f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
+        f"{sum(r.seconds for r in board.records):.0f} s of training",
+        f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
+        f"gain: points above plain ResNets of equal {costs[0]}",
+        *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
+        *(line for bound, line in BOUNDS.items() if bound in bounds),
+        str(board.noise or UNKNOWN_NOISE),
+    ]
+    if any(row["tied_with"] for row in board.rows):
+        behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
+        lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
+    lines += [*board.left_out, *budget_lines(board.rows)]
+    if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
+        of_steps = ", ".join(map(str, steps))
+        lines.append(
+            f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's accuracy"
+        )
+    return lines
+
+
+def budget_lines(rows: Sequence[Row]) -> list[str]:
+    """A warning where nets that were trained for longer or shorter stand side by side; else nothing."""
+    budgets = Counter((row["budget_steps"], row["inherited"]) for row in rows)
+    if len(budgets) < 2:
+        return []
+    each = [
+        f"{count_nets(n)} {steps or '?'} steps{' on inherited weights (heir)' * heir}"
+        for (steps, heir), n in budgets.items()
+    ]
+    return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]

@@ -80,7 +80,7 @@ def own_flops(record: Record) -> int:
 def train_flops(record: Record) -> int | None:
     """FLOPs of training the net once, and what it inherited from: 6 x MACs x images seen, 2 forward and 4 backward.
 
-    As `Cost.training_flops` and the lineage of heirs count them. None where steps, batch or ancestors are unknown.
+    As `Cost.training_flops` and the lineage of a record count them. None where steps, batch or ancestors are unknown.
     """
     own, inherited = own_flops(record), record.lineage.get("flops") if record.lineage else 0
     return own + inherited if own and inherited is not None else None
@@ -88,22 +88,24 @@ def train_flops(record: Record) -> int | None:
 
 def train_seconds(record: Record, by_trial: Mapping[int, Record]) -> float | None:
     """Seconds of training the net once, and what it inherited from; None where they are unknown."""
-    seconds, at, seen = 0.0, record, set[int]()
+    seconds, ancestor, seen = 0.0, record, set[int]()
     while True:
-        own = at.seconds / max(1, len(at.accuracies))  # those of a record are of all its seeds
-        if own <= 0 or at.trial in seen:
+        own = ancestor.seconds / max(1, len(ancestor.accuracies))  # those of a record are of all its seeds
+        if own <= 0 or ancestor.trial in seen:
             return None
         seconds += own
-        if not at.lineage:
+        if not ancestor.lineage:
             return seconds
-        seen.add(at.trial)
-        parent = by_trial.get(at.lineage.get("trial", -1))
+        seen.add(ancestor.trial)
+        parent = by_trial.get(ancestor.lineage.get("trial", -1))
         if parent is None:
             return None
-        at = parent
+        ancestor = parent
 
 
-def values(record: Record, latency: Measurement | None, by_trial: Mapping[int, Record]) -> dict[str, float | None]:
+def objective_values(
+    record: Record, latency: Measurement | None, by_trial: Mapping[int, Record]
+) -> dict[str, float | None]:
     """Every objective of a trained net but its accuracy, by name, and the latency's spread; None where unknown."""
     return {
         "macs": record.cost["macs"],

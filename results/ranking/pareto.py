@@ -16,11 +16,11 @@ FIRST = (True, False, False)  # accuracy is maximised, costs are minimised
 
 
 def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> list[int]:
-    """Non-dominated rank of each point: 1 is the front, 2 the front of the rest, and so on.
+    """Non-dominated rank of each point: 1 is the front, 2 the front of the rest, and so on; equal points share a rank.
 
-    Equal points share a rank. Sorted by the first objective, a point belongs to the first front of which no earlier
-    point dominates it, found by bisection (ENS-BS: Zhang et al., IEEE Trans. Evol. Comput. 19, 2015). What a front
-    dominates is a staircase in the other objectives, so O(n log n) for two of them, O(n log^2 n) for three.
+    Sorted by the first objective, a point belongs to the first front of which no earlier point dominates it, found by
+    bisection (ENS-BS: Zhang et al., IEEE Trans. Evol. Comput. 19, 2015). What a front dominates is a staircase in the
+    other objectives, so that this takes O(n log^2 n).
 
     Args:
         points: of two or three objectives each.
@@ -36,52 +36,25 @@ def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> l
         raise ValueError(f"pareto_ranks: points need two or three objectives each, got {sorted({*map(len, points)})}")
     signs = [-1 if up else 1 for up in maximise[:count]]
     losses = [tuple(map(mul, signs, point)) for point in points]
-    distinct = sorted(set(losses))
-    ranked = dict(zip(distinct, (_by_steps if count == 2 else _by_staircases)(distinct), strict=True))
-    return [ranked[loss] for loss in losses]
-
-
-def _by_steps(losses: Sequence[Point]) -> list[int]:
-    """Ranks of distinct points of two losses in rising order."""
-    least: list[float] = []  # second loss of each front, rising
-    ranks = []
-    for _, loss in losses:
-        front = bisect_right(least, loss)
-        least[front : front + 1] = [loss]
-        ranks.append(front + 1)
-    return ranks
-
-
-def _by_staircases(losses: Sequence[Point]) -> list[int]:
-    """Ranks of distinct points of three losses in rising order."""
     stairs: list[tuple[list[float], list[float]]] = []  # of each front: second losses rising, third losses falling
-    ranks = []
-    for _, y, z in losses:
+    ranks: dict[Point, int] = {}
+    for loss in sorted(set(losses)):
+        y, z = loss[1], loss[-1]  # of two objectives, a staircase of one step
         low, high = 0, len(stairs)
         while low < high:  # a point that a front dominates is dominated by all fronts before it
             middle = (low + high) // 2
-            low, high = (middle + 1, high) if _under(stairs[middle], y, z) else (low, middle)
+            ys, zs = stairs[middle]
+            below = bisect_right(ys, y)
+            low, high = (middle + 1, high) if below and zs[below - 1] <= z else (low, middle)
         if low == len(stairs):
             stairs.append(([], []))
-        _add_step(stairs[low], y, z)
-        ranks.append(low + 1)
-    return ranks
-
-
-def _under(stair: tuple[list[float], list[float]], y: float, z: float) -> bool:
-    """Whether a step of the staircase is as good as (y, z) in both."""
-    ys, zs = stair
-    before = bisect_right(ys, y)
-    return before > 0 and zs[before - 1] <= z
-
-
-def _add_step(stair: tuple[list[float], list[float]], y: float, z: float) -> None:
-    """Put in a step that none is as good as; those that it is as good as go."""
-    ys, zs = stair
-    first = last = bisect_left(ys, y)
-    while last < len(zs) and zs[last] >= z:
-        last += 1
-    ys[first:last], zs[first:last] = [y], [z]
+        ys, zs = stairs[low]
+        first = last = bisect_left(ys, y)
+        while last < len(zs) and zs[last] >= z:  # steps that the new one is as good as
+            last += 1
+        ys[first:last], zs[first:last] = [y], [z]
+        ranks[loss] = low + 1
+    return [ranks[loss] for loss in losses]
 
 
 def envelope(baselines: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -135,9 +108,9 @@ def above_chance(accuracy: float, chance: float) -> float:
 def hypervolume(points: Sequence[Point], chance: float, costs: Sequence[Bounds] = ()) -> float:
     """Area or volume under the front of (accuracy above chance, log10 of reference cost over cost, ...), in [0, 1].
 
-    The reference is the dearest point; the area is divided by the largest possible, that of a
-    perfect net at the lowest cost. `costs` are lowest and dearest of each cost, where others than the points
-    themselves set them. 0 where all points have one cost.
+    The reference is the dearest point; the area is divided by the largest possible, that of a perfect net at the
+    lowest cost. `costs` are lowest and dearest of each cost, where others than the points themselves set them. 0 where
+    all points have one cost.
     """
     if not points:
         return 0.0
@@ -145,52 +118,19 @@ def hypervolume(points: Sequence[Point], chance: float, costs: Sequence[Bounds] 
     return dominated_volume([(above_chance(p[0], chance), *map(normalized_cost, p[1:], within)) for p in points])
 
 
-class GrowingArea:
-    """What `covered` gives for two objectives, while points come one by one: O(log n) each, but for what they replace.
-
-    Attributes:
-        value: the area so far.
-    """
-
-    def __init__(self) -> None:
-        self.value = 0.0
-        self._xs: list[float] = []  # the front by its second objective, rising
-        self._ys: list[float] = []  # and by its first, falling
-
-    def add(self, y: float, x: float) -> bool:
-        """Take in a point; whether none before was as good in both."""
-        xs, ys = self._xs, self._ys
-        first = at = bisect_left(xs, x)
-        under = ys[at] if at < len(xs) else 0.0  # the height at x
-        if y <= under:
-            return False
-        last = at + 1 if at < len(xs) and xs[at] == x else at
-        while first > 0 and ys[first - 1] <= y:
-            first -= 1
-        edges = [xs[first - 1] if first else 0.0, *xs[first:at], x]
-        heights = [*ys[first:at], under]
-        old = sum(height * (right - left) for height, left, right in zip(heights, edges, edges[1:], strict=False))
-        self.value += y * (x - edges[0]) - old
-        xs[first:last], ys[first:last] = [x], [y]
-        return True
-
-
 def dominated_volume(worths: Sequence[Point]) -> float:
     """Share of the unit square or cube that is no better than one of the points; 1 is best in each objective.
 
     Exact: in three dimensions slices between rising values of the last objective, O(n^2 log n), quick for hundreds.
     """
-    if not worths or len(worths[0]) == 2:
-        return _area(worths)
-    volume, order = 0.0, sorted({tuple(worth) for worth in worths}, key=lambda worth: -worth[2])
-    for i, worth in enumerate(order):
-        below = order[i + 1][2] if i + 1 < len(order) else 0.0
-        if worth[2] > below:
-            volume += (worth[2] - below) * _area([other[:2] for other in order[: i + 1]])
-    return volume
-
-
-def _area(worths: Sequence[Point]) -> float:
+    if worths and len(worths[0]) == 3:
+        order = sorted({tuple(worth) for worth in worths}, key=lambda worth: -worth[2])
+        floors = [*(worth[2] for worth in order[1:]), 0.0]
+        return math.fsum(
+            (worth[2] - floor) * dominated_volume([other[:2] for other in order[: i + 1]])
+            for i, (worth, floor) in enumerate(zip(order, floors, strict=True))
+            if worth[2] > floor
+        )
     area, reached = 0.0, 0.0
     for height, width in sorted(worths, key=lambda worth: (-worth[0], -worth[1])):
         if width > reached:
@@ -209,8 +149,7 @@ def knee(worths: Sequence[Point]) -> int | None:
     """
     if len(worths) < 3:
         return None
-    ends = [(min(column), max(column)) for column in zip(*worths, strict=True)]
-    scales = [(low, high - low or 1.0) for low, high in ends]
+    scales = [(min(column), max(column) - min(column) or 1.0) for column in zip(*worths, strict=True)]
     sums = [sum((w - low) / width for w, (low, width) in zip(worth, scales, strict=True)) for worth in worths]
     best = max(range(len(sums)), key=lambda i: (sums[i], -i))
     return best if sums[best] > 1 + 1e-9 else None

@@ -1,21 +1,24 @@
-"""What seeds do to a result: means with 95 % t intervals, paired differences, pooled noise.
+"""What seeds do to a result: means with 95 % t intervals, paired differences, pooled noise, and ties within it.
 
-Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers; knows no records.
+Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from ...archs.errors import InputError
 
 LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
+Row = dict[str, Any]  # of a leaderboard
+UNKNOWN_NOISE = "seed noise: unknown (one training per net); estimate it with `--repeats` or `alternas retrain`"
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,70 @@ def half_width(sd: float, degrees: int, n: int, m: int) -> float:
     freedom of other nets too. A difference of no more than that is within the noise.
     """
     return _t(degrees) * sd * math.sqrt(1 / n + 1 / m)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What another seed does to an accuracy: the standard deviation within nets, pooled over them.
+
+    Attributes:
+        sd: a fraction, as accuracies are.
+        degrees: of freedom that it is known from.
+        trainings: that it is worked out from.
+        nets: that they are of.
+    """
+
+    sd: float
+    degrees: int
+    trainings: int
+    nets: int
+
+    def __str__(self) -> str:
+        return f"seed noise: {100 * self.sd:.2g} points (sd over {self.trainings} trainings of {count_nets(self.nets)})"
+
+
+def count_nets(count: int) -> str:
+    """ "1 net", "2 nets"."""
+    return f"{count} net{'s' * (count != 1)}"
+
+
+def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]]) -> Noise | None:
+    """The noise from (key of a net, accuracies that differ in the seed alone); None where every net has one."""
+    sd = pooled_sd([accuracies for _, accuracies in groups])
+    if sd is None:
+        return None
+    trainings = sum(len(accuracies) for _, accuracies in groups)
+    return Noise(sd, trainings - len(groups), trainings, len({key for key, _ in groups}))
+
+
+def mark_ties(rows: Sequence[Row], costs: Sequence[str], noise: Noise, name: Callable[[Row], Any]) -> None:
+    """Put into `tied_with` of each row the names of those that the noise does not tell from it, the closest first.
+
+    Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
+    no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
+    """
+    import numpy as np  # is loaded for the interval anyway
+
+    front = [i for i, row in enumerate(rows) if row["rank"] == 1]
+    accuracy_R = np.array([row["accuracy"] for row in rows])
+    costs_RC = np.array([[row[cost] for cost in costs] for row in rows], dtype=float)
+    counts, at_R = np.unique([row["seeds"] for row in rows], return_inverse=True)
+    widths = np.array([[half_width(noise.sd, noise.degrees, int(n), int(m)) for m in counts] for n in counts])
+    lead_RF = accuracy_R[None, front] - accuracy_R[:, None]
+    within_RF = np.abs(lead_RF) <= widths[at_R][:, at_R[front]]
+    no_dearer_RF = np.all([cost_R[None, front] <= cost_R[:, None] for cost_R in costs_RC.T], axis=0)
+    near_R = ~((lead_RF > 0) & ~within_RF & no_dearer_RF).any(1)
+    tied_RF = within_RF & near_R[:, None]
+    tied_RF[front, range(len(front))] = False
+
+    ties: list[list[tuple[float, int]]] = [[] for _ in rows]
+    for i, j in np.argwhere(tied_RF).tolist():
+        apart = abs(float(lead_RF[i, j]))
+        ties[i].append((apart, front[j]))
+        if rows[i]["rank"] > 1:  # of two on the front, both are found
+            ties[front[j]].append((apart, i))
+    for row, own in zip(rows, ties, strict=True):
+        row["tied_with"] = [name(rows[other]) for _, other in sorted(own)]
 
 
 def mean_ci_text(s: MeanCI, digits: int = 4) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,9 +16,8 @@ from rich.table import Table
 from ...archs.errors import InputError, check_choice
 from ..ranking.stats import ANY, SHARE, MeanCI, mean_ci, mean_ci_text, pooled_sd
 from ..runs.record import Record
-from .console import csv_cell
 from .tables import short
-from .terminal import plain
+from .terminal import csv_cell, plain
 
 COSTS = ("macs", "params", "activation_bytes")  # the same for every seed
 SHARES = ("accuracy", "error", "top5", "ece", "shot")  # ends of the names of metrics from 0 to 1
@@ -68,9 +68,14 @@ def study_rows(records: Sequence[Record], metrics: Sequence[str]) -> list[dict[s
     rows = []
     for factors, group in _groups(records):
         good = [r for r in group if r.status == "ok"]
-        measured = {name: _cell(good, name) for name in metrics if name not in factors and name not in COUNTS}
+        cells = {}
+        for name in metrics:
+            if name not in factors and name not in COUNTS:
+                values = _values(good, name)
+                within = SHARE if name.endswith(SHARES) else ANY
+                cells[name] = asdict(mean_ci(values, within)) if values else dict(MISSING)
         seconds = mean_ci([r.seconds for r in good]).mean if good else None
-        rows.append(factors | measured | {"failed": len(group) - len(good), "seconds": seconds})
+        rows.append(factors | cells | {"failed": len(group) - len(good), "seconds": seconds})
     return rows
 
 
@@ -86,49 +91,37 @@ def _groups(records: Sequence[Record]) -> list[tuple[dict[str, Any], list[Record
     for name in COUNTS:
         if name in names:
             raise InputError(f"study: a factor cannot be called {name!r}, which is a column of every study")
-    found: dict[str, tuple[dict[str, Any], list[Record]]] = {}
+    groups: dict[str, tuple[dict[str, Any], list[Record]]] = {}
     for record in records:
         factors = {name: record.factors.get(name) for name in names}
         key = json.dumps(json.loads(json.dumps(factors), parse_int=float))
-        found.setdefault(key, (factors, []))[1].append(record)
-    for factors, group in found.values():
-        _check_seeds(factors, group)
-    return list(found.values())
-
-
-def _check_seeds(factors: dict[str, Any], group: list[Record]) -> None:
-    """One training counted twice would make the intervals too narrow."""
-    seeds = [record.seed for record in group if record.status == "ok"]
-    twice = [seed for seed in seeds if seeds.count(seed) > 1]
-    if twice:
-        where = ", ".join(f"{name} {factor_text(name, value)}" for name, value in factors.items())
-        raise InputError(f"study: seed {twice[0]} is there {seeds.count(twice[0])} times at {where or 'no factors'}")
+        groups.setdefault(key, (factors, []))[1].append(record)
+    for factors, group in groups.values():  # one training counted twice would make the intervals too narrow
+        seeds = Counter(record.seed for record in group if record.status == "ok")
+        if twice := [seed for seed, count in seeds.items() if count > 1]:
+            where = ", ".join(f"{name} {factor_text(name, value)}" for name, value in factors.items())
+            raise InputError(f"study: seed {twice[0]} is there {seeds[twice[0]]} times at {where or 'no factors'}")
+    return list(groups.values())
 
 
 def _values(records: Sequence[Record], metric: str) -> list[float]:
-    """A metric of each record that has it as a finite number."""
-    found = [_value(record, metric) for record in records]
-    return [float(v) for v in found if isinstance(v, int | float) and math.isfinite(v)]
-
-
-def _value(record: Record, metric: str) -> Any:
-    if metric == "accuracy":
-        return record.accuracy
-    if metric == "error":
-        return None if record.accuracy is None else 1 - record.accuracy
-    value = record.metrics.get(metric)
-    return record.cost.get(metric) if value is None else value
-
-
-def _cell(records: Sequence[Record], metric: str) -> dict[str, Any]:
-    values = _values(records, metric)
-    within = SHARE if metric.endswith(SHARES) else ANY
-    return asdict(mean_ci(values, within)) if values else dict(MISSING)
+    """A metric of each record that has it as a finite number: one of its own, or a cost."""
+    if metric in ("accuracy", "error"):
+        accuracies = [record.accuracy for record in records if record.accuracy is not None]
+        values = accuracies if metric == "accuracy" else [1 - accuracy for accuracy in accuracies]
+    else:
+        own = [(record.metrics.get(metric), record.cost.get(metric)) for record in records]
+        values = [cost if value is None else value for value, cost in own]
+    return [float(v) for v in values if isinstance(v, int | float) and math.isfinite(v)]
 
 
 def is_spread(value: Any) -> bool:
     """Whether a row's value is a metric, not a factor or a number."""
     return isinstance(value, dict) and value.keys() == MISSING.keys()
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def factor_names(rows: Sequence[dict[str, Any]]) -> list[str]:
@@ -143,22 +136,18 @@ def factor_text(name: str, value: Any) -> str:
     return "-" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def study_table(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> Table:
+def study_table(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Table:
     """Rows as a table: factors, metrics as mean ± sd, seeds, failures if there are any, seconds.
 
     Where the metrics of the rows come from different numbers of seeds, each has its own behind it.
 
     Raises:
-        InputError: if the rows do not have a metric of the sight.
+        InputError: if the rows do not have a metric of the spec.
     """
     factors, failed = factor_names(rows), any(row["failed"] for row in rows)
-    alike = all(len({row[name]["n"] for name in sight.metrics if is_spread(row.get(name))}) == 1 for row in rows)
-    metrics = [name for name in sight.metrics if name not in COUNTS and name not in factors]
-    table = Table(title=plain(sight.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
+    alike = all(len({row[name]["n"] for name in spec.metrics if is_spread(row.get(name))}) == 1 for row in rows)
+    metrics = [name for name in spec.metrics if name not in COUNTS and name not in factors]
+    table = Table(title=plain(spec.title), title_justify="left", header_style="bold", box=None, pad_edge=False)
     counts = [*(["seeds"] if alike else []), *(["failed"] if failed else []), "seconds"]
     for name in (*factors, *metrics, *counts):
         left = name in factors and not all(is_number(row[name]) for row in rows)
@@ -177,8 +166,8 @@ def _cell_text(name: str, cell: dict[str, Any], counted: bool) -> str:
         return "-"
     if name in COSTS and not cell["sd"]:
         return short(cell["mean"])
-    said = mean_ci_text(MeanCI(**cell))
-    return said if counted else said.rpartition(" (")[0]
+    text = mean_ci_text(MeanCI(**cell))
+    return text if counted else text.rpartition(" (")[0]
 
 
 def study_json(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -194,16 +183,13 @@ def study_csv(rows: Sequence[dict[str, Any]], path: Path) -> None:
     """
     if not rows:
         raise InputError(f"{path}: no rows to write")
-    flat = [_flat(row) for row in rows]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(map(csv_cell, flat[0]))
-        writer.writerows([csv_cell(value) for value in row.values()] for row in flat)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    out: dict[str, Any] = {}
-    for name, value in row.items():
-        out |= {f"{name}_{part}": number for part, number in value.items()} if is_spread(value) else {name: value}
-    return out
+        for i, row in enumerate(rows):
+            flat: dict[str, Any] = {}
+            for name, value in row.items():
+                flat |= {f"{name}_{part}": of for part, of in value.items()} if is_spread(value) else {name: value}
+            if i == 0:
+                writer.writerow(map(csv_cell, flat))
+            writer.writerow(map(csv_cell, flat.values()))

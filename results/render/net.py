@@ -1,25 +1,36 @@
-"""What the commands show and cost look up and draw. Reads records; no torch, no Ray."""
+"""One net as the commands show and cost print it: looked up, drawn, with its costs and its scores.
+
+Our nets' costs come from closed formulas, timm's from counting. Reads records; no torch, no Ray.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from ...archs import Cost, Genotype, InputError, static_cost, zoo
-from ...archs.errors import is_whole, short_repr
+from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
+from ...archs.zoo import timm_name
 from ..runs.record import Record
 from ..runs.retrained import said
-from ..runs.store import find_run, read_data_facts, read_records, run_and_trial
-from .svg import net_svg, write_svg
-from .tables import net_drawing
+from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
+from .drawing import net_drawing, net_svg, write_svg
+from .tables import short
 from .terminal import plain
 
+if TYPE_CHECKING:
+    import numpy as np
+
 IMAGENET = ((224, 224), 1000, 3)
+TIMM = "timm:"
+SHOWN = 8  # classes, and pairs of classes
+SCORES = {"accuracy": "accuracy", "top5": "top 5", "nll": "NLL", "ece": "calibration error"}
 
 
 @dataclass(frozen=True)
@@ -70,16 +81,11 @@ def find_trial(folder: Path, trial: int) -> Record:
     Raises:
         InputError: if there is none.
     """
-    records = read_records(folder)
-    found = next((r for r in records if r.trial == trial), None)
-    if found is None:
-        known = (
-            f"recorded are {min(r.trial for r in records)} to {max(r.trial for r in records)}"
-            if records
-            else "none yet"
-        )
+    by_trial = {r.trial: r for r in reversed(read_records(folder))}  # of one number twice, the first
+    if trial not in by_trial:
+        known = f"recorded are {min(by_trial)} to {max(by_trial)}" if by_trial else "none yet"
         raise InputError(f"run {folder.name}: no trial {trial}; {known}")
-    return found
+    return by_trial[trial]
 
 
 def find_arch(
@@ -96,30 +102,35 @@ def find_arch(
     record = None if trial is None else find_trial(find_run(run), trial)
     given = input_spec(find_run(run)) if record else InputSpec(*IMAGENET)
     size = parse_size(image_size) if image_size else given.image_size
-    scene = InputSpec(size, classes or given.classes, channels or given.channels)
+    spec = InputSpec(size, classes or given.classes, channels or given.channels)
     if record:
-        return Genotype.from_dict(record.genotype), scene
+        return Genotype.from_dict(record.genotype), spec
     if arch.endswith(".json"):
-        return _from_file(Path(arch)), scene
+        try:
+            return Genotype.from_json(Path(arch).read_text()), spec
+        except InputError as error:
+            raise InputError(f"{arch}: {error}") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{arch}: cannot be read ({error})") from None
     if arch not in zoo.names() and (":" in arch or "/" in arch):
         raise InputError(f"architecture: a zoo name, a genotype's .json file or RUN:TRIAL, got {short_repr(arch)}")
-    return zoo.get(arch, size), scene
+    return zoo.get(arch, size), spec
 
 
 def draw_trial(folder: Path, trial: int) -> RenderableType:
     """One net of a run: its result, its drawing and its scores."""
-    from .scores import confusion_of, scores_drawing
-
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    found = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
-    title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{found}"
-    again = said(folder, record.key)
-    head = plain(*filter(None, (title, record.error, again)))
+    accuracy = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
+    title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{accuracy}"
+    head = plain(*filter(None, (title, record.error, said(folder, record.key))))
     drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:
         return Group(head, drawing)
-    scores = scores_drawing(record, confusion_of(folder, record, len(classes)), classes)
-    return Group(head, drawing, scores)
+    confusion_KK = _confusion(folder, record, len(classes))
+    confused = [] if confusion_KK is None else [plain(*_confusion_lines(confusion_KK, classes))]
+    how = ", ".join(f"{name} {value}" for name, value in record.how.items())
+    trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s", style="dim")
+    return Group(head, drawing, _scores_table(record), *confused, trained)
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -134,19 +145,147 @@ def svg_trial(folder: Path, trial: int, path: Path) -> None:
 
 def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
-    from .scores import confusion_of, per_class
-
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    confusion_KK = confusion_of(folder, record, len(classes))
+    confusion_KK = _confusion(folder, record, len(classes))
     if confusion_KK is None:
         return record.to_dict()
-    return record.to_dict() | {"per_class": per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
+    return record.to_dict() | {"per_class": _per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
 
 
-def _from_file(path: Path) -> Genotype:
-    try:
-        return Genotype.from_json(path.read_text())
-    except InputError as error:
-        raise InputError(f"{path}: {error}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from None
+def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
+    """Validation images of class (row) taken for class (column), (K, K); None where the net was not trained to the end.
+
+    Raises:
+        InputError: if the file cannot be read as that.
+    """
+    path = weights_file(folder, record).with_suffix(".npz")
+    if not path.exists():
+        return None
+    from ..runs.arrays import read_array
+
+    wanted = f"a confusion of classes, {classes}x{classes} whole numbers"
+    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", wanted)
+
+
+def _per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:
+    """Images and accuracy of each class; None for one without images."""
+    counts, right = confusion_KK.sum(1).tolist(), confusion_KK.diagonal().tolist()
+    return [
+        {"class": name, "images": n, "accuracy": hit / n if n else None}
+        for name, n, hit in zip(classes, counts, right, strict=True)
+    ]
+
+
+def _confusion_lines(confusion_KK: np.ndarray, classes: list[str]) -> list[str]:
+    """The worst classes, and the commonest mistakes."""
+    rows = [row for row in _per_class(confusion_KK, classes) if row["images"]]
+    rows.sort(key=lambda row: row["accuracy"])
+    weakest = ", ".join(f"{row['class']} {row['accuracy']:.2f}" for row in rows[:SHOWN])
+    wrong_KK = confusion_KK.astype("int64")
+    wrong_KK.flat[:: len(classes) + 1] = 0  # the diagonal
+    order = (-wrong_KK).argsort(axis=None, kind="stable")[:SHOWN].tolist()
+    pairs = [divmod(at, len(classes)) for at in order if wrong_KK.flat[at]]
+    confused = ", ".join(f"{classes[a]} as {classes[b]} ({wrong_KK[a, b]})" for a, b in pairs)
+    return [f"weakest classes: {weakest}", f"commonest mistakes: {confused or 'none'}"]
+
+
+def _scores_table(record: Record) -> Table:
+    """Scores on validation and training images: a large gap is overfitting, two bad ones underfitting."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for name in ("images", *SCORES.values()):
+        table.add_column(name, justify="left" if name == "images" else "right")
+    splits = {"validation": record.metrics | {"accuracy": record.own_accuracy}}
+    if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
+        splits["training"] = train
+    for split, scores in splits.items():
+        cells = [scores.get(name) for name in SCORES]
+        table.add_row(split, *("-" if v is None else f"{v:.4f}" for v in cells))
+    return table
+
+
+def cost_facts(
+    arch: str,
+    image_size: str = "",
+    classes: int | None = None,
+    channels: int | None = None,
+    batch: int = 1,
+    images: int | None = None,
+) -> tuple[dict[str, Any], RenderableType]:
+    """One net's costs, for JSON and for the terminal.
+
+    Args:
+        arch: a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
+        image_size, classes, channels: "" and None take the run's, timm's, or ImageNet's.
+        batch: images of the training step whose memory is estimated.
+        images: images of a whole training, epochs counted, whose compute is wanted.
+
+    Raises:
+        InputError: if there is no such net or a number is wrong.
+    """
+    for name, value in (("classes", classes), ("channels", channels), ("batch", batch), ("images", images)):
+        if value is not None:
+            check_count(name, value)
+    if arch.startswith(TIMM):
+        return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
+    net, spec = find_arch(arch, image_size, classes, channels)
+    cost = spec.cost(net)
+    step_bytes = cost.training_bytes(batch)
+    facts = cost.to_dict() | {
+        "key": net.key,
+        "family": net.family,
+        "timm": timm_name(net),
+        "image_size": list(spec.image_size),
+        "batch": batch,
+        "training_bytes": step_bytes,
+    }
+    lines = [
+        f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
+        f"{short(step_bytes)}B a training step with AdamW, batch {batch}"
+    ]
+    if images:
+        facts["training_flops"] = cost.training_flops(images)
+        lines.append(_compute_line(facts["training_flops"], images))
+    if facts["timm"]:
+        lines.append(f"in timm: {facts['timm']}")
+    return facts, Group(spec.drawing(net), plain(*lines))
+
+
+def _timm_facts(
+    name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
+) -> tuple[dict[str, Any], RenderableType]:
+    from ...archs.timm.models import count_timm
+
+    counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
+    facts = counted | {"timm": name, "image_size": list(shape[1:])}
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for column in ("part", "params", "MACs", "share"):
+        table.add_column(column, justify="left" if column == "part" else "right")
+    for place, part in counted["by_place"].items():
+        if part["params"] or part["macs"]:
+            share = f"{100 * part['macs'] / max(1, counted['macs']):.1f} %"
+            table.add_row(place, short(part["params"]), short(part["macs"]), share)
+    kinds = ", ".join(f"{kind} {short(part['macs'])}" for kind, part in counted["by_kind"].items())
+    title = plain(f"timm's {name} at {shape[1]}x{shape[2]} px, {shape[0]} channels", style="dim")
+    lines = [f"total: {counted['params']:,} params, {counted['macs']:,} MACs ({kinds})"]
+    if images:
+        facts["training_flops"] = 6 * counted["macs"] * images
+        lines.append(_compute_line(facts["training_flops"], images))
+    return facts, Group(title, table, plain(*lines))
+
+
+def _compute_line(flops: float, images: int) -> str:
+    return f"training on {short(images)} images: {flops / 1e18:.3g} exaFLOPs (6 x MACs x images)"
+
+
+def cost_svg(
+    arch: str, path: Path, image_size: str = "", classes: int | None = None, channels: int | None = None
+) -> None:
+    """Write the picture of one net; arguments as of `cost_facts`.
+
+    Raises:
+        InputError: if there is no such net, it is timm's, or the file cannot be written.
+    """
+    if arch.startswith(TIMM):
+        raise InputError(f"svg: only nets that have a genotype can be drawn, got {short_repr(arch)}")
+    net, spec = find_arch(arch, image_size, classes, channels)
+    write_svg(path, spec.svg(net))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,130 +42,104 @@ LOOKS: dict[str, Any] = {
 }
 FORMATS = {"png": {"Software": None}, "svg": {"Date": None}}
 TICKS = 8  # as many values of a factor get a tick each
-Curves = dict[str, list[dict[str, Any]]]
 
 
-def draw(rows: Sequence[dict[str, Any]], sight: PlotSpec, path_stem: Path) -> list[Path]:
+def draw(rows: Sequence[dict[str, Any]], spec: PlotSpec, path_stem: Path) -> list[Path]:
     """Write `path_stem`.png and .svg, the same bytes for the same rows; rows without x or y are left out.
 
     Numbers on x make curves, anything else makes columns of points. Where several rows of a curve
     have one x, the other factors that vary make curves of their own.
 
     Raises:
-        InputError: if nothing is left to draw, the sight names what rows do not have, or log_x meets an x of 0.
+        InputError: if nothing is left to draw, the spec names what rows do not have, or log_x meets an x of 0.
     """
-    kept = _drawable(rows, sight)
+    points = _drawable(rows, spec)
     paths = [path_stem.with_name(f"{path_stem.name}.{suffix}") for suffix in FORMATS]
     path_stem.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
         matplotlib.rcParams.update(RULES)
-        figure = _figure(kept, sight)
+        figure = _figure(points, spec)
         for path, metadata in zip(paths, FORMATS.values(), strict=True):
             figure.savefig(path, dpi=150, metadata=metadata)
     return paths
 
 
-def _drawable(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> list[dict[str, Any]]:
+def _drawable(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> list[dict[str, Any]]:
+    """The rows that have both x and y."""
     if rows:
-        check_choice("x", sight.x, rows[0])
-        check_choice("y", sight.y, [name for name, value in rows[0].items() if is_spread(value)])
-        check_choice("line", sight.line or "", ["", *factor_names(rows)])
-    kept = [row for row in rows if _x(row, sight) is not None and row[sight.y]["mean"] is not None]
-    if not kept:
-        raise InputError(f"plot {sight.title!r}: none of {len(rows)} rows has both {sight.x} and {sight.y}")
-    low = min((x for row in kept if is_number(x := _x(row, sight))), default=1)
-    if sight.log_x and low <= 0:
-        raise InputError(f"plot {sight.title!r}: a logarithmic axis needs {sight.x} above 0, got {low:g}")
-    return kept
+        check_choice("x", spec.x, rows[0])
+        check_choice("y", spec.y, [name for name, value in rows[0].items() if is_spread(value)])
+        check_choice("line", spec.line or "", ["", *factor_names(rows)])
+    points = [row for row in rows if _x(row, spec) is not None and row[spec.y]["mean"] is not None]
+    if not points:
+        raise InputError(f"plot {spec.title!r}: none of {len(rows)} rows has both {spec.x} and {spec.y}")
+    low = min((x for row in points if is_number(x := _x(row, spec))), default=1)
+    if spec.log_x and low <= 0:
+        raise InputError(f"plot {spec.title!r}: a logarithmic axis needs {spec.x} above 0, got {low:g}")
+    return points
 
 
-def _x(row: dict[str, Any], sight: PlotSpec) -> Any:
-    value = row[sight.x]
+def _x(row: dict[str, Any], spec: PlotSpec) -> Any:
+    value = row[spec.x]
     return value["mean"] if is_spread(value) else value
 
 
-def _curve_factors(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> list[str]:
-    """The factors that tell curves apart: `sight.line`, and all that vary if that leaves several rows at one x."""
-    names = [sight.line] if sight.line else []
-    spots = {(str(row.get(sight.line)), str(row[sight.x])) for row in rows}
-    if is_spread(rows[0][sight.x]) or len(spots) == len(rows):
+def _curve_factors(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> list[str]:
+    """The factors that tell curves apart: `spec.line`, and all that vary if that leaves several rows at one x."""
+    names = [spec.line] if spec.line else []
+    spots = {(str(row.get(spec.line)), str(row[spec.x])) for row in rows}
+    if is_spread(rows[0][spec.x]) or len(spots) == len(rows):
         return names
-    others = [name for name in factor_names(rows) if name not in (sight.x, sight.line)]
+    others = [name for name in factor_names(rows) if name not in (spec.x, spec.line)]
     return names + [name for name in others if len({str(row[name]) for row in rows}) > 1]
 
 
-def _curves(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> Curves:
-    """Rows by the label of their curve, in order of first appearance."""
-    curves: Curves = {}
-    for row in rows:
-        curves.setdefault(", ".join(factor_text(name, row[name]) for name in names), []).append(row)
-    return curves
-
-
-def _figure(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> Figure:
+def _figure(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Figure:
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
-    names = _curve_factors(rows, sight)
-    curves = _curves(rows, names)
-    if all(is_number(_x(row, sight)) for row in rows):
-        _draw_lines(axes, curves, sight)
-        _scale_x(axes, rows, sight)
+    names = _curve_factors(rows, spec)
+    curves: dict[str, list[dict[str, Any]]] = {}  # by label, in order of first appearance
+    for row in rows:
+        curves.setdefault(", ".join(factor_text(name, row[name]) for name in names), []).append(row)
+    numeric = all(is_number(_x(row, spec)) for row in rows)
+    columns = [] if numeric else list(dict.fromkeys(factor_text(spec.x, _x(row, spec)) for row in rows))
+    for i, (label, curve) in enumerate(curves.items()):
+        shown = plain(textwrap.fill(label, 24))
+        looks: dict[str, Any] = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
+        looks["label"] = f" {shown}" if shown.startswith("_") else shown  # "_..." has no legend
+        if numeric:
+            _draw_line(axes, sorted(curve, key=lambda row: _x(row, spec)), spec, looks)
+        else:  # a column for each value of x, the curves side by side in it
+            shift = 0.6 * ((i + 0.5) / len(curves) - 0.5)
+            xs = [columns.index(factor_text(spec.x, _x(row, spec))) + shift for row in curve]
+            ys, lows, highs = _means(curve, spec)
+            axes.errorbar(xs, ys, _arms(ys, lows, highs), linestyle="none", **looks)
+    if numeric:
+        _scale_x(axes, rows, spec)
     else:
-        _draw_columns(axes, rows, curves, sight)
-    _label(axes, rows, sight)
-    figure.suptitle(plain(textwrap.fill(sight.title, 80)), x=0.01, horizontalalignment="left", fontsize=13)
+        axes.set_xticks(range(len(columns)), map(plain, columns))
+        if sum(map(len, columns)) > 60:
+            axes.tick_params(axis="x", labelrotation=30)
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.grid(visible=False, axis="x")
+    _label(axes, rows, spec)
+    figure.suptitle(plain(textwrap.fill(spec.title, 80)), x=0.01, horizontalalignment="left", fontsize=13)
     if names:
         title = plain(", ".join(names).replace("_", " "))
         figure.legend(title=title, loc="outside right center", frameon=False, alignment="left")
     return figure
 
 
-def _label(axes: Axes, rows: Sequence[dict[str, Any]], sight: PlotSpec) -> None:
-    intervals = any(row[sight.y]["low"] is not None for row in rows)
-    note = "\n(bars: 95 % interval of the mean)" if intervals else ""
-    axes.set_xlabel(plain((sight.x_label or sight.x.replace("_", " ")) + note))
-    usual = {"accuracy": "validation accuracy"}.get(sight.y, sight.y.replace("_", " "))
-    axes.set_ylabel(plain(sight.y_label or usual))
-    if sight.y in ("accuracy", "error"):  # nothing is beyond 0 and 1
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, -0.02), min(high, 1.02))
+def _draw_line(axes: Axes, curve: Sequence[dict[str, Any]], spec: PlotSpec, looks: dict[str, Any]) -> None:
+    xs, (ys, lows, highs) = [_x(row, spec) for row in curve], _means(curve, spec)
+    axes.fill_between(xs, lows, highs, color=looks["color"], alpha=0.12, linewidth=0)
+    axes.errorbar(xs, ys, _arms(ys, lows, highs), linewidth=1.8, **looks)
 
 
-def _styled(curves: Curves) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """The rows of each curve, and its looks."""
-    for i, (label, rows) in enumerate(curves.items()):
-        looks = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
-        shown = plain(textwrap.fill(label, 24))
-        yield rows, looks | {"label": f" {shown}" if shown.startswith("_") else shown}  # "_..." has no legend
-
-
-def _draw_lines(axes: Axes, curves: Curves, sight: PlotSpec) -> None:
-    for rows, looks in _styled(curves):
-        rows = sorted(rows, key=lambda row: _x(row, sight))
-        xs, (ys, lows, highs) = [_x(row, sight) for row in rows], _y(rows, sight)
-        axes.fill_between(xs, lows, highs, color=looks["color"], alpha=0.12, linewidth=0)
-        axes.errorbar(xs, ys, _arms(ys, lows, highs), linewidth=1.8, **looks)
-
-
-def _draw_columns(axes: Axes, rows: Sequence[dict[str, Any]], curves: Curves, sight: PlotSpec) -> None:
-    """A column for each value of x, in order of first appearance; the curves side by side in it."""
-    names = list(dict.fromkeys(factor_text(sight.x, _x(row, sight)) for row in rows))
-    for i, (curve, looks) in enumerate(_styled(curves)):
-        shift = 0.6 * ((i + 0.5) / len(curves) - 0.5)
-        ys, lows, highs = _y(curve, sight)
-        xs = [names.index(factor_text(sight.x, _x(row, sight))) + shift for row in curve]
-        axes.errorbar(xs, ys, _arms(ys, lows, highs), linestyle="none", **looks)
-    axes.set_xticks(range(len(names)), map(plain, names))
-    if sum(map(len, names)) > 60:
-        axes.tick_params(axis="x", labelrotation=30)
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.grid(visible=False, axis="x")
-
-
-def _y(rows: Sequence[dict[str, Any]], sight: PlotSpec) -> tuple[list[float], list[float], list[float]]:
+def _means(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> tuple[list[float], list[float], list[float]]:
     """Means and bounds, the latter NaN where there is no interval."""
-    cells = [row[sight.y] for row in rows]
+    cells = [row[spec.y] for row in rows]
     lows, highs = ([math.nan if c[side] is None else c[side] for c in cells] for side in ("low", "high"))
     return [c["mean"] for c in cells], lows, highs
 
@@ -175,18 +149,29 @@ def _arms(ys: list[float], lows: list[float], highs: list[float]) -> list[list[f
     return [[y - low for y, low in zip(ys, lows, strict=True)], [high - y for y, high in zip(ys, highs, strict=True)]]
 
 
-def _scale_x(axes: Axes, rows: Sequence[dict[str, Any]], sight: PlotSpec) -> None:
+def _label(axes: Axes, rows: Sequence[dict[str, Any]], spec: PlotSpec) -> None:
+    intervals = any(row[spec.y]["low"] is not None for row in rows)
+    note = "\n(bars: 95 % interval of the mean)" if intervals else ""
+    axes.set_xlabel(plain((spec.x_label or spec.x.replace("_", " ")) + note))
+    usual = {"accuracy": "validation accuracy"}.get(spec.y, spec.y.replace("_", " "))
+    axes.set_ylabel(plain(spec.y_label or usual))
+    if spec.y in ("accuracy", "error"):  # nothing is beyond 0 and 1
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, -0.02), min(high, 1.02))
+
+
+def _scale_x(axes: Axes, rows: Sequence[dict[str, Any]], spec: PlotSpec) -> None:
     """Logarithmic on request; the few values of a factor get a tick each there."""
-    if sight.log_x:
+    if spec.log_x:
         axes.set_xscale("log")
-    if is_spread(rows[0][sight.x]):
+    if is_spread(rows[0][spec.x]):
         return
-    values = sorted({row[sight.x] for row in rows})
-    if len(values) == 1 or (sight.log_x and len(values) <= TICKS):
-        axes.set_xticks(values, [plain(factor_text(sight.x, value)) for value in values])
+    values = sorted({row[spec.x] for row in rows})
+    if len(values) == 1 or (spec.log_x and len(values) <= TICKS):
+        axes.set_xticks(values, [plain(factor_text(spec.x, value)) for value in values])
         axes.xaxis.set_minor_locator(NullLocator())
-    elif sight.x == "fraction":
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: factor_text(sight.x, round(value, 9))))
+    elif spec.x == "fraction":
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: factor_text(spec.x, round(value, 9))))
 
 
 def plain(label: str) -> str:

@@ -1,12 +1,15 @@
-"""What leaves for the terminal: names, errors and texts of files show the characters in them that a terminal obeys.
+"""What commands print, and what text may hold: names, errors and texts of files are others' words.
 
-`visible` is the filter. `guarded` puts it on stdout and stderr, `LogHandler` on log lines, `console.Console` on what
-rich draws; styles are rich's own and pass.
+`visible` shows the characters in them that a terminal obeys. `guarded` puts it on stdout and stderr, `LogHandler` on
+log lines, `Console` on what rich draws; styles are rich's own and pass. `csv_cell` and `markdown_text` do the same
+for files.
 """
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -16,7 +19,12 @@ from typing import Any, TextIO, cast
 
 from rich import console
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+MARKUP = re.compile(r"[\\`*_\[\]<>&|#!~$]")
 
 
 def visible(text: str, keep: str = "") -> str:
@@ -60,11 +68,6 @@ def unguarded(stream: TextIO) -> TextIO:
     return getattr(stream, "unguarded", stream)
 
 
-def print_lines(*lines: str) -> None:
-    """Each on a line of its own to stdout, whatever it holds."""
-    print(*map(visible, lines), sep="\n", flush=True)
-
-
 class LogHandler(logging.Handler):
     """A message a line on stderr: above a live view, not into it."""
 
@@ -104,3 +107,43 @@ class Console(console.Console):
 def plain(*lines: str, style: str = "") -> Text:
     """Lines of text, each of which stays one line whatever it holds."""
     return Text("\n".join(map(visible, lines)), style)
+
+
+def print_lines(*lines: str) -> None:
+    """Each on a line of its own to stdout, whatever it holds."""
+    print(*map(visible, lines), sep="\n", flush=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON value to stdout; NaN, which JSON has not, is an error of ours."""
+    print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))  # all else that is odd is escaped
+
+
+def print_text(renderable: Any) -> None:
+    """Anything that rich can draw."""
+    Console().print(renderable)
+
+
+def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Rows of the same fields; in the table whole numbers have thousands separators."""
+    if as_json:
+        return print_json(rows)
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for name, value in rows[0].items():
+        table.add_column(name, justify="right" if isinstance(value, int) else "left")
+    for row in rows:
+        table.add_row(*(f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()))
+    print_text(table)
+
+
+def csv_cell(value: Any) -> Any:
+    """A value for a CSV file: text that would be a formula gets an apostrophe in front; numbers stay as they are."""
+    if isinstance(value, str) and value.startswith(FORMULA) and not NUMBER.fullmatch(value):
+        return f"'{value}"
+    return value
+
+
+def markdown_text(value: Any) -> str:
+    """A value as one line of Markdown without markup, HTML or a link of its own."""
+    line = " ".join(str(value).split())
+    return MARKUP.sub(lambda found: f"&#{ord(found[0])};" if found[0] in "<>&" else f"\\{found[0]}", line)

@@ -22,7 +22,9 @@ function colours() {
 function drawAll() {
   for (const [name, plot] of Object.entries(DATA.plots)) {
     const place = document.getElementById("plot-" + name);
-    const config = { responsive: true, displayModeBar: false };
+    // The one button, shown while the mouse is over a plot, saves it as a picture.
+    const toImageButtonOptions = { format: "svg", filename: name };
+    const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]], toImageButtonOptions };
     Plotly.newPlot(place, plot.data, plot.layout, config).then(() => Plotly.relayout(place, colours()));
     const pick = (event) => {
       const found = event.points[0] && event.points[0].customdata;

@@ -1,10 +1,21 @@
-"""What a report is made of: plots and tables as values, that know neither HTML nor plotly nor matplotlib."""
+"""What a report is made from, a run, and what it is made of: plots and tables as values that know no HTML."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+
+from ..latency.store import Measurement
+from ..ranking.leaderboard import leaderboard_of
+from ..ranking.objectives import LATENCY
+from ..render.net import InputSpec, input_spec
+from ..runs.record import Record
+from ..runs.store import read_data_facts, read_settings
 
 # Okabe and Ito (2008), as results/render/plots.py; grey reads on white and on black.
 BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY, GREY = (
@@ -41,17 +52,17 @@ class Series:
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot.
+    """One plot. Without series it is left out, and `caption` says why; else it says how to read it.
 
     Attributes:
         name: a plain word, of its files and its place in the page.
         title, x, y: what is said over it and along its axes.
-        caption: one line on how to read it.
-        series: what is drawn; without any, the plot is left out and `caption` says why.
         log_x: whether x is logarithmic.
         sideways: whether bars lie.
+        stacked: whether bars are parts of a sum.
     """
 
+    kind: ClassVar[str] = "plot"
     name: str
     title: str
     x: str
@@ -60,26 +71,25 @@ class Plot:
     series: list[Series]
     log_x: bool = False
     sideways: bool = False
+    stacked: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """One table: rows of the same columns. Without rows it is left out and `caption` says why.
+    """One table: rows of the same columns. Without rows it is left out, and `caption` says why."""
 
-    `nets`: of each row, its net's place in the report's list of nets, where rows are nets.
-    """
-
+    kind: ClassVar[str] = "table"
     name: str
     title: str
     caption: str
     rows: list[dict[str, Any]]
-    nets: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Picture:
     """A picture as it lies in the run's folder, with a paragraph for each net. Without a path there is none to show."""
 
+    kind: ClassVar[str] = "picture"
     name: str
     title: str
     readings: list[str]
@@ -92,3 +102,112 @@ class Section:
 
     title: str
     parts: tuple[Plot | Table | Picture, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as its report reads it.
+
+    Attributes:
+        folder: of the run.
+        told: the content of run.json.
+        data: what it says of the data.
+        records: in the order written.
+        rows: the leaderboard.
+        objective: the cost that accuracy is weighed against.
+        spec: images and classes.
+        latencies: of its nets, by key, where they were measured.
+        why_empty: why no net is on the leaderboard; "" where one is.
+    """
+
+    folder: Path
+    told: dict[str, Any]
+    data: dict[str, Any]
+    records: list[Record]
+    rows: list[dict[str, Any]]
+    objective: str
+    spec: InputSpec
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)
+    why_empty: str = ""
+
+    def cost(self, record: Record) -> float:
+        """What accuracy is weighed against."""
+        return self.latencies[record.key].ms if self.objective == LATENCY else record.cost[self.objective]
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings = self.told.get("settings")
+        return settings if isinstance(settings, dict) else {}
+
+    @cached_property
+    def row_of(self) -> dict[int, dict[str, Any]]:
+        """The leaderboard's row of a trial."""
+        return {row["trial"]: row for row in self.rows}
+
+    @cached_property
+    def nets(self) -> list[Record]:
+        """All that have an accuracy of their own: ranked ones by rank, then the others in their order."""
+        known = {r.trial: r for r in self.records}
+        others = [r for r in self.records if r.accuracy is not None and r.status in ("ok", "pruned")]
+        return [known[row["trial"]] for row in self.rows] + [r for r in others if r.trial not in self.row_of]
+
+    @property
+    def ranked(self) -> list[Record]:
+        return self.nets[: len(self.rows)]
+
+    @property
+    def front(self) -> list[Record]:
+        """The nets of rank 1, the cheapest first."""
+        return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
+
+    @cached_property
+    def genes(self) -> list[str]:
+        """The names of all genes, in the order drawn."""
+        return list(dict.fromkeys(name for record in self.records for name in record.genes))
+
+
+def open_run(folder: Path) -> Run:
+    """What a report is made from.
+
+    Raises:
+        InputError: if the run cannot be read.
+    """
+    board, told, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
+    objective, records = board.query.costs[0], list(board.records)
+    return Run(folder, told, data, records, board.rows, objective, input_spec(folder), board.latencies, board.why_empty)
+
+
+def elapsed(records: Sequence[Record]) -> list[float] | None:
+    """Seconds from the start of a run to the end of each of its nets; None if a record does not say when it ended.
+
+    A clock that was set back stands still until it has caught up.
+    """
+    if not records or not all(r.ended for r in records):
+        return None
+    start = min(map(began, records))
+    return list(accumulate((_timestamp(r.ended) - start for r in records), max))
+
+
+def began(record: Record) -> float:
+    """When a net's training began, in seconds since 1970: by a record that does not say, at the latest."""
+    return _timestamp(record.began) if record.began else _timestamp(record.ended) - record.seconds
+
+
+def _timestamp(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def family_of(record: Record) -> str:
+    """What a net is called in legends."""
+    return "baseline" if record.kind == "baseline" else record.family
+
+
+def thin(values: Sequence[Any], most: int) -> list[Any]:
+    """At most `most` of them, evenly spaced, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import RankingQuery, parse_objectives
-from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
 
@@ -46,9 +46,9 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
     Raises:
         InputError: if there is no such run, a record is broken, or the objectives are wrong.
     """
-    found = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
-    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in found.board.rows}
-    rows = [_flat(record) | ranked.get(record.trial, {}) for record in found.records]
+    board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
+    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in board.rows}
+    rows = [_flat(record) | ranked.get(record.trial, {}) for record in board.records]
     more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")
     frame = pd.DataFrame(rows, columns=["trial", *COLUMNS, *sorted(more, key=lambda name: name.startswith("factor_"))])
     return frame.set_index("trial")

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError, short_repr
-from ..ranking.leaderboard import pick
-from ..ranking.run_leaderboard import leaderboard_of
+from ..ranking.leaderboard import leaderboard_of, pick
 from ..render.net import find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
@@ -52,8 +51,8 @@ def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
 
 def _picked(run: Path, how: str) -> int:
     """The trial of the front that is picked, by the run's own objectives."""
-    board = leaderboard_of(run).board
-    return pick(board.front, how, board.asked.costs[0])["trial"]
+    board = leaderboard_of(run)
+    return pick(board.front, how, board.query.costs[0])["trial"]
 
 
 def trained_weights(home: Path, record: Record) -> Path:

@@ -1,63 +1,46 @@
-"""Data sets as values: the request (DataConfig), what a reader returns (RawDataset), and the split set (DataSet).
+"""Data sets as values: the request (DataConfig), what a reader returns (RawDataset), the split set (DataSet).
 
-Free of torch, so that the driver can load the data and share them with all workers once.
+Free of torch, so that the driver can load the data and share them with all workers once. Arrays that are slow to
+make are cached here too: .npz files whose hash is checked when they are read again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+from zipfile import BadZipFile
 
 import numpy as np
 
-from ...archs.errors import InputError, check_choice, short_repr
+from ...archs.errors import InputError, check_choice
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-
 log = logging.getLogger("alternas")
 MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
-LOADERS = ("auto", "memory", "stream")
+Arrays = dict[str, np.ndarray]
 Moments = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation, by channel
-
-
-def home() -> Path:
-    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("ALTERNAS_DATA") or Path(cache) / "alternas")
-
-
-def downloads() -> Path:
-    """The folder that sets are downloaded to."""
-    return home() / "sets"
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Request for a data set: which one, and how it is read.
+    """Request for a data set: which one, and how it is read."""
 
-    Attributes:
-        name: digits, cue, clutter, a set of torchvision's, a folder, an .npz file, hfds/..., wds/....
-        image_size: (height, width) to bring pictures to; None leaves it to the data.
-        loader: "memory" (one array on the device), "stream" (read while training), or "auto".
-        skip_broken: leave out what cannot be read, and count it, instead of refusing the set.
-        download: fetch the set if it is not there.
-    """
-
-    name: str = "digits"
-    image_size: tuple[int, int] | None = None
-    loader: str = "auto"
-    skip_broken: bool = False
-    download: bool = False
+    name: str = "digits"  # digits, cue, clutter, a set of torchvision's, a folder, an .npz file, hfds/..., wds/...
+    image_size: tuple[int, int] | None = None  # (height, width) to bring pictures to; None leaves it to the data
+    loader: str = "auto"  # "memory" (one array on the device), "stream" (read while training), or "auto"
+    skip_broken: bool = False  # leave out what cannot be read, and count it, instead of refusing the set
+    download: bool = False  # fetch the set if it is not there
 
     def __post_init__(self) -> None:
-        check_choice("loader", self.loader, LOADERS)
+        check_choice("loader", self.loader, ("auto", "memory", "stream"))
 
 
 class ImageSource(Protocol):
@@ -66,11 +49,7 @@ class ImageSource(Protocol):
     def __len__(self) -> int: ...
 
     def open(self, place: int) -> Image:
-        """Picture `place`, decoded, in the file's own mode and size.
-
-        Raises:
-            OSError, ValueError, SyntaxError: as Pillow does, if it is broken.
-        """
+        """Picture `place`, decoded, in the file's own mode and size; raises as Pillow does if it is broken."""
         ...
 
     def name(self, place: int) -> str:
@@ -103,48 +82,16 @@ class BrokenPicturesError(InputError):
         self.broken = broken
 
 
-def skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
-    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
-
-    Raises:
-        BrokenPicturesError: if they are not to be skipped.
-    """
-    if not broken:
-        return {}
-    first = f"the first: {broken[0].picture} ({broken[0].reason})"
-    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
-    if not config.skip_broken:
-        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
-    log.warning("%s: %s: left out", config.name, what)
-    return {"skipped": dict(Counter(one.part for one in broken))}
-
-
-def warn_empty_classes(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
-    """Log which of `count` classes are left out, and how many pictures of val and test are lost with them."""
-    what = f"{len(empty)} of {count} classes have no picture to train on: {short_repr(', '.join(empty))}"
-    log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
-
-
 @dataclass(frozen=True)
 class RawDataset:
-    """Data set as a reader returns it: not yet split, its pictures not yet read.
+    """Data set as a reader returns it: not yet split, its pictures not yet read."""
 
-    Attributes:
-        parts: by name: "train" with or without "val" and "test", or "all" for a set in one piece.
-        classes: their names, by label.
-        identity: differs once the files do; "" where that cannot be told without reading them.
-        white_level: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
-        moments: mean and standard deviation by channel, where they are part of the set's definition.
-        broken: the images that the reader left out.
-        notes: what else is known of the set.
-    """
-
-    parts: dict[str, RawSplit]
-    classes: tuple[str, ...]
-    identity: str = ""
-    white_level: float = 255.0
-    moments: Moments | None = None
-    broken: tuple[Broken, ...] = ()
+    parts: dict[str, RawSplit]  # "train" with or without "val" and "test", or "all" for a set in one piece
+    classes: tuple[str, ...]  # names by label
+    identity: str = ""  # differs once the files do; "" where that cannot be told without reading them
+    white_level: float = 255.0  # the raw value of white: 255 for pictures, 16 for digits; 0 where there is none
+    moments: Moments | None = None  # where they are part of the set's definition
+    broken: tuple[Broken, ...] = ()  # the images that the reader left out
     notes: dict[str, Any] = field(default_factory=dict)
 
 
@@ -178,34 +125,30 @@ class Split:
     def __len__(self) -> int:
         return len(self.y_N)
 
+    def at(self, places_N: np.ndarray) -> Split:
+        """The images at these places, or where a mask is true."""
+        images = self.images
+        if isinstance(images, Pictures):
+            return Split(replace(images, places_N=images.places_N[places_N]), self.y_N[places_N])
+        return Split(images[places_N], self.y_N[places_N])
+
 
 @dataclass(frozen=True)
 class DataSet:
-    """Data set, split. The search gets `train` and `val`; `test` stays with the driver.
+    """Data set, split. The search gets `train` and `val`; `test` stays with the driver."""
 
-    Attributes:
-        name: as given on the command line.
-        image_size: (height, width) in pixels.
-        classes: their names, by label.
-        mean, std: of the training images, by channel, in raw values.
-        white_level: the raw value of white: 255 for pictures, 16 for digits; 0 where there is none.
-        split_hash: identifies images, labels and their split.
-        notes: what else is known of it, such as where the validation split comes from.
-        broken: the pictures that were skipped.
-    """
-
-    name: str
-    image_size: tuple[int, int]
-    classes: tuple[str, ...]
+    name: str  # as given on the command line
+    image_size: tuple[int, int]  # (height, width)
+    classes: tuple[str, ...]  # names by label
     train: Split
     val: Split
     test: Split | None
-    mean: tuple[float, ...]
+    mean: tuple[float, ...]  # of the training images, by channel, in raw values
     std: tuple[float, ...]
-    white_level: float
-    split_hash: str
-    notes: dict[str, Any] = field(default_factory=dict)
-    broken: tuple[Broken, ...] = ()
+    white_level: float  # the raw value of white, as in RawDataset
+    split_hash: str  # identifies images, labels and their split
+    notes: dict[str, Any] = field(default_factory=dict)  # such as where the validation split comes from
+    broken: tuple[Broken, ...] = ()  # the pictures that were skipped
 
     @property
     def in_chans(self) -> int:
@@ -240,3 +183,66 @@ class DataSet:
 def missing_package(what: str, package: str) -> InputError:
     """Error for a set that needs a package which is not installed."""
     return InputError(f"data: {what} needs the package {package!r}: pip install {package}")
+
+
+def home() -> Path:
+    """Where sets are downloaded to and made ones kept: $ALTERNAS_DATA, or alternas in the user's cache folder."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("ALTERNAS_DATA") or Path(cache) / "alternas")
+
+
+def downloads() -> Path:
+    """The folder that sets are downloaded to."""
+    return home() / "sets"
+
+
+def digest(*parts: np.ndarray) -> str:
+    """Hex SHA-256 of the values of arrays, in order."""
+    sha256 = hashlib.sha256()
+    for part in parts:
+        sha256.update(np.ascontiguousarray(part).data)
+    return sha256.hexdigest()
+
+
+def hash_of(arrays: Arrays) -> str:
+    """Hex SHA-256 of named arrays: names, kinds, shapes and values."""
+    heads = [f"{name} {a.dtype.str} {a.shape}" for name, a in sorted(arrays.items())]
+    head = np.frombuffer("\n".join(heads).encode(), np.uint8)
+    return digest(head, *(arrays[name] for name in sorted(arrays)))
+
+
+def cached(name: str, make: Callable[[], Arrays]) -> Arrays:
+    """The arrays in NAME.npz of the cache if the file is whole, else what `make` gives, which is then written there.
+
+    A damaged file is made anew, and a cache that cannot be written is done without; both are logged.
+    """
+    path = home() / "made" / f"{name}.npz"
+    if (arrays := _read_cached(path)) is not None:
+        return arrays
+    arrays = make()
+    part = path.with_suffix(f".{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(part, "wb") as file:
+            np.savez(file, sha256=np.array(hash_of(arrays)), **arrays)  # pyright: ignore[reportArgumentType]
+        part.replace(path)
+    except OSError as error:
+        log.warning("%s cannot be written (%s): not kept", path, error.strerror or error)
+        with suppress(OSError):  # there may be nothing to remove
+            part.unlink()
+    return arrays
+
+
+def _read_cached(path: Path) -> Arrays | None:
+    if not path.exists():
+        return None
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file}
+        if str(arrays.pop("sha256", "")) == hash_of(arrays):
+            return arrays
+        reason = "its hash is wrong"
+    except (OSError, ValueError, EOFError, KeyError, BadZipFile) as error:
+        reason = type(error).__name__
+    log.warning("%s is damaged (%s): made anew", path, reason)
+    return None

@@ -14,24 +14,24 @@ from typing import IO
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL.Image import Transpose
 
 from .dataset import ImageSource, ImageSpec, Pictures
 
 # What a broken file makes Pillow raise, found by feeding it tens of thousands of them.
 BROKEN = (OSError, ValueError, SyntaxError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 DEEP = ("I", "I;16", "I;16L", "I;16B")
-ALPHA = ("LA", "PA", "RGBA")
-PLAIN = ("1", "L", "P", "RGB", "CMYK", "YCbCr")
+KNOWN_MODES = ("1", "L", "P", "RGB", "CMYK", "YCbCr", "LA", "PA", "RGBA")
 TURNS = {  # how to stand a picture up, by its EXIF orientation
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
+    2: Transpose.FLIP_LEFT_RIGHT,
+    3: Transpose.ROTATE_180,
+    4: Transpose.FLIP_TOP_BOTTOM,
+    5: Transpose.TRANSPOSE,
+    6: Transpose.ROTATE_270,
+    7: Transpose.TRANSVERSE,
+    8: Transpose.ROTATE_90,
 }
-LYING = (Image.Transpose.TRANSPOSE, Image.Transpose.ROTATE_270, Image.Transpose.TRANSVERSE, Image.Transpose.ROTATE_90)
+LYING = (Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90)
 CHUNK = 256
 MOST_PIXELS = 2**26  # of one picture: cameras have 50 million; decoded they take up to 1 GB
 TOO_LARGE = f"has more than {MOST_PIXELS:,} pixels, the most that are read of one picture; shrink it first"
@@ -71,50 +71,33 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def to_mode(image: Image.Image, channels: int) -> Image.Image:
-    """Turn the picture upright and convert it to 8 bits: RGB for 3 channels, L for 1.
+    """Turn the picture upright, as its EXIF orientation says, and convert it to 8 bits: RGB for 3 channels, L for 1.
 
     Raises:
         ValueError: if its mode is none that a camera or a drawing has.
     """
-    image = _upright(image)
+    # ImageOps.exif_transpose does the same, but also writes the EXIF anew, and fails where that is junk.
+    image = image if (turn := _turn(image)) is None else image.transpose(turn)
     if image.mode in DEEP:
-        image = _eight_bits(image)
-    elif image.mode not in (*ALPHA, *PLAIN):
+        # 65535 becomes 255: Pillow's own convert would clip at 255
+        deep_HW = np.asarray(image).astype(np.int64).clip(0, 65535)
+        grey_HW = ((deep_HW + 128) // 257).astype(np.uint8)
+        if "transparency" in image.info:
+            grey_HW[deep_HW == image.info["transparency"]] = 255
+        image = Image.fromarray(grey_HW)
+    elif image.mode not in KNOWN_MODES:
         raise ValueError(f"pictures of mode {image.mode} are not supported")
     elif image.has_transparency_data:
-        image = _on_white(image)
+        # on white, as a page would be: under what is transparent lie colours that mean nothing
+        image = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     plain = image.convert("RGB" if channels == 3 else "L")
     plain.info = {}  # its orientation holds no longer
     return plain
 
 
-def _upright(image: Image.Image) -> Image.Image:
-    """Turn the picture as its EXIF orientation says: cameras store what the sensor saw, and how to turn it.
-
-    ImageOps.exif_transpose does the same, but also writes the EXIF anew, and fails where that is junk.
-    """
-    turn = _turn(image)
-    return image if turn is None else image.transpose(turn)
-
-
-def _turn(image: Image.Image) -> Image.Transpose | None:
+def _turn(image: Image.Image) -> Transpose | None:
     return TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Scale 16 bits to 8, so that 65535 becomes 255: Pillow's own convert would clip at 255."""
-    deep_HW = np.asarray(image).astype(np.int64).clip(0, 65535)
-    grey_HW = ((deep_HW + 128) // 257).astype(np.uint8)
-    if "transparency" in image.info:
-        grey_HW[deep_HW == image.info["transparency"]] = 255
-    return Image.fromarray(grey_HW)
-
-
-def _on_white(image: Image.Image) -> Image.Image:
-    """Lay the picture on white, as a page would: under what is transparent lie colours that mean nothing."""
-    image = image.convert("RGBA")
-    white = Image.new("RGBA", image.size, "white")
-    return Image.alpha_composite(white, image).convert("RGB")
 
 
 def fit(image: Image.Image, spec: ImageSpec) -> Image.Image:
@@ -128,7 +111,17 @@ def fit(image: Image.Image, spec: ImageSpec) -> Image.Image:
     image, (height, width) = to_mode(image, spec.channels), spec.size
     if image.size == (width, height):
         return image
-    return image.resize((width, height), Image.Resampling.BICUBIC, _middle(image.size, (width, height)))
+    scale = max(width / image.width, height / image.height)
+
+    def middle(old: int, new: int) -> tuple[float, float]:
+        """What resizing to cover, and cutting in whole pixels, would leave of a side."""
+        cover = max(new, round(old * scale))
+        start = (cover - new) // 2
+        return start * old / cover, (start + new) * old / cover
+
+    # resizing that box alone gives the same, and a long strip does not fill the memory on the way
+    (left, right), (top, bottom) = middle(image.width, width), middle(image.height, height)
+    return image.resize((width, height), Image.Resampling.BICUBIC, (left, top, right, bottom))
 
 
 def to_array(image: Image.Image, spec: ImageSpec) -> np.ndarray:
@@ -137,35 +130,13 @@ def to_array(image: Image.Image, spec: ImageSpec) -> np.ndarray:
     return np.ascontiguousarray(x_HWC.transpose(2, 0, 1))
 
 
-def _middle(size: tuple[int, int], wanted: tuple[int, int]) -> tuple[float, float, float, float]:
-    """(left, top, right, bottom) of what resizing to cover `wanted`, and cutting there in whole pixels, would leave.
-
-    Resizing that box alone gives the same, and a long strip does not fill the memory on the way.
-    """
-    scale = max(wanted[0] / size[0], wanted[1] / size[1])
-    (left, right), (top, bottom) = (_middle_of_side(old, new, scale) for old, new in zip(size, wanted, strict=True))
-    return left, top, right, bottom
-
-
-def _middle_of_side(old: int, new: int, scale: float) -> tuple[float, float]:
-    cover = max(new, round(old * scale))
-    start = (cover - new) // 2
-    return start * old / cover, (start + new) * old / cover
-
-
 @dataclass(frozen=True)
 class ReadPictures:
-    """Pictures of a source after one reading.
+    """Pictures of a source after one reading."""
 
-    Attributes:
-        values: x_NCHW, or one checksum a picture; 0 where a picture is broken.
-        form_N3: height and width, upright, and 1 if the picture has colour; 0 where it could not be opened.
-        broken: why pictures cannot be read, by their place in the source.
-    """
-
-    values: np.ndarray
-    form_N3: np.ndarray
-    broken: dict[int, str]
+    values: np.ndarray  # x_NCHW, or one checksum a picture; 0 where a picture is broken
+    form_N3: np.ndarray  # height and width, upright, and 1 if it has colour; 0 where it could not be opened
+    broken: dict[int, str]  # why pictures cannot be read, by their place in the source
 
 
 def read_all(pictures: Pictures, report: Report) -> ReadPictures:
@@ -176,12 +147,12 @@ def read_all(pictures: Pictures, report: Report) -> ReadPictures:
 
 def check_all(source: ImageSource, report: Report) -> ReadPictures:
     """Check every picture of a source and keep only its CRC-32 as colour, uint32; `report` as for `read_all`."""
-    return _read(source, np.arange(len(source)), np.zeros(len(source), np.uint32), _checksum, report)
 
+    def checksum(image: Image.Image) -> int:
+        image = to_mode(image, 3)
+        return zlib.crc32(image.tobytes(), zlib.crc32(repr(image.size).encode()))
 
-def _checksum(image: Image.Image) -> int:
-    image = to_mode(image, 3)
-    return zlib.crc32(image.tobytes(), zlib.crc32(repr(image.size).encode()))
+    return _read(source, np.arange(len(source)), np.zeros(len(source), np.uint32), checksum, report)
 
 
 def _read(
@@ -224,10 +195,11 @@ def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[
     def attempt(number: int) -> tuple[tuple[int, int], bool] | None:
         source = sources[which := int(np.searchsorted(ends, number, side="right"))]
         try:
-            image = _upright(source.open(int(number - ends[which] + len(source))))
+            image = source.open(int(number - ends[which] + len(source)))
+            size = image.size if _turn(image) in LYING else image.size[::-1]
         except BROKEN:
             return None
-        return (image.height, image.width), is_grey(image)
+        return (size[0], size[1]), is_grey(image)
 
     with ThreadPoolExecutor() as pool:
         forms = [form for form in pool.map(attempt, chosen) if form]

@@ -1,9 +1,9 @@
-"""Splits: seeded, stratified, made once. Digests that identify data, and moments that normalise them."""
+"""Splits: seeded, stratified, made once. Labels, what is left out of a set, and the part of it a training sees."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...archs.errors import InputError, short_repr
-from .dataset import DataSet, Pictures, Split
+from .dataset import Broken, BrokenPicturesError, DataConfig, DataSet, Moments, Split
 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
@@ -47,35 +47,24 @@ def two_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return random.permutation(np.concatenate(train)), random.permutation(np.concatenate(val))
 
 
-def digest(*parts: np.ndarray) -> str:
-    """Hex SHA-256 of the values of arrays, in order."""
-    sha256 = hashlib.sha256()
-    for part in parts:
-        sha256.update(np.ascontiguousarray(part).data)
-    return sha256.hexdigest()
-
-
-def moments(x_NCHW: np.ndarray) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel; the latter at least 1e-6."""
+def moments(x_NCHW: np.ndarray) -> Moments:
+    """Mean and standard deviation of each channel, in two passes of 64-bit sums; the latter at least 1e-6."""
     channels, pixels = x_NCHW.shape[1], x_NCHW.shape[0] * x_NCHW.shape[2] * x_NCHW.shape[3]
-    mean, spread = np.zeros(channels), np.zeros(channels)
+    mean, variance = np.zeros(channels), np.zeros(channels)
     chunks = [x_NCHW[at : at + CHUNK] for at in range(0, len(x_NCHW), CHUNK)]
     for chunk in chunks:
         mean += chunk.sum(axis=(0, 2, 3), dtype=np.float64) / pixels
     for chunk in chunks:
         off = chunk.astype(np.float64) - mean[None, :, None, None]
-        spread += np.square(off).sum(axis=(0, 2, 3)) / pixels
-    std = np.maximum(np.sqrt(spread), 1e-6)
+        variance += np.square(off).sum(axis=(0, 2, 3)) / pixels
+    std = np.maximum(np.sqrt(variance), 1e-6)
     return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    Args:
-        name: of the set, for messages.
-        labels: y_N by part: "all", or "train" with or without "val" and "test".
-        classes: names by label.
+    `labels` has y_N by part: "all", or "train" with or without "val" and "test".
 
     Raises:
         InputError: if there are fewer than two classes, or a class has too few images to be split.
@@ -93,14 +82,14 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
     if first == "all":
         three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
         return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
+    places: Places = {part: (part, np.arange(len(y_N))) for part, y_N in labels.items()}
     if "val" in labels:
-        whole: Places = {part: (part, np.arange(len(y))) for part, y in labels.items()}
-        return whole, "as the set has them"
+        return places, "as the set has them"
     train, val = two_ways(labels["train"])
-    places: Places = {"train": ("train", train), "val": ("train", val)}
-    if "test" in labels:
-        places["test"] = ("test", np.arange(len(labels["test"])))
-    return places, f"validation: {VAL_SHARE:.0%} of each class of train"
+    two: Places = {"train": ("train", train), "val": ("train", val)}
+    return two | {part: at for part, at in places.items() if part == "test"}, (
+        f"validation: {VAL_SHARE:.0%} of each class of train"
+    )
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
@@ -109,13 +98,16 @@ def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarra
     Raises:
         InputError: if a part has labels for some of its pictures only, or train has none.
     """
-    missing = {part: sum(value is None or value == -1 for value in values) for part, values in labels.items()}
+    found = {}
     for part, values in labels.items():
-        if missing[part] and (missing[part] < len(values) or part in ("all", "train")):
-            raise InputError(f"data: {name}: {missing[part]} of {len(values)} pictures of {part} have no label")
-        if missing[part]:
+        missing = sum(value is None or value == -1 for value in values)
+        if missing and (missing < len(values) or part in ("all", "train")):
+            raise InputError(f"data: {name}: {missing} of {len(values)} pictures of {part} have no label")
+        if missing:
             log.warning("data: %s: left aside %s: its %d pictures have no labels", name, part, len(values))
-    return {part: np.asarray(values) for part, values in labels.items() if not missing[part]}
+        else:
+            found[part] = np.asarray(values)
+    return found
 
 
 def numbered(
@@ -123,11 +115,7 @@ def numbered(
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     """Number the labels of each part as y_N, int64 from 0, and name the classes.
 
-    Args:
-        name: of the set, for messages.
-        labels: by part, whole numbers or text.
-        names: of the classes, if they are known: the labels are then places in it and stay as they are.
-            Else the labels are numbered in their order, and are their own names.
+    Labels are places in `names` if the classes have names. Else they are numbered in their order, and are their names.
 
     Raises:
         InputError: if a label has no name, there are fewer than two classes, or a part has one that train lacks.
@@ -150,19 +138,35 @@ def numbered(
     return y, classes
 
 
+def skip_broken(config: DataConfig, broken: tuple[Broken, ...], total: int) -> dict[str, dict[str, int]]:
+    """Log how many pictures are left out of a set, if any, and return the count of each part as a note.
+
+    Raises:
+        BrokenPicturesError: if they are not to be skipped.
+    """
+    if not broken:
+        return {}
+    first = f"the first: {broken[0].picture} ({broken[0].reason})"
+    what = f"{len(broken)} of {total} pictures cannot be read; {first}"
+    if not config.skip_broken:
+        raise BrokenPicturesError(f"data: {config.name}: {what}; --skip-broken leaves them out", broken)
+    log.warning("%s: %s: left out", config.name, what)
+    return {"skipped": dict(Counter(one.part for one in broken))}
+
+
+def warn_empty_classes(name: str, empty: Sequence[str], count: int, lost: int = 0) -> None:
+    """Log which of `count` classes are left out, and how many pictures of val and test are lost with them."""
+    what = f"{len(empty)} of {count} classes have no picture to train on: {short_repr(', '.join(empty))}"
+    log.warning("%s: %s: left out%s", name, what, f", with {lost} pictures of val or test" if lost else "")
+
+
 @dataclass(frozen=True)
 class View:
-    """Part of a data set that a training sees.
+    """Part of a data set that a training sees."""
 
-    Attributes:
-        share: of the training images of each class, at least one image; smaller shares lie within larger ones.
-        classes: labels that are kept and become 0, 1, ... in this order, in all splits; () keeps all.
-        draw: which images the share holds.
-    """
-
-    share: float = 1.0
-    classes: tuple[int, ...] = ()
-    draw: int = 0
+    share: float = 1.0  # of the training images of each class, at least one; smaller shares lie within larger ones
+    classes: tuple[int, ...] = ()  # labels that are kept and become 0, 1, ... in this order; () keeps all
+    draw: int = 0  # which images the share holds
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:
@@ -187,8 +191,7 @@ def seen(data: DataSet, view: View) -> DataSet:
     """
     if view == WHOLE:
         return data
-    train, val, test = data.train, data.val, data.test
-    classes = data.classes
+    train, val, test, classes = data.train, data.val, data.test, data.classes
     if view.classes:
         missing = [label for label in view.classes if not 0 <= label < len(classes)]
         if missing:
@@ -197,29 +200,17 @@ def seen(data: DataSet, view: View) -> DataSet:
         test = _of_classes(test, view.classes) if test else None
         classes = tuple(classes[label] for label in view.classes)
     if view.share < 1:
-        train = _at(train, _places(train.y_N, view))
+        chosen = []  # the first ones of a fixed order of each class
+        for label in np.unique(train.y_N):
+            order = np.random.default_rng((view.draw, int(label))).permutation(np.flatnonzero(train.y_N == label))
+            chosen.append(order[: max(1, round(view.share * len(order)))])
+        train = train.at(np.sort(np.concatenate(chosen)))
     mark = f"{data.split_hash}:{view.share:g}:{view.draw}:{','.join(map(str, view.classes))}"
     return replace(data, classes=classes, train=train, val=val, test=test, split_hash=mark)
 
 
-def _places(y_N: np.ndarray, view: View) -> np.ndarray:
-    """Places of the images kept: the first ones of a fixed order of each class, in the order of the set."""
-    chosen = []
-    for label in np.unique(y_N):
-        order = np.random.default_rng((view.draw, int(label))).permutation(np.flatnonzero(y_N == label))
-        chosen.append(order[: max(1, round(view.share * len(order)))])
-    return np.sort(np.concatenate(chosen))
-
-
 def _of_classes(split: Split, classes: tuple[int, ...]) -> Split:
-    part = _at(split, np.flatnonzero(np.isin(split.y_N, classes)))
+    part = split.at(np.flatnonzero(np.isin(split.y_N, classes)))
     new = np.full(max(classes) + 1, -1)
     new[list(classes)] = np.arange(len(classes))
     return Split(part.images, new[part.y_N].astype(split.y_N.dtype))
-
-
-def _at(split: Split, places: np.ndarray) -> Split:
-    images = split.images
-    if isinstance(images, Pictures):
-        return Split(replace(images, places_N=images.places_N[places]), split.y_N[places])
-    return Split(images[places], split.y_N[places])

@@ -1,4 +1,4 @@
-"""What `alternas doctor` looks at on one machine: versions, GPUs, data, storage, disk, a tiny trial. Knows no Ray."""
+"""`alternas doctor`: versions, GPUs, data, storage, disk and a tiny trial, on the driver and every node."""
 
 from __future__ import annotations
 
@@ -24,35 +24,29 @@ from ...archs.errors import InputError, OperationError
 from ...archs.files import atomic_write
 from ...results.render.terminal import plain
 from ...results.runs.record import versions
-from ..data.dataset import DataConfig, DataSet, Pictures, Split
+from ..data.dataset import DataConfig, DataSet, Pictures
 from ..data.load import load
 from ..training.artifact_sync import scratch
 from ..training.artifacts import ArtifactStore, StoreError, check_uri
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
-from .connection import connect, disconnect
+from .pool import connect, disconnect
 from .worker import Worker
 
 LEAST_FREE = 2**30  # bytes; a search writes checkpoints and weights
 STEPS = 2  # of the tiny trial
+NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
 TOKEN = "alternas-doctor"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at.
+    """One thing looked at."""
 
-    Attributes:
-        node: where: "driver" or a node's name.
-        check: what: cluster, versions, gpus, data, storage, checkpoints, disk, trial.
-        ok: whether a search can do with it.
-        found: what was found, in a line.
-    """
-
-    node: str
-    check: str
-    ok: bool
-    found: str
+    node: str  # "driver" or a node's name
+    check: str  # cluster, versions, gpus, data, storage, checkpoints, disk, trial
+    ok: bool  # whether a search can do with it
+    found: str  # what was found, in a line
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -60,42 +54,34 @@ class Check:
 
 @dataclass(frozen=True)
 class Place:
-    """What every node is compared with, and given.
+    """What every node is compared with, and given."""
 
-    Attributes:
-        versions: of the driver.
-        folder: that all nodes share, as a whole path; holds a file of the driver's with `token`;
-        depot: or one in which nodes and driver meet instead, which holds such a file too.
-        token: what is in it.
-        data: those asked for; None if the driver cannot load them.
-        digits: a small set, for the tiny trial.
-    """
-
-    versions: dict[str, str]
-    folder: str
+    versions: dict[str, str]  # of the driver
+    folder: str  # that all nodes share, as a whole path; holds a file of the driver's with `token`
     token: str
-    data: DataSet | None
-    digits: DataSet
-    depot: ArtifactStore | None = None
+    data: DataSet | None  # those asked for; None if the driver cannot load them
+    digits: DataSet  # for the tiny trial
+    store: ArtifactStore | None = None  # in which nodes and driver meet instead of `folder`; holds such a file too
 
 
 def look(node: str, place: Place, gpus: float) -> list[Check]:
     """All checks of this machine, which Ray calls `node` and on which it counts so many GPUs."""
-    folder, depot = Path(place.folder), place.depot
-    shared = ("storage", lambda: _storage(folder, place.token))
-    if depot is not None:
-        shared = ("checkpoints", lambda: _depot(depot, place.token))
+    folder, store, data = Path(place.folder), place.store, place.data
     checks = [
         checked(node, "versions", lambda: _versions(place.versions)),
         checked(node, "gpus", lambda: _gpus(gpus)),
-        checked(node, *shared),
-        checked(node, "disk", lambda: _disk([] if depot else [folder])),
+    ]
+    if data is not None:
+        checks.append(checked(node, "data", lambda: _data(data)))
+    if store is not None:
+        checks.append(checked(node, "checkpoints", lambda: _checkpoints(store, place.token)))
+    else:
+        checks.append(checked(node, "storage", lambda: _storage(folder, place.token)))
+    return [
+        *checks,
+        checked(node, "disk", lambda: _disk([] if store else [folder])),
         checked(node, "trial", lambda: _trial(place.digits)),
     ]
-    if place.data is not None:
-        data = place.data
-        checks.insert(2, checked(node, "data", lambda: _data(data)))
-    return checks
 
 
 def checked(node: str, check: str, find: Callable[[], str]) -> Check:
@@ -114,8 +100,7 @@ def one_line(error: BaseException) -> str:
 
 def _versions(driver: dict[str, str]) -> str:
     here = versions()
-    other = [f"{name} {here.get(name)} here, {told} at the driver" for name, told in driver.items()]
-    other = [line for line, name in zip(other, driver, strict=True) if here.get(name) != driver[name]]
+    other = [f"{name} {here.get(name)} here, {v} at the driver" for name, v in driver.items() if here.get(name) != v]
     if other:
         raise OperationError("; ".join(other))
     return ", ".join(f"{name} {version}" for name, version in here.items())
@@ -139,13 +124,9 @@ def _gpus(counted: float) -> str:
 
 def _data(data: DataSet) -> str:
     for split in (data.train, data.val):
-        _read_first(split)
+        if isinstance(split.images, Pictures):
+            split.images.source.open(int(split.images.places_N[0]))
     return f"{data.name}: {len(data.train):,} training images, read here as {data.loader}"
-
-
-def _read_first(split: Split) -> None:
-    if isinstance(split.images, Pictures):
-        split.images.source.open(int(split.images.places_N[0]))
 
 
 def _storage(folder: Path, token: str) -> str:
@@ -162,25 +143,25 @@ def _storage(folder: Path, token: str) -> str:
     return f"{folder}: the driver's, and writable"
 
 
-def _depot(depot: ArtifactStore, token: str) -> str:
+def _checkpoints(store: ArtifactStore, token: str) -> str:
     """The driver's file is there and says the same; a file can be sent and deleted, as workers do."""
     with scratch() as folder:
-        here, theirs = replace(depot, home=folder), folder / "starts" / TOKEN
+        here, theirs = replace(store, home=folder), folder / "starts" / TOKEN
         if not here.fetch(theirs) or theirs.read_text() != token:
-            raise OperationError(f"{depot}: is not the driver's, what the driver has sent is not there")
+            raise OperationError(f"{store}: is not the driver's, what the driver has sent is not there")
         own = folder / "checkpoints" / uuid.uuid4().hex
         atomic_write(own, lambda file: file.write(token.encode()))
         here.send(own)
         here.drop(own)
-    return f"{depot}: the driver's, and writable"
+    return f"{store}: the driver's, and writable"
 
 
 def _disk(folders: Sequence[Path]) -> str:
     free = {str(place): shutil.disk_usage(place).free for place in (*folders, Path(tempfile.gettempdir()))}
-    said = ", ".join(f"{size / 2**30:.1f} GiB free at {place}" for place, size in free.items())
+    text = ", ".join(f"{size / 2**30:.1f} GiB free at {place}" for place, size in free.items())
     if min(free.values()) < LEAST_FREE:
-        raise OperationError(f"{said}; a search needs {LEAST_FREE / 2**30:g} GiB at the least")
-    return said
+        raise OperationError(f"{text}; a search needs {LEAST_FREE / 2**30:g} GiB at the least")
+    return text
 
 
 def _trial(digits: DataSet) -> str:
@@ -213,35 +194,32 @@ def drawn(checks: Sequence[Check]) -> Table:
     return table
 
 
-NODE_SECONDS = 300  # for all checks of a node; importing torch from a slow disk can take a minute
-
-
 def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> list[Check]:
     """Look at the driver and every node of the cluster at `address`, or of one of our own on this machine.
 
     Args:
         data: name of the data set that is to be reachable.
         folder: that every node is to write to; made for the time being if it is not there.
-        checkpoints: URI of the depot that the nodes are to write to instead, if any.
+        checkpoints: URI of the artifact store that the nodes are to write to instead, if any.
     """
     if checkpoints:
         check_uri(checkpoints)
     loaded: list[DataSet] = []
 
-    def read() -> str:
+    def load_data() -> str:
         loaded.append(load(DataConfig(data)).without_test())
         return f"{data}: {len(loaded[0].train):,} training images, {loaded[0].loader}"
 
     own = ", ".join(f"{name} {version}" for name, version in versions().items())
-    checks = [Check("driver", "versions", True, own), checked("driver", "data", read)]
+    checks = [Check("driver", "versions", True, own), checked("driver", "data", load_data)]
     token = uuid.uuid4().hex
     try:
-        with _marked(folder, token), _met(folder, checkpoints, token) as depot:
+        with _marked_folder(folder, token), _marked_store(folder, checkpoints, token) as store:
             digits = load(DataConfig("digits")).without_test()
-            place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, depot)
+            place = Place(versions(), str(folder.resolve()), token, loaded[0] if loaded else None, digits, store)
             checks.append(Check("driver", "storage", True, f"{place.folder}: writable"))
-            if depot:
-                checks.append(Check("driver", "checkpoints", True, f"{depot}: writable"))
+            if store:
+                checks.append(Check("driver", "checkpoints", True, f"{store}: writable"))
             return checks + _cluster(address, place)
     except StoreError as error:
         return [*checks, Check("driver", "checkpoints", False, one_line(error))]
@@ -250,7 +228,7 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
 
 
 @contextmanager
-def _marked(folder: Path, token: str) -> Iterator[None]:
+def _marked_folder(folder: Path, token: str) -> Iterator[None]:
     """The folder with a file of the driver's in it; what was made for that goes again."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -265,20 +243,20 @@ def _marked(folder: Path, token: str) -> Iterator[None]:
 
 
 @contextmanager
-def _met(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore | None]:
-    """A folder in the depot at `uri`, if there is one, with a file of the driver's in it; it goes again."""
+def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore | None]:
+    """A folder in the artifact store at `uri`, if there is one, with a file of the driver's in it; it goes again."""
     if not uri:
         yield None
         return
-    depot = ArtifactStore(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
-    depot.check()
+    store = ArtifactStore(uri, f"{TOKEN}-{token[:8]}", folder.absolute())
+    store.check()
     try:
         with scratch() as own:
             atomic_write(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
-            replace(depot, home=own).send(own / "starts" / TOKEN)
-        yield depot
+            replace(store, home=own).send(own / "starts" / TOKEN)
+        yield store
     finally:
-        depot.clear()
+        store.clear()
 
 
 def _cluster(address: str, place: Place) -> list[Check]:
@@ -290,27 +268,19 @@ def _cluster(address: str, place: Place) -> list[Check]:
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         have = ray.cluster_resources()
-        said = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
-        given = ray.put(place)
-        started = [(_name(node), _start(node, given)) for node in nodes]
-        return [Check("driver", "cluster", True, said), *(c for name, ref in started for c in _answer(name, ref))]
+        size = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
+        shared, started = ray.put(place), []
+        for node in nodes:
+            name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes
+            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+            started.append((name, task.remote(name, shared, node["Resources"].get("GPU", 0.0))))
+        checks = [Check("driver", "cluster", True, size)]
+        for name, ref in started:
+            try:
+                checks += ray.get(ref, timeout=NODE_SECONDS)
+            except RayError as error:
+                checks.append(Check(name, "worker", False, f"{type(error).__name__}: {one_line(error)}"))
+        return checks
     finally:
         disconnect()
-
-
-def _name(node: dict[str, Any]) -> str:
-    """The host, and the beginning of Ray's id: a machine may hold several nodes."""
-    return f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"
-
-
-def _start(node: dict[str, Any], given: Any) -> Any:
-    there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-    task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
-    return task.remote(_name(node), given, node["Resources"].get("GPU", 0.0))
-
-
-def _answer(name: str, ref: Any) -> list[Check]:
-    try:
-        return ray.get(ref, timeout=NODE_SECONDS)
-    except RayError as error:
-        return [Check(name, "worker", False, f"{type(error).__name__}: {one_line(error)}")]

@@ -1,30 +1,208 @@
-"""A pool of Ray actors: one worker each, used again for job after job.
+"""Ray for a command, of our own on this machine or a cluster that runs; and a pool of Ray actors, one worker each.
 
-Rules that cost a bug each: a job is only given to an actor whose start has been confirmed; an
+Since 2.60 Ray's processes answer only callers with their token; whoever has it runs what he likes as their user.
+A Ray of ours has one that stands in no file, and listens on the loopback alone.
+
+Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an
 actor that fails in any way is killed and replaced; the data go into the object store once.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import secrets
+import signal
+import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from threading import current_thread, main_thread
 from typing import Any
 
 import ray
-from ray.exceptions import RayError
+from ray._private import ray_constants, services
+from ray._private import worker as ray_worker
+from ray._raylet import (
+    AuthenticationTokenLoader,  # pyright: ignore[reportAttributeAccessIssue]
+    Config,  # pyright: ignore[reportAttributeAccessIssue]
+    GcsClient,  # pyright: ignore[reportAttributeAccessIssue]
+)
+from ray.exceptions import AuthenticationError, RayError
 
-from ...archs.errors import OperationError
+from ...archs.errors import InputError, OperationError
 from ...results.latency.setting import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress
-from .connection import check_raylet, connect, disconnect, first_line
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .worker import Worker
 
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+CONNECT_SECONDS = 10.0
+STOPS = (signal.SIGINT, signal.SIGTERM)
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 MOST_START_FAILURES = 3  # in a row
-METER_SECONDS = 60.0  # to be there before the workers that train
+LATENCY_START_SECONDS = 60.0  # for the latency worker to be there before the workers that train
+
+
+def connect(address: str) -> None:
+    """Join the Ray cluster at `address`, or start one of our own for "".
+
+    Raises:
+        InputError: if there is none, or it refuses our token.
+        OperationError: if Ray does not start, or is of another version there.
+    """
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():  # Ray would try for minutes
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(f"address: nothing answers at {address} ({error})") from None
+    ray_worker.print_to_stdstream = _log_line
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        _start() if address in ("", "local") else _join(address)
+    except InputError:
+        raise
+    except (ConnectionError, ValueError) as error:
+        raise InputError(f"address: no Ray cluster at {address!r} ({first_line(error)})") from None
+    except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
+        raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({first_line(error)})") from None
+    finally:
+        if callable(handler):  # Ray answers SIGTERM with a stack trace of its own
+            _set_handlers({signal.SIGTERM: handler})
+
+
+def disconnect() -> None:
+    """End a Ray of ours, or leave the cluster, which lives on. Not to be interrupted by a second Ctrl-C."""
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
+    _set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))
+    try:
+        ray.shutdown()
+    finally:
+        _set_handlers(handlers)
+
+
+def check_raylet() -> None:
+    """Raise OperationError if Ray's process on this machine has died: using the object store would then end ours."""
+    node: Any = ray_worker._global_node
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(node.raylet_socket_name)
+        except OSError:
+            why = "killed by somebody or for want of memory; the same command resumes"
+            raise OperationError(f"Ray's raylet on this machine has died, {why}") from None
+
+
+def first_line(error: object) -> str:
+    """What an error of Ray's begins with; stack traces of other processes follow."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _set_handlers(handlers: Mapping[int, Any]) -> None:
+    if current_thread() is main_thread():  # Python allows it there alone
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _log_line(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """A message of Ray's processes in one line of the log. Ray prints all of it, into tables and JSON."""
+    logging.getLogger(__name__).warning("Ray: %s", first_line("\n".join(data["lines"])))
+
+
+def _start() -> None:
+    """Start a Ray of ours. Its processes have the token, and the addresses they listen on, from this one."""
+    clusters = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray does where it knows no clusters: the loopback for all ports
+    # Ray's processes add to their docstrings, and die where -OO has left none.
+    own = {MODE: "token", TOKEN: secrets.token_hex(32), "PYTHONOPTIMIZE": ""}
+    try:
+        with _environment(own):
+            _init("local", include_dashboard=False)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = clusters
+
+
+def _join(address: str) -> None:
+    """Join a cluster, with the token where it asks for one. A driver that asks for it is none for one that does not.
+
+    Raises:
+        InputError: if the cluster refuses the token, or there is none.
+        ConnectionError: if there is no cluster.
+    """
+    if "://" in address:  # Ray's client, which asks by itself
+        _init(address)
+        return
+    asks = f"address: the Ray cluster at {address} asks for its token"
+    mode = os.environ.get(MODE) or ("disabled" if _answers(address, "disabled") else "token")
+    loader = AuthenticationTokenLoader.instance()
+    loader.reset_cache()
+    try:
+        has_token = loader.has_token(ignore_auth_mode=True)
+    except AuthenticationError as error:  # a file is named that cannot be read
+        raise InputError(f"address: {error.message}") from None
+    if mode.lower() == "token" and not has_token:
+        raise InputError(f"{asks}, and there is none here: {REMEDY}")
+    if not _answers(address, mode):
+        source = TOKEN if os.environ.get(TOKEN) else os.environ.get(TOKEN_PATH) or "~/.ray/auth_token"  # Ray's order
+        why = f"refuses that of {source}: {REMEDY}" if mode.lower() == "token" else f"{MODE} is {mode} here"
+        raise InputError(f"{asks}, and {why}")
+    with _environment({MODE: mode}):
+        _init(address)
+
+
+def _init(address: str, **more: Any) -> None:
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables that Ray, which keeps what it has once read, reads now."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
+
+
+def _answers(address: str, mode: str) -> bool:
+    """Whether a cluster takes our calls. Where it refuses them, Ray goes on asking for 20 s, a line each.
+
+    Raises:
+        ConnectionError: if there is no cluster.
+    """
+    at = services.canonicalize_bootstrap_address(address)
+    try:
+        with _environment({MODE: mode}), _muted_stderr():
+            GcsClient(address=at).check_alive([], timeout=CONNECT_SECONDS)
+    except AuthenticationError:
+        return False
+    except RayError as error:
+        raise ConnectionError(first_line(error)) from None
+    return True
+
+
+@contextmanager
+def _muted_stderr() -> Iterator[None]:
+    """Without what Ray's C++ writes to standard error whatever its log level."""
+    stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nothing)
 
 
 @dataclass
@@ -36,15 +214,12 @@ class _Running:
     deadline: float
     step: int = 0
 
-    def timeout(self) -> JobResult:
-        return JobResult(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.timeout_s:.0f} s")
-
 
 class Pool:
     """Workers on Ray, at most `most`, each holding `data`.
 
     Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
-    a further one on a node of its own, the meter. Nets that wait for the meter hold a place of those that train.
+    a further one on a node of its own. Nets that wait for that latency worker hold a place of those that train.
 
     Raises:
         InputError: if the cluster is not there or cannot hold a worker.
@@ -57,13 +232,19 @@ class Pool:
             self._idle: list[Any] = []
             self._running: dict[Any, _Running] = {}  # by its stream of events
             self._failures = 0
-            self._meter: Any = None  # the actor that measures alone, if there is one
-            self._meter_free = False
-            self._needs: LatencyWorker | None = None
+            self._latency_worker: Any = None  # the actor that measures alone, if there is one
+            self._latency_free = False
+            self._latency_needs: LatencyWorker | None = None
             self._to_measure: deque[Job] = deque()
-            nodes = _nodes()
+            nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._resources = resolve_gpus(resources, nodes)
-            self.size = min(worker_slots(self._resources, self._for_training(nodes, setting)), most)
+            if setting is not None and resources.latency_on:
+                self._latency_needs, nodes = reserve(self._resources, nodes, setting)
+                self._start_latency_worker()
+            elif setting is not None:
+                check_alone(self._resources, setting)
+                self._resources = replace(self._resources, workers=1)
+            self.size = min(worker_slots(self._resources, nodes), most)
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_worker()
@@ -73,7 +254,7 @@ class Pool:
 
     @property
     def idle(self) -> int:
-        measured = len(self._to_measure) + sum(r.actor is self._meter for r in self._running.values())
+        measured = len(self._to_measure) + sum(r.actor is self._latency_worker for r in self._running.values())
         return max(0, len(self._idle) - measured)
 
     @property
@@ -81,7 +262,7 @@ class Pool:
         return len(self._starting)
 
     def submit(self, job: Job) -> None:
-        if isinstance(job, LatencyJob) and self._meter is not None:
+        if isinstance(job, LatencyJob) and self._latency_worker is not None:
             self._to_measure.append(job)
             self._measure()
         else:
@@ -95,34 +276,31 @@ class Pool:
         ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout, fetch_local=False)
         more, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
         for source in {*ready, *more}:
-            events += self._started(source) if source in self._starting else self._next_events(source)
-        return [*events, *self._overdue()]
+            if source in self._starting:
+                self._confirm_start(source)
+            else:
+                events.append(self._next_event(source))
+        # workers of jobs that take too long are ended: a net that hangs does not answer, so nobody is asked
+        for stream in [s for s, running in self._running.items() if time.monotonic() > running.deadline]:
+            running = self._running.pop(stream)
+            self._replace(running.actor)
+            late = f"took longer than {running.job.timeout_s:.0f} s"
+            events.append(JobResult(running.job.trial, "timeout", running.step, error=late))
+        return events
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on."""
         disconnect()
-
-    def _for_training(self, nodes: list[Node], setting: LatencySetting | None) -> list[Node]:
-        """The nodes, less what measuring latencies takes, for which the worker is started."""
-        if setting is None:
-            return nodes
-        if self._resources.latency_on:
-            needs, nodes = reserve(self._resources, nodes, setting)
-            self._start_meter(needs)
-        else:
-            check_alone(self._resources, setting)
-            self._resources = replace(self._resources, workers=1)
-        return nodes
 
     def _run(self, actor: Any, job: Job) -> None:
         stream = actor.run.options(num_returns="streaming").remote(job)
         self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
 
     def _measure(self) -> None:
-        """Give the meter its next net, if it is ready and has none."""
-        if self._meter_free and self._to_measure:
-            self._meter_free = False
-            self._run(self._meter, self._to_measure.popleft())
+        """Give the latency worker its next net, if it is ready and has none."""
+        if self._latency_free and self._to_measure:
+            self._latency_free = False
+            self._run(self._latency_worker, self._to_measure.popleft())
 
     def _start_worker(self) -> None:
         gpus = self._resources.gpus or 0.0
@@ -130,15 +308,17 @@ class Pool:
         actor = kind.remote(max(1, int(self._resources.cpus)), "cuda" if gpus else "cpu")
         self._starting[actor.take.remote(self._data)] = actor
 
-    def _start_meter(self, needs: LatencyWorker) -> None:
+    def _start_latency_worker(self) -> None:
         """It holds its node's CPUs, or a card, so that Ray puts nothing that trains beside it."""
+        needs = self._latency_needs
+        assert needs is not None
         kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
-        self._meter, self._meter_free, self._needs = kind.remote(1, "cuda" if needs.gpus else "cpu"), False, needs
-        ready = self._meter.warm.remote()
-        self._starting[ready] = self._meter
-        ray.wait([ready], timeout=METER_SECONDS, fetch_local=False)  # workers that train must come after it
+        self._latency_worker, self._latency_free = kind.remote(1, "cuda" if needs.gpus else "cpu"), False
+        ready = self._latency_worker.warm.remote()
+        self._starting[ready] = self._latency_worker
+        ray.wait([ready], timeout=LATENCY_START_SECONDS, fetch_local=False)  # workers that train must come after it
 
-    def _started(self, ref: Any) -> list[Progress | JobResult]:
+    def _confirm_start(self, ref: Any) -> None:
         actor = self._starting.pop(ref)
         try:
             ray.get(ref)
@@ -150,54 +330,37 @@ class Pool:
             self._replace(actor)
         else:
             self._failures = 0
-            self._rest(actor)
-        return []
+            self._release(actor)
 
-    def _next_events(self, stream: Any) -> list[Progress | JobResult]:
-        actor, job = self._running[stream].actor, self._running[stream].job
+    def _next_event(self, stream: Any) -> Progress | JobResult:
+        running = self._running[stream]
         try:
             event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
-            raise OperationError(f"trial {job.trial}: the worker returned without an outcome") from None
+            raise OperationError(f"trial {running.job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
             check_raylet()
             del self._running[stream]
-            self._replace(actor)
-            return [JobResult(job.trial, "lost", error="its worker died")]
+            self._replace(running.actor)
+            return JobResult(running.job.trial, "lost", error="its worker died")
         if isinstance(event, JobResult):
             del self._running[stream]
-            self._rest(actor)
+            self._release(running.actor)
         elif isinstance(event, Progress):
-            self._running[stream].step = event.point.step
-        return [event]
+            running.step = event.point.step
+        return event
 
-    def _overdue(self) -> list[Progress | JobResult]:
-        """End the workers of jobs that take too long: a net that hangs does not answer, so nobody is asked."""
-        late = [stream for stream, running in self._running.items() if time.monotonic() > running.deadline]
-        events = list[Progress | JobResult]()
-        for stream in late:
-            running = self._running.pop(stream)
-            self._replace(running.actor)
-            events.append(running.timeout())
-        return events
-
-    def _rest(self, actor: Any) -> None:
+    def _release(self, actor: Any) -> None:
         """A worker is ready for its next job."""
-        if actor is self._meter:
-            self._meter_free = True
+        if actor is self._latency_worker:
+            self._latency_free = True
             self._measure()
         else:
             self._idle.append(actor)
 
     def _replace(self, actor: Any) -> None:
         ray.kill(actor)
-        if actor is self._meter:
-            assert self._needs is not None
-            self._start_meter(self._needs)
+        if actor is self._latency_worker:
+            self._start_latency_worker()
         else:
             self._start_worker()
-
-
-def _nodes() -> list[Node]:
-    """What each living node has."""
-    return [node["Resources"] for node in ray.nodes() if node["Alive"]]

@@ -1,11 +1,15 @@
-"""What a person sees while nets are trained: a live table on a terminal, plain lines elsewhere."""
+"""What a person sees while nets are trained: a live table on a terminal, plain lines elsewhere, TensorBoard's files."""
 
 from __future__ import annotations
 
+import json
+import math
+import struct
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,52 +17,45 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...archs import Genotype
+from ...archs.files import open_own
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
-from ...results.ranking.run_leaderboard import no_net
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import Job, LatencyJob, Progress, TrainJob
-from ..trials.controller import SearchController
+from ..trials.controller import Controller, SearchController
+from .loop import ProgressView
+
+if TYPE_CHECKING:
+    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
 FRONT_ROWS = 12
 RATE_WINDOW = 200  # ticks over which the rate is averaged
+EVENT_FILE = "events.out.tfevents.alternas"
+POINT = {"accuracy": "validation/accuracy_ema", "loss": "train/loss"}  # of a learning curve: its tag in TensorBoard
 
 
 class Shown(Protocol):
-    """The work that a view shows."""
+    """The work that a view shows: a search, or a plan of trainings."""
 
     unit: str  # of amounts of work
 
     @property
-    def records(self) -> Sequence[Record]:
-        """Of what has ended."""
-        ...
+    def records(self) -> Sequence[Record]: ...  # of the nets that have ended
 
     @property
-    def target(self) -> int:
-        """Nets to train in all."""
-        ...
+    def target(self) -> int: ...  # nets to train in all
 
-    def amount(self, job: Job, step: int) -> float:
-        """The work of a job up to `step`."""
-        ...
+    def amount(self, job: Job, step: int) -> float: ...  # the work of a job up to `step`
 
-    def left(self) -> float:
-        """The work of all nets that have not ended."""
-        ...
+    def left(self) -> float: ...  # the work of all nets that have not ended
 
-    def name(self, job: Job) -> str:
-        """What a person calls a running job."""
-        ...
+    def name(self, job: Job) -> str: ...  # what a person calls a running job
 
-    def line(self, record: Record) -> str:
-        """One ended net in a line."""
-        ...
+    def line(self, record: Record) -> str: ...  # one ended net in a line
 
-    def table(self) -> RenderableType:
-        """What has been found so far."""
-        ...
+    def table(self) -> RenderableType: ...  # what has been found so far
 
 
 class ShownSearch:
@@ -88,18 +85,17 @@ class ShownSearch:
         return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
-        found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
-        what = f"{record.status} {found}, {short(record.cost['macs'])} MACs, {record.family}"
+        result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
+        what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.family}"
         return f"trial {record.trial}: {what}{' (baseline)' if record.kind == 'baseline' else ''}"
 
     def table(self) -> RenderableType:
-        settings = self.controller.context.settings
-        latencies = self.controller.context.latencies
-        asked = RankingQuery(parse_objectives(settings.objective), settings.limits)
-        board = rank_rows(self.records, asked, ExtraResults(latencies.known if latencies else {}))
+        settings, latencies = self.controller.context.settings, self.controller.context.latencies
+        query = RankingQuery(parse_objectives(settings.objective), settings.limits)
+        board = rank_rows(self.records, query, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=no_net(board))
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty)
 
 
 class ProgressCounts:
@@ -110,7 +106,7 @@ class ProgressCounts:
         self.began = time.monotonic()
         self.jobs: dict[int, Job] = {}
         self.ticks: dict[int, Progress] = {}
-        self._recent: deque[tuple[float, float]] = deque(maxlen=RATE_WINDOW)
+        self._recent: deque[tuple[float, float]] = deque(maxlen=RATE_WINDOW)  # times, and the work done by then
         self._done = 0.0
 
     def started(self, job: Job) -> None:
@@ -119,9 +115,10 @@ class ProgressCounts:
     def tick(self, tick: Progress) -> None:
         if not isinstance(job := self.jobs.get(tick.trial), TrainJob):
             return
-        before = self.ticks.get(tick.trial)
-        start = before.point.step if before and before.point.step < tick.point.step else _first_step(job, tick)
-        self._done += self.shown.amount(job, tick.point.step) - self.shown.amount(job, start)
+        before, step = self.ticks.get(tick.trial), tick.point.step
+        # before the first tick: nets that continue from a checkpoint must not count twice
+        start = before.point.step if before and before.point.step < step else max(0, step - job.progress_steps)
+        self._done += self.shown.amount(job, step) - self.shown.amount(job, start)
         self._recent.append((time.monotonic(), self._done))
         self.ticks[tick.trial] = tick
 
@@ -129,9 +126,14 @@ class ProgressCounts:
         self.jobs.pop(trial, None)
         self.ticks.pop(trial, None)
 
-    def counts(self) -> Counter[str]:
-        """Records by status, and the nets running now."""
-        return Counter(r.status for r in self.shown.records) + Counter(running=len(self.jobs))
+    def refresh(self) -> None:
+        """Draw anew, where anything is drawn."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
     def trained(self) -> int:
         return sum(r.status not in FREE for r in self.shown.records)
@@ -140,25 +142,15 @@ class ProgressCounts:
         """Work a second; 0 before it is known."""
         if len(self._recent) < 2:
             return 0.0
-        (t0, e0), (t1, e1) = self._recent[0], self._recent[-1]
-        return (e1 - e0) / (t1 - t0) if t1 > t0 else 0.0
+        (t0, done0), (t1, done1) = self._recent[0], self._recent[-1]
+        return (done1 - done0) / (t1 - t0) if t1 > t0 else 0.0
 
     def seconds_left(self) -> float | None:
         """From the work still to do and the recent rate; None before there is a rate."""
-        rate = self.rate()
-        if not rate:
+        if not (rate := self.rate()):
             return None
         running = sum(self.shown.amount(self.jobs[t], tick.point.step) for t, tick in self.ticks.items())
         return max(0.0, self.shown.left() - running) / rate
-
-    def clock(self) -> str:
-        left = self.seconds_left()
-        return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
-
-
-def _first_step(job: TrainJob, tick: Progress) -> int:
-    """The step before a job's first tick: nets that continue from a checkpoint must not count twice."""
-    return max(0, tick.point.step - job.progress_steps)
 
 
 class PlainView(ProgressCounts):
@@ -172,17 +164,10 @@ class PlainView(ProgressCounts):
         super().ended(record, trial)
         if record is None:
             return
-        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({self.clock()})"
+        left = self.seconds_left()
+        clock = f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
+        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({clock})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def refresh(self) -> None:
-        pass
-
-    def __enter__(self) -> PlainView:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
 
 class LiveView(ProgressCounts):
@@ -195,7 +180,7 @@ class LiveView(ProgressCounts):
     def refresh(self) -> None:
         self._live.refresh()
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
@@ -203,32 +188,161 @@ class LiveView(ProgressCounts):
         self._live.stop()
 
     def _draw(self) -> RenderableType:
-        return Group(self._bar(), self._status(), self._running(), self.shown.table())
-
-    def _bar(self) -> Table:
-        grid = Table.grid()  # a bare bar would not end its line
-        grid.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
-        return grid
+        bar = Table.grid()  # a bare bar would not end its line
+        bar.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
+        running = Table.grid(padding=(0, 2))
+        for trial, job in self.jobs.items():
+            tick = self.ticks.get(trial)
+            share, accuracy = (
+                (tick.point.step / job.total_steps, f"{tick.point.accuracy:.4f}")
+                if tick and isinstance(job, TrainJob)
+                else (0.0, "")
+            )
+            running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
+        return Group(bar, self._status(), running, self.shown.table())
 
     def _status(self) -> Text:
-        counts, left = self.counts(), self.seconds_left()
+        counts, left = Counter(r.status for r in self.shown.records), self.seconds_left()
         failed = sum(counts[status] for status in FAILED)
-        parts = [f"{self.trained()}/{self.shown.target} nets", f"{counts['running']} running", f"{failed} failed"]
+        parts = [f"{self.trained()}/{self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
         parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
         parts += [f"about {left:.0f} s left" if left is not None else "workers are starting"]
         return Text(" · ".join(parts))
 
-    def _running(self) -> Table:
-        table = Table.grid(padding=(0, 2))
-        for trial, job in self.jobs.items():
-            tick = self.ticks.get(trial)
-            share = tick.point.step / job.total_steps if tick and isinstance(job, TrainJob) else 0.0
-            accuracy = f"{tick.point.accuracy:.4f}" if tick else ""
-            table.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
-        return table
-
 
 def view(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
     return (LiveView if console.is_terminal else PlainView)(shown, console)
+
+
+class EventFile:
+    """TensorBoard event file of one training, only ever appended to: a later session writes what is not there.
+
+    tensorboardX has the messages and the checksums; its own writer would begin a new file each time. It imports torch,
+    so the driver imports it for --tensorboard alone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from google.protobuf.message import DecodeError
+        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
+
+        self._path, self._event = folder / EVENT_FILE, Event
+        folder.mkdir(parents=True, exist_ok=True)
+        self.last, end = -1, 0  # the highest step in it, -1 for a new one; where its last whole event ends
+        with open_own(self._path, "a+b") as file:
+            file.seek(0)
+            while len(header := file.read(12)) == 12:
+                (length,) = struct.unpack_from("<Q", header)
+                if len(body := file.read(length + 4)) < length + 4:
+                    break
+                try:
+                    event = Event.FromString(body[:-4])
+                except DecodeError:
+                    break
+                end += 16 + length
+                self.last = max(self.last, -1 if event.file_version else event.step)
+            file.truncate(end)  # a torn last event is cut
+        if not end:
+            self._append([Event(file_version="brain.Event:2")])
+
+    def scalars(self, points: Sequence[tuple[int, Mapping[str, float]]]) -> None:
+        """Values by tag at each step; steps that are in the file already are left out."""
+        events = []
+        for step, values in points:
+            if step > self.last:
+                event = self._event(step=step)
+                for tag, value in values.items():
+                    event.summary.value.add(tag=tag, simple_value=value)
+                events.append(event)
+        self._append(events)
+        self.last = max([self.last, *(event.step for event in events)])
+
+    def texts(self, texts: Mapping[str, str]) -> None:
+        """Texts by tag, in Markdown, at step 0 of a new file."""
+        from tensorboardX.summary import text
+
+        if self.last < 0:
+            event = self._event()
+            for tag, content in texts.items():
+                (value,) = text(tag, content).value
+                value.tag = tag
+                event.summary.value.append(value)
+            self._append([event])
+            self.last = 0
+
+    def _append(self, events: Sequence[Event]) -> None:
+        from tensorboardX.record_writer import masked_crc32c
+
+        def record(content: bytes) -> bytes:
+            return content + struct.pack("<I", masked_crc32c(content))
+
+        for event in events:
+            event.wall_time = time.time()
+        contents = [event.SerializeToString() for event in events]
+        with open_own(self._path, "ab") as file:
+            file.write(b"".join(record(struct.pack("<Q", len(content))) + record(content) for content in contents))
+
+
+class EventFiles:
+    """The event files of a run: a folder for each trial, and one for each further seed of it."""
+
+    def __init__(self, run: Path, seed: int) -> None:
+        self._folder, self._seed = run / "tensorboard", seed
+        self._open: dict[tuple[int, int], EventFile] = {}
+
+    def of(self, trial: int, seed: int) -> EventFile:
+        """The file of one training."""
+        if (trial, seed) not in self._open:
+            name = f"trial-{trial:05d}" + ("" if seed == self._seed else f"-seed-{seed}")
+            self._open[trial, seed] = EventFile(self._folder / name)
+        return self._open[trial, seed]
+
+    def take(self, record: Record) -> None:
+        """Write what a record has and its file has not."""
+        if record.curve:
+            file = self.of(record.trial, record.seed)
+            file.texts(_described(Genotype.from_dict(record.genotype), record.genes))
+            file.scalars([(int(point["step"] or 0), _tagged(point)) for point in record.curve])
+            del self._open[record.trial, record.seed]
+
+
+class TensorBoardView:
+    """A view that writes event files beside what it shows."""
+
+    def __init__(self, view: ProgressView, files: EventFiles, controller: Controller) -> None:
+        self._view, self._files, self._controller = view, files, controller
+        self._jobs: dict[int, TrainJob] = {}
+
+    def started(self, job: Job) -> None:
+        if isinstance(job, TrainJob):
+            self._jobs[job.trial] = job
+            genes = self._controller.live[job.trial].genes
+            self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
+        self._view.started(job)
+
+    def tick(self, tick: Progress) -> None:
+        point, job = tick.point, self._jobs[tick.trial]
+        values = _tagged({"accuracy": point.accuracy, "loss": point.loss})
+        self._files.of(tick.trial, job.seed).scalars([(point.step, values)])
+        self._view.tick(tick)
+
+    def ended(self, record: Record | None, trial: int) -> None:
+        if record is not None:
+            self._files.take(record)
+        self._view.ended(record, trial)
+
+    def refresh(self) -> None:
+        self._view.refresh()
+
+
+def _tagged(point: Mapping[str, float | None]) -> dict[str, float]:
+    values = {tag: point.get(name) for name, tag in POINT.items()}
+    return {tag: math.nan if value is None else value for tag, value in values.items()}
+
+
+def _described(net: Genotype, genes: Mapping[str, Any]) -> dict[str, str]:
+    """A net in Markdown: what it is, and the genes that gave it."""
+    rows = [f"| {name} | {value} |" for name, value in {"family": net.family, "key": net.key, **genes}.items()]
+    table = "\n".join(["| gene | value |", "| --- | --- |", *rows])
+    return {"genes": table, "genotype": f"```\n{json.dumps(net.to_dict(), indent=1)}\n```"}

@@ -17,24 +17,14 @@ ROUND = 1e-9
 
 @dataclass(frozen=True)
 class Resources:
-    """Where to run.
+    """Where to run, and what each worker gets."""
 
-    Attributes:
-        address: of a running Ray cluster, or "" for one of our own on this machine.
-        workers: how many at most; 0 means as many as fit.
-        cpus: of each worker; also its number of torch threads, at least one.
-        gpus: of each worker, a fraction shares a card; None means 1 where there are GPUs, else 0.
-            Workers with none train on the CPU.
-        latency_on: the Ray resource of the node that measures latencies; "" leaves them to the one worker that trains.
-        storage_path: URI of the depot for what workers write; "" is the run's folder, which every node then sees.
-    """
-
-    address: str = ""
-    workers: int = 0
-    cpus: float = 1.0
-    gpus: float | None = None
-    latency_on: str = ""
-    storage_path: str = ""
+    address: str = ""  # of a running Ray cluster, or "" for one of our own on this machine
+    workers: int = 0  # at most; 0 means as many as fit
+    cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
+    gpus: float | None = None  # of each, a fraction shares a card; 0 trains on the CPU; None is 1 where there are GPUs
+    latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
+    storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
 
     def __post_init__(self) -> None:
         if self.storage_path:
@@ -53,24 +43,18 @@ class Resources:
 
 @dataclass(frozen=True)
 class LatencyWorker:
-    """What the worker that measures latencies takes of its node, so that nothing is trained beside it.
+    """What the worker that measures latencies takes of its node, so that nothing is trained beside it."""
 
-    Attributes:
-        cpus: all those of the node, for a latency on the CPU;
-        gpus: one card, for a latency on a GPU. Other cards of the node may train.
-        label: the resource that brings it to its node.
-    """
-
-    cpus: float
-    gpus: float
-    label: str
+    cpus: float  # all those of the node, for a latency on the CPU
+    gpus: float  # one card, for a latency on a GPU; other cards of the node may train
+    label: str  # the resource that brings it to its node
 
 
 def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     """With the number of GPUs decided by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
-    return replace(resources, gpus=1.0 if total(nodes, "GPU") >= 1 else 0.0)
+    return replace(resources, gpus=1.0 if sum(node.get("GPU", 0) for node in nodes) >= 1 else 0.0)
 
 
 def check_alone(resources: Resources, setting: LatencySetting) -> None:
@@ -88,17 +72,17 @@ def reserve(resources: Resources, nodes: Sequence[Node], setting: LatencySetting
     Raises:
         InputError: if no node has the label, or the label's node not the device.
     """
-    label = resources.latency_on
+    label, on_gpu = resources.latency_on, setting.device == "cuda"
     where = next((i for i, node in enumerate(nodes) if node.get(label, 0) >= 1), None)
     if where is None:
         start = f"ray start --resources='{{\"{label}\": 1}}'"
         raise InputError(f"latency-on: no node of the cluster has the resource {label!r}; start one so: {start}")
-    node, on_gpu = nodes[where], setting.device == "cuda"
-    if on_gpu and node.get("GPU", 0) < 1:
+    cpus, gpus = nodes[where].get("CPU", 0), nodes[where].get("GPU", 0)
+    if on_gpu and gpus < 1:
         raise InputError(f"latency {setting}: the node with the resource {label!r} has no GPU")
-    meter = LatencyWorker(1.0 if on_gpu else node.get("CPU", 0), 1.0 if on_gpu else 0.0, label)
-    rest = {**node, "CPU": node.get("CPU", 0) - meter.cpus, "GPU": node.get("GPU", 0) - meter.gpus}
-    return meter, [rest if i == where else other for i, other in enumerate(nodes)]
+    worker = LatencyWorker(1.0 if on_gpu else cpus, 1.0 if on_gpu else 0.0, label)
+    rest = {**nodes[where], "CPU": cpus - worker.cpus, "GPU": gpus - worker.gpus}
+    return worker, [rest if i == where else other for i, other in enumerate(nodes)]
 
 
 def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
@@ -107,36 +91,28 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
     Raises:
         InputError: if they do not fit, naming the option.
     """
-    gpus = resources.gpus or 0.0
-    fits = sum(min(_by_cpus(node, resources.cpus), _by_gpus(node, gpus)) for node in nodes)
-    if not any(_by_cpus(node, resources.cpus) for node in nodes):
-        raise InputError(f"cpus-per-trial: {resources.cpus:g} asked for, {_most(nodes, 'CPU')} there")
+    cpus, gpus = resources.cpus, resources.gpus or 0.0
+
+    def by_cpus(node: Node) -> int:
+        return math.floor(node.get("CPU", 0) / cpus + ROUND)
+
+    def by_gpus(node: Node) -> int:
+        """Whole slots a card: a worker never gets parts of two."""
+        have = node.get("GPU", 0)
+        if not gpus:
+            return sys.maxsize
+        return math.floor(have) * math.floor(1 / gpus + ROUND) if gpus <= 1 else math.floor(have / gpus)
+
+    def most(name: str) -> str:
+        each = [node.get(name, 0) for node in nodes] or [0.0]
+        return f"{max(each):g}" + (" on the largest node" if len(each) > 1 else "")
+
+    fits = sum(min(by_cpus(node), by_gpus(node)) for node in nodes)
+    if not any(map(by_cpus, nodes)):
+        raise InputError(f"cpus-per-trial: {cpus:g} asked for, {most('CPU')} there")
     if fits < 1:
-        raise InputError(f"gpus-per-trial: {gpus:g} asked for, {_most(nodes, 'GPU')} there")
+        raise InputError(f"gpus-per-trial: {gpus:g} asked for, {most('GPU')} there")
     if resources.workers > fits:
-        rule = f"at {resources.cpus:g} CPUs and {gpus:g} GPUs each only {fits} fit"
+        rule = f"at {cpus:g} CPUs and {gpus:g} GPUs each only {fits} fit"
         raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")
     return resources.workers or fits
-
-
-def total(nodes: Sequence[Node], name: str) -> float:
-    """What all nodes have of it."""
-    return sum(node.get(name, 0) for node in nodes)
-
-
-def _most(nodes: Sequence[Node], name: str) -> str:
-    """What there is of it, in words."""
-    each = [node.get(name, 0) for node in nodes] or [0.0]
-    return f"{max(each):g}" + (" on the largest node" if len(each) > 1 else "")
-
-
-def _by_cpus(node: Node, cpus: float) -> int:
-    return math.floor(node.get("CPU", 0) / cpus + ROUND)
-
-
-def _by_gpus(node: Node, gpus: float) -> int:
-    """Whole slots a card: a worker never gets parts of two."""
-    have = node.get("GPU", 0)
-    if not gpus:
-        return sys.maxsize
-    return math.floor(have) * math.floor(1 / gpus + ROUND) if gpus <= 1 else math.floor(have / gpus)

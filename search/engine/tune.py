@@ -1,4 +1,4 @@
-"""What one trial of Ray Tune does: a leg of a net's training, from where it stands to the next rung or the end.
+"""A search inside a `ray.tune.Tuner`. One trial of Tune is a task: a net's training up to its next rung or its end.
 
 The net's state lies in the run's folder, as with every engine; Tune's own checkpoints are empty.
 """
@@ -31,34 +31,23 @@ from ..data.dataset import DataConfig, DataSet
 from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes
-from ..training.job import Job, JobResult, Point, Progress, TrainJob
+from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.controller import SearchController
-from .pool import Resources
+from .resources import Resources
 from .worker import Worker
 
-NOWHERE = Point(0, math.nan, math.nan)
 Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
 
 
 @dataclass(frozen=True, repr=False)
 class TuneTask:
-    """A job on its way to a worker, inside a trial's configuration.
-
-    Attributes:
-        job: what to do.
-        made: when it was handed out, and by whom.
-    """
+    """A job on its way to a worker, inside a trial's configuration."""
 
     job: TrainJob
-    made: Moment
+    made: Moment  # when it was handed out, and by whom
 
     def __repr__(self) -> str:  # Tune's loggers write what they do not know as text
         return f"trial {self.job.trial} to step {self.job.stop_step}"
-
-
-def moment() -> Moment:
-    """Now, in this process."""
-    return _process(), time.monotonic()
 
 
 @cache
@@ -66,17 +55,15 @@ def _process() -> str:
     return uuid.uuid4().hex
 
 
-def is_since(made: Moment, since: Moment) -> bool:
-    """Whether a leg was handed out by the same process, and no earlier."""
-    return made[0] == since[0] and made[1] >= since[1]
+def _now() -> Moment:
+    return _process(), time.monotonic()
 
 
 class TuneTrainable(Trainable):
-    """Trains one leg; an actor is used again for leg after leg.
+    """Trains one task; an actor is used again for task after task.
 
-    Each result has "accuracy", "loss", "seconds" and "status", and the optimiser step as Tune's
-    "timesteps_total", so that the curves of a net's legs lie one behind the other. The last one carries the
-    outcome for the searcher, as JSON.
+    Each result has "accuracy", "loss", "seconds" and "status", and the optimiser step as Tune's "timesteps_total", so
+    that the curves of a net's tasks lie one behind the other. The last one carries the outcome for the searcher.
     """
 
     @classmethod
@@ -86,26 +73,34 @@ class TuneTrainable(Trainable):
         return PlacementGroupFactory([{"CPU": 1.0} | gpus])
 
     def setup(self, config: dict[str, Any], worker: type[Worker], data: DataSet, since: Moment) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Take the data. Legs that were not handed out since then are of an earlier driver."""
+        """Take the data. Tasks that were not handed out since then are of an earlier driver."""
         resources = self.trial_resources
         have = resources.required_resources if resources else {}
         self._worker = worker(max(1, int(have.get("CPU", 1))), "cuda" if have.get("GPU") else "cpu")
         self._worker.take(data)
         self._since = since
-        self._begin(config)
+        self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The next leg, by the same actor."""
-        self._begin(new_config)
+        """The next task, by the same actor."""
+        task: TuneTask = new_config["task"]
+        ours = task.made[0] == self._since[0] and task.made[1] >= self._since[1]
+        self._events: Iterator[Progress | JobResult] = (
+            self._worker.run(task.job) if ours else iter([JobResult(task.job.trial, "stale")])
+        )
         return True
 
     def step(self) -> dict[str, Any]:
         """Train up to the next point of the curve."""
-        event = next(self._events)
+        event, last = next(self._events), {}
         if isinstance(event, Progress):
-            return _result(event.point, event.seconds, "running")
-        last = event.curve[-1] if event.curve else NOWHERE
-        return _result(last, event.seconds, event.status) | {"done": True, "outcome": packed(event)}
+            point, status = event.point, "running"
+        else:
+            point, status = event.curve[-1] if event.curve else Point(0, math.nan, math.nan), event.status
+            last = {"done": True, "outcome": packed(event)}
+        # the same keys every time: Tune's CSV files have the columns of the first
+        values = {"accuracy": point.accuracy, "loss": point.loss, "seconds": event.seconds, "status": status}
+        return values | {"timesteps_total": point.step, "outcome": ""} | last
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Nothing: the job's checkpoint is in the run's folder."""
@@ -113,21 +108,9 @@ class TuneTrainable(Trainable):
     def load_checkpoint(self, checkpoint: Any) -> None:
         """Nothing: training goes on from the job's checkpoint."""
 
-    def _begin(self, config: dict[str, Any]) -> None:
-        leg: TuneTask = config["leg"]
-        self._events: Iterator[Progress | JobResult] = (
-            self._worker.run(leg.job) if is_since(leg.made, self._since) else iter([JobResult(leg.job.trial, "stale")])
-        )
-
-
-def _result(point: Point, seconds: float, status: str) -> dict[str, Any]:
-    """The same keys every time: Tune's CSV files have the columns of the first."""
-    found = {"accuracy": point.accuracy, "loss": point.loss, "seconds": seconds, "status": status, "outcome": ""}
-    return found | {"timesteps_total": point.step}
-
 
 def packed(outcome: JobResult) -> str:
-    """As text, which Tune carries from a trial to its searcher and its files unchanged."""
+    """As JSON, which Tune carries from a trial to its searcher and its files unchanged."""
     return json.dumps(asdict(outcome))
 
 
@@ -139,11 +122,9 @@ def unpacked(text: str) -> JobResult:
 
 @dataclass(frozen=True)
 class TuneSearch:
-    """A search for a `ray.tune.Tuner`, whose `fit` raises InputError if another driver works on the run, and
-    OperationError if every net fails.
+    """A checked search for a `ray.tune.Tuner`.
 
-    Attributes:
-        context: the search, checked, with its data.
+    The tuner's `fit` raises InputError if another driver works on the run, and OperationError if every net fails.
     """
 
     context: SearchContext
@@ -157,25 +138,28 @@ class TuneSearch:
     def trainable(self) -> type[TuneTrainable]:
         """For one `Tuner(...)` or `Tuner.restore(...)`: holds the data, which go into the object store once.
 
-        It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
+        It trains no task that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
         data = self.context.data.without_test()
-        return with_parameters(TuneTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
+        return with_parameters(TuneTrainable, worker=Worker, data=data, since=_now())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
-        """For `Tuner(tune_config=...)`: this searcher, as many legs as it takes, and actors that are used again.
+        """For `Tuner(tune_config=...)`: this searcher, as many tasks as it takes, and actors that are used again.
 
-        Args:
-            workers: nets trained at a time; as many as fit the cluster, which Tune does not find out by itself.
+        `workers` nets are trained at a time: as many as fit the cluster, which Tune does not find out by itself.
         """
+
+        def name(trial: Trial) -> str:  # in Tune's tables and folders
+            return f"trial{trial.config['trial']}-to-{trial.config['until']}-{trial.trial_id}"
+
         return TuneConfig(
             search_alg=self.searcher,
             scheduler=NoPreemptScheduler(),
             num_samples=-1,
             max_concurrent_trials=workers,
             reuse_actors=True,
-            trial_name_creator=_name,
-            trial_dirname_creator=_name,
+            trial_name_creator=name,
+            trial_dirname_creator=name,
         )
 
     @property
@@ -222,7 +206,7 @@ def search(
 
 
 def from_config(config: SearchConfig) -> TuneSearch:
-    """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: of the resources the depot alone counts.
+    """Any search, for a `ray.tune.Tuner`. Of its resources only `storage_path` counts: where nets run is Tune's affair.
 
     Raises:
         InputError: as `search`.
@@ -237,7 +221,7 @@ def from_config(config: SearchConfig) -> TuneSearch:
 
 
 class ControllerSearcher(Searcher):
-    """Hands out the jobs of a controller, and reports how they ended. Pickled, as Tune does, it is its config."""
+    """Hands out the tasks of a search controller, and reports how they ended. Pickled, it is but its configuration."""
 
     def __init__(self, config: SearchConfig, context: SearchContext | None = None) -> None:
         super().__init__()
@@ -246,23 +230,28 @@ class ControllerSearcher(Searcher):
         self._open = ExitStack()
         self._controller: SearchController | None = None
         self._most = math.inf
-        self._legs: dict[str, int] = {}  # Tune's trials under way -> ours
+        self._running: dict[str, int] = {}  # Tune's trials under way -> ours
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ControllerSearcher, (self._config,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The configuration of the next leg; None if there is none for now, FINISHED at the end of the search."""
-        controller = self._opened()
+        """The configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
+        if self._controller is None:
+            self._context = self._context or prepare(self._config, self._console)
+            self._controller = self._open.enter_context(opened(self._context))
+        controller = self._controller
         self._report(controller)
-        if len(self._legs) >= self._most:
+        if len(self._running) >= self._most:
             return None
-        job = controller.next_job()
-        if job is not None:
-            self._legs[trial_id] = job.trial
-            return _config(job)
-        if self._legs:
+        if (job := controller.next_job()) is not None:
+            assert isinstance(job, TrainJob), "from_config refuses latencies"
+            self._running[trial_id] = job.trial
+            net = job.genotype  # Tune's loggers show all but the task
+            shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.stop_step}
+            return shown | {"task": TuneTask(job, _now())}
+        if self._running:
             return None
         if not controller.done:
             raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
@@ -272,10 +261,10 @@ class ControllerSearcher(Searcher):
         return Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Note a leg's end. The controller learns of it in `suggest`: what is raised here, Tune takes for the leg's."""
-        if trial_id in self._legs:  # else it is of an earlier driver, brought back by Tuner.restore
+        """Note a task's end. The controller learns of it in `suggest`: what is raised here, Tune blames on the task."""
+        if trial_id in self._running:  # else it is of an earlier driver, brought back by Tuner.restore
             outcome = None if error else (result or {}).get("outcome", "")
-            self._ended.append((self._legs.pop(trial_id), outcome))
+            self._ended.append((self._running.pop(trial_id), outcome))
 
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         """`TuneConfig.max_concurrent_trials` is kept here: Tune's own count of trials survives a lost driver."""
@@ -287,21 +276,14 @@ class ControllerSearcher(Searcher):
         Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n")
 
     def restore(self, checkpoint_path: str) -> None:
-        """The run's folder is read when the first leg is asked for."""
+        """The run's folder is read when the first task is asked for."""
 
     def close(self) -> None:
         """Let go of the run, so that another searcher can take it up: after a `fit` that was interrupted."""
         self._open.close()
         self._controller = None
 
-    def _opened(self) -> SearchController:
-        if self._controller is None:
-            self._context = self._context or prepare(self._config, self._console)
-            self._controller = self._open.enter_context(opened(self._context))
-        return self._controller
-
     def _report(self, controller: SearchController) -> None:
-        """Tell the controller how legs have ended."""
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
@@ -314,25 +296,12 @@ class ControllerSearcher(Searcher):
 
 
 class NoPreemptScheduler(FIFOScheduler):
-    """First in, first out, but for one thing: a leg whose worker is starting waits for it.
+    """First in, first out, but for one thing: a task whose worker is starting waits for it.
 
-    Tune's own would give that leg the next worker that is free and end the starting one; where legs are shorter
+    Tune's own would give that task the next worker that is free and end the starting one; where tasks are shorter
     than the start of a worker, a slot that is not there at once is then never filled.
     """
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """No leg by name: Tune then gives a free worker to one that has none."""
+        """No task by name: Tune then gives a free worker to one that has none."""
         return None
-
-
-def _config(job: Job) -> dict[str, Any]:
-    """What Tune's loggers show of a leg, and the leg itself."""
-    assert isinstance(job, TrainJob), "from_config refuses latencies"
-    net = job.genotype
-    shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.stop_step}
-    return shown | {"leg": TuneTask(job, moment())}
-
-
-def _name(trial: Trial) -> str:
-    """A leg in Tune's tables and folders."""
-    return f"trial{trial.config['trial']}-to-{trial.config['until']}-{trial.trial_id}"

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_count
+from ...results.ranking.leaderboard import leaderboard_of, limits_of, objective_of
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
-from ...results.ranking.run_leaderboard import leaderboard_of, limits_of, no_net, objective_of
 from ...results.render.net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
@@ -95,9 +95,9 @@ def _chosen(config: Retrain) -> Sequence[Record]:
         named = [find_trial(config.run, trial) for trial in config.trials]
         first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.key: first[r.key] for r in named}.values())
-    board = leaderboard_of(config.run, RankingQuery(limits=config.limits)).board
-    if none := no_net(board):
-        raise InputError(f"run {config.run.name}: {none}")
+    board = leaderboard_of(config.run, RankingQuery(limits=config.limits))
+    if board.why_empty:
+        raise InputError(f"run {config.run.name}: {board.why_empty}")
     rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: config.top]]

@@ -14,8 +14,8 @@ from ...results.render.tables import short
 from ...results.runs.record import FAILED, FORMAT, Record, versions
 from ...results.runs.store import Store, locked, read_settings, write_json
 from ..config import differences
-from ..data.build import keep_sample
 from ..data.dataset import DataSet
+from ..data.load import keep_sample
 from ..engine.loop import run_loop
 from ..engine.pool import Pool
 from ..engine.progress import view

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
-from ..data.build import images_at
 from ..data.dataset import DataSet, Pictures, Split
+from ..data.load import images_at
 from ..data.splits import View, seen
 from ..training.preprocess import chosen_places, sample
 from ..training.recipe import Recipe

@@ -21,9 +21,8 @@ from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.select import trained_weights
 from ...results.runs.store import read_data_facts, read_settings, write_json
-from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
-from ..data.load import load_showing
+from ..data.load import images_at, load_showing
 from ..data.splits import View, seen
 from ..training.loaders import open_loader
 from ..training.optim import loss_of, optimizer_for

@@ -58,6 +58,12 @@ def stamp(root: str | Path, paths: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
+def parts_named(names: Iterable[str]) -> dict[str, list[str]]:
+    """The names that stand for train, for val and for test."""
+    names = list(names)
+    return {part: [name for name in names if name.lower() in known] for part, known in PARTS.items()}
+
+
 def read_folder(config: DataConfig) -> RawDataset:
     """Read ROOT/CLASS/**.jpg, or ROOT/train/CLASS/** with or without val and test folders beside train.
 
@@ -66,7 +72,7 @@ def read_folder(config: DataConfig) -> RawDataset:
     Raises:
         InputError: if it is not of that form.
     """
-    root = str(_root(config.name).absolute())
+    root = _root(config.name)
     folders = _parts(root)
     barred = {_identity(path) for path in (root, *folders.values())}  # so that no link leads back, or to another part
     files = {part: _by_class(folder, barred) for part, folder in folders.items()}
@@ -81,20 +87,20 @@ def read_folder(config: DataConfig) -> RawDataset:
         for part, by_class in files.items()
     }
     y, classes = numbered(config.name, labels, names)
-    relative = {
-        part: tuple(os.path.relpath(path, root) for paths in by_class.values() for path in paths)
+    sources = {
+        part: Files(root, tuple(os.path.relpath(path, root) for paths in by_class.values() for path in paths))
         for part, by_class in files.items()
     }
-    parts = {part: RawSplit(Files(root, paths), y[part]) for part, paths in relative.items()}
-    return RawDataset(parts, classes, stamp(root, (path for paths in relative.values() for path in paths)))
+    parts = {part: RawSplit(source, y[part]) for part, source in sources.items()}
+    return RawDataset(parts, classes, stamp(root, (path for source in sources.values() for path in source.paths)))
 
 
-def _root(name: str) -> Path:
+def _root(name: str) -> str:
     root = Path(name).expanduser()
     if not os.path.exists(root):  # unlike Path's, False where a folder above cannot be read
         raise InputError(f"data: no such folder: {short_repr(name)}")
     if root.is_dir():
-        return root
+        return str(root.absolute())
     if root.suffix == ".tar":
         raise InputError(f"data: {name} is a tar file: unpack it, or read it as wds/{name}")
     if root.suffix in (".zip", ".gz", ".tgz", ".bz2", ".xz", ".zst", ".7z"):
@@ -103,9 +109,8 @@ def _root(name: str) -> Path:
 
 
 def _parts(root: str) -> dict[str, str]:
-    """The folder of each part; that of "all" is the root."""
     folders, _ = _listing(root)
-    by_part = {part: [f for f in folders if f.lower() in names] for part, names in PARTS.items()}
+    by_part = parts_named(folders)
     named = [folder for names in by_part.values() for folder in names]
     others = [folder for folder in folders if folder not in named]
     deep = any(_listing(os.path.join(root, folder))[0] for folder in named)
@@ -124,7 +129,6 @@ def _parts(root: str) -> dict[str, str]:
 
 
 def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]:
-    """The pictures of every class folder, in the order of torchvision's ImageFolder."""
     classes, files = _listing(folder)
     loose = [file for file in files if _is_picture(file)]
     first = f"{len(loose)} pictures lie loose, the first: {loose[0]}" if loose else ""
@@ -135,9 +139,9 @@ def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]
     tops = [os.path.join(folder, name) for name in classes]
     seen = barred | {_identity(path) for path in tops}  # nor to another class
     paths = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
-    others = [path for of_class in paths.values() for path in of_class if not _is_picture(path)]
-    if others:
+    if others := [path for of_class in paths.values() for path in of_class if not _is_picture(path)]:
         log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(others), others[0])
+    # in the order of torchvision's ImageFolder
     return {name: sorted(filter(_is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
 
 
@@ -164,11 +168,11 @@ def _listing(folder: str) -> tuple[list[str], list[str]]:
     """The names of the folders and of the files in a folder, sorted, without hidden ones."""
     try:
         with os.scandir(folder) as entries:
-            kinds = {entry.name: entry.is_dir() for entry in entries if not _is_hidden(entry.name)}
+            kinds = {
+                entry.name: entry.is_dir()
+                for entry in entries
+                if not entry.name.startswith(".") and entry.name.lower() not in LITTER
+            }
     except OSError as error:
         raise InputError(f"data: cannot read the folder {folder}: {error.strerror}") from error
     return sorted(name for name in kinds if kinds[name]), sorted(name for name in kinds if not kinds[name])
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name.lower() in LITTER

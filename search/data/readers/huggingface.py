@@ -16,7 +16,7 @@ from ....archs.errors import InputError
 from ..dataset import DataConfig, RawDataset, RawSplit, downloads, missing_package
 from ..images import decode, one_line
 from ..splits import labelled, numbered
-from .folder import PARTS
+from .folder import parts_named
 
 IMAGES = ("image", "img")
 LABELS = ("label", "labels", "fine_label")
@@ -60,9 +60,27 @@ def read_huggingface(config: DataConfig) -> RawDataset:
         raise missing_package(config.name, "datasets")
     import datasets  # pyright: ignore[reportMissingImports]
 
-    sets = _parts_of(config.name, _load(config))
+    splits = _load(config)
+    if len(splits) == 1:
+        sets = {"all": next(iter(splits.values()))}
+    else:
+        named = parts_named(splits)
+        if not named["train"]:
+            raise InputError(f"data: {config.name}: no train split among {', '.join(splits)}")
+        for part, names in named.items():
+            if len(names) > 1:
+                raise InputError(f"data: {config.name}: which of the splits {', '.join(names)} is the {part} part?")
+        if others := [split for split in splits if not any(split in names for names in named.values())]:
+            log.warning("data: %s: left aside the splits %s", config.name, ", ".join(others))
+        sets = {part: splits[names[0]] for part, names in named.items() if names}
     features = next(iter(sets.values())).features
-    image, label = _columns(config.name, features)
+    images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
+    image = _choose(config.name, "image", images, IMAGES, features)
+    labels = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    if not labels:
+        kinds = {column: str(getattr(features[column], "dtype", "")) for column in LABELS if column in features}
+        labels = [column for column, kind in kinds.items() if "int" in kind or "string" in kind]
+    label = _choose(config.name, "label", labels, LABELS, features)
     values = {part: rows.select_columns([label])[:][label] for part, rows in sets.items()}
     y, classes = numbered(config.name, labelled(config.name, values), getattr(features[label], "names", ()))
     parts = {}
@@ -97,38 +115,6 @@ def _load(config: DataConfig) -> dict[str, Any]:
         for module, was in zip(modules, before, strict=True):
             module.HF_HUB_OFFLINE = was
     return {str(split): rows for split, rows in loaded.items()} if isinstance(loaded, dict) else {"all": loaded}
-
-
-def _parts_of(name: str, splits: dict[str, Any]) -> dict[str, Any]:
-    """Splits by our names for them; the only one is "all". Others are left aside, and logged.
-
-    Raises:
-        InputError: if there is no train split among several, or two splits are the same part.
-    """
-    if len(splits) == 1:
-        return {"all": next(iter(splits.values()))}
-    named = {part: [split for split in splits if split.lower() in names] for part, names in PARTS.items()}
-    if not named["train"]:
-        raise InputError(f"data: {name}: no train split among {', '.join(splits)}")
-    for part, names in named.items():
-        if len(names) > 1:
-            raise InputError(f"data: {name}: which of the splits {', '.join(names)} is the {part} part?")
-    others = [split for split in splits if not any(split in names for names in named.values())]
-    if others:
-        log.warning("data: %s: left aside the splits %s", name, ", ".join(others))
-    return {part: splits[names[0]] for part, names in named.items() if names}
-
-
-def _columns(name: str, features: Any) -> tuple[str, str]:
-    """The names of the image and the label column."""
-    import datasets  # pyright: ignore[reportMissingImports]
-
-    images = [column for column, kind in features.items() if isinstance(kind, datasets.Image)]
-    labels = [column for column, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
-    if not labels:
-        kinds = {column: str(getattr(features[column], "dtype", "")) for column in LABELS if column in features}
-        labels = [column for column, kind in kinds.items() if "int" in kind or "string" in kind]
-    return _choose(name, "image", images, IMAGES, features), _choose(name, "label", labels, LABELS, features)
 
 
 def _choose(name: str, what: str, columns: Sequence[str], preferred: Sequence[str], features: Any) -> str:

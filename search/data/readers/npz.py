@@ -12,7 +12,8 @@ import numpy as np
 
 from ....archs.arrays import UNREADABLE, header
 from ....archs.errors import InputError
-from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit, skip_broken, warn_empty_classes
+from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit
+from ..splits import skip_broken, warn_empty_classes
 
 SPELLINGS = (("x_{}", "y_{}"), ("{}_images", "{}_labels"))  # of images and labels, by split
 DENSE = 100  # times its packed size: a larger array is nearly all one value
@@ -47,15 +48,22 @@ def read_npz(config: DataConfig) -> RawDataset:
     path = Path(config.name)
     headers = _headers(path)
     keys = _keys(path, headers)
-    for x_name, y_name in keys.values():
-        _check(path, headers, x_name, y_name)
     names = [name for pair in keys.values() for name in pair] + ["classes"] * ("classes" in headers)
     if config.loader != "memory":
         _check_size(path, {name: headers[name] for name in names})
-    arrays = _unpack(path, names)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in names}
+    except UNREADABLE as error:
+        raise InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})") from None
+    except MemoryError:
+        raise InputError(f"data: {path}: the memory does not hold its arrays") from None
     images = {part: _images(arrays[x_name]) for part, (x_name, _) in keys.items()}
     labels = {part: arrays[y_name].reshape(-1).astype(np.int64) for part, (_, y_name) in keys.items()}
-    whole = {part: _finite(x_NCHW) for part, x_NCHW in images.items()}
+    whole = {  # the images that hold finite values alone
+        part: np.isfinite(x).all(axis=(1, 2, 3)) if x.dtype == np.float32 else np.ones(len(x), bool)
+        for part, x in images.items()
+    }
     broken = tuple(
         Broken(part, f"image {place} of {keys[part][0]}", NOT_FINITE)
         for part, whole_N in whole.items()
@@ -95,26 +103,12 @@ def _headers(path: Path) -> dict[str, Header]:
     except FileNotFoundError:
         raise InputError(f"data: no file {path}") from None
     except UNREADABLE as error:
-        raise _unreadable(path, error) from None
+        raise InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})") from None
     return headers
 
 
-def _unpack(path: Path, names: list[str]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in names}
-    except UNREADABLE as error:
-        raise _unreadable(path, error) from None
-    except MemoryError:
-        raise InputError(f"data: {path}: the memory does not hold its arrays") from None
-
-
-def _unreadable(path: Path, error: BaseException) -> InputError:
-    return InputError(f"data: {path} is not a readable .npz file ({type(error).__name__})")
-
-
 def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
-    """Names of images and labels of each part that is there."""
+    """Names of images and labels of each part that is there; refuses what are none by their shape and type."""
     for x, y in SPELLINGS:
         keys = {
             part: (x.format(part), y.format(part)) for part in ("train", "val", "test") if x.format(part) in headers
@@ -126,20 +120,17 @@ def _keys(path: Path, headers: dict[str, Header]) -> dict[str, tuple[str, str]]:
     missing = [name for pair in keys.values() for name in pair if name not in headers]
     if missing:
         raise InputError(f"data: {path} has no array {missing[0]!r}, only {sorted(headers)}")
+    for x_name, y_name in keys.values():
+        x, y = headers[x_name], headers[y_name]
+        if len(x.shape) not in (3, 4) or x.dtype.kind not in "uif" or 0 in x.shape:
+            form = "numbers of shape (N, H, W) or (N, H, W, C)"
+            raise InputError(f"data: {path}: {x_name} must be {form}, got {x.dtype} {x.shape}")
+        if y.shape not in ((x.shape[0],), (x.shape[0], 1)) or y.dtype.kind not in "ui":
+            form = f"{x.shape[0]} whole numbers in one dimension"
+            raise InputError(f"data: {path}: {y_name} must be {form}, got {y.dtype} {y.shape}")
+        if len(x.shape) == 4 and x.shape[1] in (1, 3, 4) and x.shape[3] > 4:
+            raise InputError(f"data: {path}: {x_name} of shape {x.shape} has its channels first; they must be last")
     return keys
-
-
-def _check(path: Path, headers: dict[str, Header], x_name: str, y_name: str) -> None:
-    """Refuse what are not images and their labels, by shape and type."""
-    x, y = headers[x_name], headers[y_name]
-    if len(x.shape) not in (3, 4) or x.dtype.kind not in "uif" or 0 in x.shape:
-        wanted = "numbers of shape (N, H, W) or (N, H, W, C)"
-        raise InputError(f"data: {path}: {x_name} must be {wanted}, got {x.dtype} {x.shape}")
-    if y.shape not in ((x.shape[0],), (x.shape[0], 1)) or y.dtype.kind not in "ui":
-        wanted = f"{x.shape[0]} whole numbers in one dimension"
-        raise InputError(f"data: {path}: {y_name} must be {wanted}, got {y.dtype} {y.shape}")
-    if len(x.shape) == 4 and x.shape[1] in (1, 3, 4) and x.shape[3] > 4:
-        raise InputError(f"data: {path}: {x_name} of shape {x.shape} has its channels first; they must be last")
 
 
 def _check_size(path: Path, headers: dict[str, Header]) -> None:
@@ -161,13 +152,6 @@ def _images(x: np.ndarray) -> np.ndarray:
         x = x if x.dtype == np.uint8 else x.astype(np.float32)
     x_NHWC = x[..., None] if x.ndim == 3 else x
     return np.ascontiguousarray(x_NHWC.transpose(0, 3, 1, 2))
-
-
-def _finite(x_NCHW: np.ndarray) -> np.ndarray:
-    """Which images hold finite values alone."""
-    if x_NCHW.dtype == np.uint8:
-        return np.ones(len(x_NCHW), bool)
-    return np.asarray(np.isfinite(x_NCHW).all(axis=(1, 2, 3)))
 
 
 def _class_names(path: Path, arrays: dict[str, np.ndarray], labels: np.ndarray) -> tuple[str, ...]:

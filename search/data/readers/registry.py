@@ -9,42 +9,62 @@ import difflib
 import os
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ....archs.errors import InputError, short_repr
-from .torchvision_sets import TORCHVISION_SETS
 
 if TYPE_CHECKING:
     from ..dataset import DataConfig, RawDataset
 
+Options = dict[str, dict[str, Any]]
+HALVES: Options = {"train": {"train": True}, "test": {"train": False}}
+TWO: Options = {"train": {"split": "train"}, "test": {"split": "test"}}
+THREE: Options = {"train": {"split": "train"}, "val": {"split": "val"}, "test": {"split": "test"}}
+TRAIN_VAL: Options = {"train": {"split": "train"}, "val": {"split": "val"}}
+
+
+@dataclass(frozen=True)
+class SetSpec:
+    """One of torchvision's sets: its class, the arguments that give each part, whether torchvision can fetch it."""
+
+    class_name: str
+    parts: Options
+    fetched: bool = True
+
+
+_SETS = (
+    *(SetSpec(name, {"all": {}}) for name in ("Caltech101", "Caltech256", "EuroSAT", "SEMEION", "SUN397")),
+    *(SetSpec(name, HALVES) for name in ("CIFAR10", "CIFAR100", "FashionMNIST", "KMNIST", "MNIST", "QMNIST", "USPS")),
+    SetSpec("EMNIST", {part: {"split": "balanced", **options} for part, options in HALVES.items()}),
+    *(SetSpec(name, TWO) for name in ("Food101", "GTSRB", "STL10", "SVHN")),
+    *(SetSpec(name, TWO, fetched=False) for name in ("FER2013", "StanfordCars")),
+    SetSpec("OxfordIIITPet", TWO | {"train": {"split": "trainval"}}),
+    *(SetSpec(name, THREE) for name in ("DTD", "FGVCAircraft", "Flowers102", "PCAM", "RenderedSST2")),
+    SetSpec("Country211", THREE | {"val": {"split": "valid"}}),
+    *(SetSpec(name, TRAIN_VAL) for name in ("CLEVRClassification", "Imagenette")),  # CLEVR's test part has no labels
+    SetSpec("ImageNet", TRAIN_VAL, fetched=False),
+    SetSpec(  # of 256 px: a quarter of the bytes
+        "Places365",
+        {"train": {"split": "train-standard", "small": True}, "val": {"split": "val", "small": True}},
+    ),
+)
+TORCHVISION_SETS = {spec.class_name.lower(): spec for spec in sorted(_SETS, key=lambda spec: spec.class_name.lower())}
+
 
 @dataclass(frozen=True)
 class Reader:
-    """Reader of one kind of data set.
+    """Reader of one kind of data set."""
 
-    Attributes:
-        form: how a person writes its names, for --help and errors.
-        help: what it reads, in one line, for docs/data.md.
-        function: "module:function" in this folder.
-        names: the names it takes.
-        prefix: what its other names begin with.
-        suffix: what its other names end with, in any case.
-        any_case: whether `names` count in any case.
-        paths: whether it takes what exists, and any other name with a slash.
-        arrays: whether its sets are arrays, which have one size and lie in memory, and not pictures.
-        downloads: whether --download fetches its sets.
-    """
-
-    form: str
-    help: str
-    function: str
-    names: tuple[str, ...] = ()
-    prefix: str = ""
-    suffix: str = ""
-    any_case: bool = False
-    paths: bool = False
-    arrays: bool = False
-    downloads: bool = False
+    form: str  # how a person writes its names, for --help and errors
+    help: str  # what it reads, in one line, for docs/data.md
+    function: str  # "module:function" in this folder
+    names: tuple[str, ...] = ()  # the names it takes,
+    prefix: str = ""  # what its other names begin with,
+    suffix: str = ""  # or end with, in any case
+    any_case: bool = False  # whether `names` count in any case
+    paths: bool = False  # whether it takes what exists, and any other name with a slash
+    arrays: bool = False  # whether its sets are arrays, which have one size and lie in memory, and not pictures
+    downloads: bool = False  # whether --download fetches its sets
 
     def takes(self, name: str) -> bool:
         """Whether the set of this name is one of its sets."""
@@ -56,11 +76,7 @@ class Reader:
         )
 
     def read(self, config: DataConfig) -> RawDataset:
-        """Read a set that it takes.
-
-        Raises:
-            InputError: if it is not there or not as it should be.
-        """
+        """Read a set that it takes; InputError if it is not there or not as it should be."""
         module, function = self.function.split(":")
         return getattr(import_module(f".{module}", __package__), function)(config)
 
@@ -105,11 +121,7 @@ FORMS = f"{', '.join(reader.form for reader in READERS[:-1])} or {READERS[-1].fo
 
 
 def find_reader(name: str) -> Reader:
-    """The reader of the set of this name.
-
-    Raises:
-        InputError: if none takes it.
-    """
+    """The reader of the set of this name; InputError if none takes it."""
     for reader in READERS:
         if reader.takes(name):
             return reader

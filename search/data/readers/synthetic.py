@@ -9,12 +9,23 @@ from pathlib import Path
 import numpy as np
 
 from ....archs.errors import OperationError
-from ..cache import Arrays, cached, hash_of
-from ..dataset import DataConfig, RawDataset, RawSplit
+from ..dataset import Arrays, DataConfig, RawDataset, RawSplit, cached, hash_of
 from ..splits import three_ways
 
 WHITE = 16.0
 CLASSES = tuple(str(label) for label in range(10))
+SIDE, DIGIT, FRAGMENT, GLYPH = 16, 8, 4, 3  # px
+FRAGMENTS = 4
+GROUND = 4  # rows at the bottom of `cue` that hold the glyph alone
+PICTURES = {"train": 40_000, "val": 4_000, "test": 4_000}
+SEEDS = {"train": 1, "val": 2, "test": 3}
+MEAN, STD = 0.3 * 16, 0.38 * 16
+SQUARE = np.full((GLYPH, GLYPH), 16, np.uint8)
+CUP = np.array([[16, 0, 16], [16, 0, 16], [16, 16, 16]], np.uint8)
+HASHES = {
+    "cue": "c2fd21e56912ca29fa8b108191d2da9b3c57dde823674f2bbeb865ca06bafcba",
+    "clutter": "b84c75ea8998c09a00566e5a86003822bf4366f8c393ce261c9342e83912a578",
+}
 log = logging.getLogger("alternas")
 
 
@@ -38,20 +49,6 @@ def digit_arrays() -> tuple[np.ndarray, np.ndarray]:
     return table[:, :-1].reshape(-1, 1, 8, 8), table[:, -1].astype(np.int64)
 
 
-SIDE, DIGIT, FRAGMENT, GLYPH = 16, 8, 4, 3
-FRAGMENTS = 4
-GROUND = 4  # rows at the bottom of `cue` that hold the glyph alone
-PICTURES = {"train": 40_000, "val": 4_000, "test": 4_000}
-SEEDS = {"train": 1, "val": 2, "test": 3}
-MEAN, STD = 0.3 * 16, 0.38 * 16
-SQUARE = np.full((GLYPH, GLYPH), 16, np.uint8)
-CUP = np.array([[16, 0, 16], [16, 0, 16], [16, 16, 16]], np.uint8)
-HASHES = {
-    "cue": "c2fd21e56912ca29fa8b108191d2da9b3c57dde823674f2bbeb865ca06bafcba",
-    "clutter": "b84c75ea8998c09a00566e5a86003822bf4366f8c393ce261c9342e83912a578",
-}
-
-
 def read_composed(config: DataConfig) -> RawDataset:
     """Read `cue` or `clutter`, 16x16 uint8; they are composed once and then kept in the cache.
 
@@ -72,57 +69,49 @@ def read_composed(config: DataConfig) -> RawDataset:
 
 def _compose(name: str) -> Arrays:
     x_NCHW, y_N = digit_arrays()
+    compose = _cue if name == "cue" else _clutter
     arrays: Arrays = {}
     for part, places in zip(PICTURES, three_ways(y_N), strict=True):
-        draw = _Composer(x_NCHW[places, 0], y_N[places], np.random.RandomState(SEEDS[part]))
-        compose = draw.cue if name == "cue" else draw.clutter
-        pictures, labels = zip(*(compose() for _ in range(PICTURES[part])), strict=True)
+        random, digits_NHW, labels_N = np.random.RandomState(SEEDS[part]), x_NCHW[places, 0], y_N[places]
+        pictures, labels = zip(*(compose(digits_NHW, labels_N, random) for _ in range(PICTURES[part])), strict=True)
         arrays[f"x_{part}"], arrays[f"y_{part}"] = np.stack(pictures)[:, None], np.array(labels, np.int64)
     return arrays
 
 
-class _Composer:
-    """Composer of pictures from the digits it is given."""
+def _cue(digits_NHW: np.ndarray, y_N: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray, int]:
+    left, right = random.randint(0, len(digits_NHW), 2)
+    while y_N[left] == y_N[right]:
+        left, right = random.randint(0, len(digits_NHW), 2)
+    canvas = np.zeros((SIDE, SIDE), np.uint8)
+    rows = random.randint(0, SIDE - GROUND - DIGIT + 1, 2)
+    for digit, row, column in zip((left, right), rows, (0, SIDE - DIGIT), strict=True):
+        _paste(canvas, digits_NHW[digit], row, column)
+    _scatter(canvas, digits_NHW, random)
+    canvas[-GROUND:] = 0
+    points_left, column = random.randint(0, 2), random.randint(0, SIDE - GLYPH + 1)
+    _paste(canvas, SQUARE if points_left else CUP, SIDE - GLYPH, column)
+    return canvas, int(y_N[left if points_left else right])
 
-    def __init__(self, digits_NHW: np.ndarray, y_N: np.ndarray, random: np.random.RandomState) -> None:
-        self.digits, self.labels, self.random = digits_NHW, y_N, random
 
-    def cue(self) -> tuple[np.ndarray, int]:
-        left, right = self._two_classes()
-        canvas = np.zeros((SIDE, SIDE), np.uint8)
-        rows = self.random.randint(0, SIDE - GROUND - DIGIT + 1, 2)
-        for digit, row, column in zip((left, right), rows, (0, SIDE - DIGIT), strict=True):
-            _paste(canvas, self.digits[digit], row, column)
-        self._scatter(canvas)
-        canvas[-GROUND:] = 0
-        points_left, column = self.random.randint(0, 2), self.random.randint(0, SIDE - GLYPH + 1)
-        _paste(canvas, SQUARE if points_left else CUP, SIDE - GLYPH, column)
-        return canvas, int(self.labels[left if points_left else right])
+def _clutter(digits_NHW: np.ndarray, y_N: np.ndarray, random: np.random.RandomState) -> tuple[np.ndarray, int]:
+    digit = random.randint(0, len(digits_NHW))
+    canvas = np.zeros((SIDE, SIDE), np.uint8)
+    row, column = (SIDE - DIGIT) // 2 + random.randint(-2, 3, 2)
+    _paste(canvas, digits_NHW[digit], row, column)
+    _scatter(canvas, digits_NHW, random)
+    return canvas, int(y_N[digit])
 
-    def clutter(self) -> tuple[np.ndarray, int]:
-        digit = self.random.randint(0, len(self.digits))
-        canvas = np.zeros((SIDE, SIDE), np.uint8)
-        row, column = (SIDE - DIGIT) // 2 + self.random.randint(-2, 3, 2)
-        _paste(canvas, self.digits[digit], row, column)
-        self._scatter(canvas)
-        return canvas, int(self.labels[digit])
 
-    def _two_classes(self) -> tuple[int, int]:
-        while True:
-            left, right = self.random.randint(0, len(self.digits), 2)
-            if self.labels[left] != self.labels[right]:
-                return left, right
-
-    def _scatter(self, canvas: np.ndarray) -> None:
-        for _ in range(FRAGMENTS):
-            digit = self.digits[self.random.randint(0, len(self.digits))]
-            top, start = self.random.randint(0, DIGIT - FRAGMENT + 1, 2)
-            row, column = self.random.randint(0, SIDE - FRAGMENT + 1, 2)
-            _paste(canvas, digit[top : top + FRAGMENT, start : start + FRAGMENT], row, column)
+def _scatter(canvas: np.ndarray, digits_NHW: np.ndarray, random: np.random.RandomState) -> None:
+    for _ in range(FRAGMENTS):
+        digit = digits_NHW[random.randint(0, len(digits_NHW))]
+        top, start = random.randint(0, DIGIT - FRAGMENT + 1, 2)
+        row, column = random.randint(0, SIDE - FRAGMENT + 1, 2)
+        _paste(canvas, digit[top : top + FRAGMENT, start : start + FRAGMENT], row, column)
 
 
 def _paste(canvas: np.ndarray, piece: np.ndarray, row: int, column: int) -> None:
     """Lay `piece` over the canvas: the brighter value stays."""
     height, width = piece.shape
-    there = canvas[row : row + height, column : column + width]
-    np.maximum(there, piece, out=there)
+    under = canvas[row : row + height, column : column + width]
+    np.maximum(under, piece, out=under)

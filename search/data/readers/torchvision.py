@@ -19,7 +19,7 @@ from ..dataset import DataConfig, ImageSource, RawDataset, RawSplit, downloads, 
 from ..images import one_line
 from ..splits import labelled, numbered
 from .folder import Files, stamp
-from .torchvision_sets import TORCHVISION_SETS
+from .registry import TORCHVISION_SETS
 
 # Attributes in which torchvision's sets keep labels, paths, and pairs of a path and a label.
 LABELS = ("targets", "labels", "_labels", "y")
@@ -80,11 +80,13 @@ def read_torchvision(config: DataConfig) -> RawDataset:
         InputError: if it is not there, cannot be fetched, or is broken.
     """
     name, root = config.name.lower(), downloads()
-    parts = _open_parts(name, root, config.download)
-    read = {part: _read_part(f"{name} {part}", dataset, root) for part, dataset in parts.items()}
-    names = [_class_names(dataset) for dataset in parts.values()]
+    datasets = _open_parts(name, root, config.download)
+    read = {part: _read_part(f"{name} {part}", dataset, root) for part, dataset in datasets.items()}
+    known = [getattr(one, "classes", None) or getattr(one, "categories", None) or () for one in datasets.values()]
+    # those of ImageNet have several names each
+    names = [tuple(name if isinstance(name, str) else ", ".join(name) for name in classes) for classes in known]
     if len(set(names)) > 1:
-        raise InputError(f"data: {name} in {root}: its parts {', '.join(parts)} name different classes")
+        raise InputError(f"data: {name} in {root}: its parts {', '.join(datasets)} name different classes")
     labels = labelled(name, {part: labels for part, (_, labels) in read.items()})
     y, classes = numbered(name, labels, names[0])
     files = [source for part in y if isinstance(source := read[part][0], Files)]
@@ -97,16 +99,16 @@ def _open_parts(name: str, root: Path, download: bool) -> dict[str, Any]:
     """torchvision's own data set of each part."""
     from torchvision import datasets
 
-    known = TORCHVISION_SETS[name]
+    spec = TORCHVISION_SETS[name]
     if name == "pcam" and find_spec("h5py") is None:
         raise missing_package(name, "h5py")
-    make, fetch = getattr(datasets, known.class_name), {"download": download} if known.fetched else {}
+    make, fetch = getattr(datasets, spec.class_name), {"download": download} if spec.fetched else {}
     try:
-        return {part: make(str(root), **options, **fetch) for part, options in known.parts.items()}
+        return {part: make(str(root), **options, **fetch) for part, options in spec.parts.items()}
     except FAILURES as error:
         reason = one_line(error)
         short = reason.split(" You can ")[0].rstrip(".")  # torchvision goes on about its own arguments
-        if not known.fetched:
+        if not spec.fetched:
             message = f"is not in {root}, and torchvision does not fetch it: {reason}"
         elif download:
             message = f"cannot be fetched to {root}, or is broken there: {short}"
@@ -124,37 +126,22 @@ def _read_part(label: str, dataset: Any, root: Path) -> tuple[ImageSource, Seque
         )
         y_N = _hdf5(targets, "y", slice(None)).reshape(-1)
         return Hdf5(images, len(y_N)), y_N.tolist()
-    labels = _labels(dataset)
+    pairs = next((getattr(dataset, name) for name in PAIRS if hasattr(dataset, name)), None)
+    labels = next((np.asarray(getattr(dataset, name)) for name in LABELS if hasattr(dataset, name)), None)
+    if labels is not None:
+        labels = (labels[:, 0] if labels.ndim == 2 else labels).tolist()  # QMNIST's have more columns
+    elif pairs is not None:
+        labels = [label for _, label in pairs]
+    else:  # decodes every picture
+        labels = [dataset[place][1] for place in range(len(dataset))]
     if len(labels) != len(dataset):
         raise InputError(f"data: {label} in {root}: {len(dataset)} pictures, but {len(labels)} labels")
-    paths = _paths(dataset)
+    listed = next((getattr(dataset, name) for name in PATHS if hasattr(dataset, name)), None)
+    if listed is None:
+        listed = [path for path, _ in pairs or ()]
+    paths = [os.fspath(path) for path in listed if isinstance(path, str | Path)]
     if not paths:
         return HeldImages(label, dataset), labels
     order = sorted(range(len(paths)), key=paths.__getitem__)  # SUN397 comes in the order of the file system
     relative = tuple(os.path.relpath(paths[place], root) for place in order)
     return Files(str(root.absolute()), relative), [labels[place] for place in order]
-
-
-def _labels(dataset: Any) -> Sequence[Any]:
-    """The labels, without decoding pictures where the set keeps them."""
-    for name in LABELS:
-        if hasattr(dataset, name):
-            labels = np.asarray(getattr(dataset, name))
-            return (labels[:, 0] if labels.ndim == 2 else labels).tolist()  # QMNIST's have more columns
-    for name in PAIRS:
-        if hasattr(dataset, name):
-            return [label for _, label in getattr(dataset, name)]
-    return [dataset[place][1] for place in range(len(dataset))]
-
-
-def _paths(dataset: Any) -> list[str]:
-    """The paths of a set of files; none of another."""
-    lists = [getattr(dataset, name) for name in PATHS if hasattr(dataset, name)]
-    lists += [[path for path, _ in getattr(dataset, name)] for name in PAIRS if hasattr(dataset, name)]
-    return [os.fspath(path) for path in lists[0] if isinstance(path, str | Path)] if lists else []
-
-
-def _class_names(dataset: Any) -> tuple[str, ...]:
-    """The names of the classes, if there are any; those of ImageNet have several names each."""
-    names = getattr(dataset, "classes", None) or getattr(dataset, "categories", None) or ()
-    return tuple(name if isinstance(name, str) else ", ".join(name) for name in names)

@@ -29,8 +29,7 @@ BLOCK = 512  # bytes: what a tar file is made of
 LARGEST = 2**31 - 1
 MOST_PICTURE = 2**29  # bytes of a picture's file: MOST_PIXELS of four channels of 16 bits
 MOST_LABEL = 2**20  # bytes of a .cls or .json, and of a tar file's header
-Member = tuple[int, int]  # where it begins and how long it is, in bytes
-Sample = dict[str, Member]  # by what follows the first dot of the name
+Sample = dict[str, tuple[int, int]]  # where each file begins and its bytes, by what follows the first dot of its name
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,17 @@ def read_webdataset(config: DataConfig) -> RawDataset:
     """
     path = Path(config.name.partition("/")[2]).expanduser().absolute()
     shards = _shards(path)
-    index = {part: _index(paths) for part, paths in _by_part(path, shards).items()}
+    by_part: dict[str, list[Path]] = {}
+    for shard in shards:
+        below = shard.relative_to(path).parts if path.is_dir() else ()
+        words = [word for name in reversed(below) for word in re.findall("[a-z]+", name.lower())]
+        part = next((part for word in words for part, known in PARTS.items() if word in known), "all")
+        by_part.setdefault(part, []).append(shard)
+    if len(by_part) > 1 and "all" in by_part:
+        raise InputError(f"data: {path}: is {by_part['all'][0].name} of train, val or test? Other shards say it")
+    if "all" not in by_part and "train" not in by_part:
+        raise InputError(f"data: {path}: shards of {', '.join(by_part)}, but none of train")
+    index = {part: _index(paths) for part, paths in by_part.items()}
     file = (path if path.is_dir() else path.parent) / "classes.txt"
     lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else ()
     names = [line.strip() for line in lines if line.strip()]
@@ -90,23 +99,7 @@ def _shards(path: Path) -> list[Path]:
     return shards
 
 
-def _by_part(path: Path, shards: list[Path]) -> dict[str, list[Path]]:
-    """Shards by the part that is a word of their name or of their folder's; "all" if none has one."""
-    by_part: dict[str, list[Path]] = {}
-    for shard in shards:
-        below = shard.relative_to(path).parts if path.is_dir() else ()
-        words = [word for name in reversed(below) for word in re.findall("[a-z]+", name.lower())]
-        part = next((part for word in words for part, known in PARTS.items() if word in known), "all")
-        by_part.setdefault(part, []).append(shard)
-    if len(by_part) > 1 and "all" in by_part:
-        raise InputError(f"data: {path}: is {by_part['all'][0].name} of train, val or test? Other shards say it")
-    if "all" not in by_part and "train" not in by_part:
-        raise InputError(f"data: {path}: shards of {', '.join(by_part)}, but none of train")
-    return by_part
-
-
 def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
-    """Where the pictures of some shards lie, and their labels."""
     keys: list[str] = []
     numbers, members, labels = [], [], []
     for number, shard in enumerate(shards):
@@ -126,20 +119,6 @@ def _index(shards: list[Path]) -> tuple[Tars, np.ndarray]:
     return source, np.array(labels, np.int64)
 
 
-def _samples(shard: Path) -> dict[str, Sample]:
-    """Members by their path up to the first dot of the name, and by what follows it: WebDataset's rule."""
-    samples: dict[str, Sample] = {}
-    for member in _members(shard):
-        split = re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", member.name)
-        if split is None or member.name.startswith("__"):
-            continue
-        key, kind = split[1], split[2].lower()
-        if kind in samples.setdefault(key, {}):
-            raise InputError(f"data: {shard}: sample {short_repr(key)} has {kind} twice")
-        samples[key][kind] = (member.offset_data, member.size)
-    return samples
-
-
 class _Headers(io.BufferedReader):
     """Tar file of which the headers are read: a large one is refused, not read into memory."""
 
@@ -149,7 +128,8 @@ class _Headers(io.BufferedReader):
         return super().read(size)
 
 
-def _members(shard: Path) -> list[tarfile.TarInfo]:
+def _samples(shard: Path) -> dict[str, Sample]:
+    """Members by their path up to the first dot of the name, and by what follows it: WebDataset's rule."""
     try:
         with (
             _Headers(io.FileIO(shard)) as headers,
@@ -163,7 +143,16 @@ def _members(shard: Path) -> list[tarfile.TarInfo]:
         raise InputError(f"data: {shard}: cannot be read as a tar file: {one_line(error)}") from error
     if not whole:
         raise InputError(f"data: {shard}: is cut short or damaged after {len(members)} files")
-    return members
+    samples: dict[str, Sample] = {}
+    for member in members:
+        split = re.fullmatch(r"((?:.*/)?[^./]+)\.([^/]*)", member.name)
+        if split is None or member.name.startswith("__"):
+            continue
+        key, kind = split[1], split[2].lower()
+        if kind in samples.setdefault(key, {}):
+            raise InputError(f"data: {shard}: sample {short_repr(key)} has {kind} twice")
+        samples[key][kind] = (member.offset_data, member.size)
+    return samples
 
 
 def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
@@ -176,18 +165,17 @@ def _label(shard: Path, key: str, sample: Sample, file: BinaryIO) -> int:
         raise InputError(f"data: {shard}: the label of sample {short_repr(key)} has {size}")
     file.seek(start)
     text = file.read(length).decode("utf-8", "replace").strip()
-    label = text if kind == "cls" else _of_json(text)
+    label = text
+    if kind == "json":
+        try:
+            value = parse_json(text)
+        except ValueError:
+            value = None
+        value = value.get("label") if isinstance(value, dict) else None
+        small = isinstance(value, int) and abs(value) <= LARGEST
+        label = str(value) if small or isinstance(value, str) else ""
     if not (is_whole(label) and int(label) <= LARGEST):
         raise InputError(
             f"data: {shard}: the label of sample {short_repr(key)} is no whole number from 0: {short_repr(text)}"
         )
     return int(label)
-
-
-def _of_json(text: str) -> str:
-    try:
-        value = parse_json(text)
-    except ValueError:
-        return ""
-    label = value.get("label") if isinstance(value, dict) else None
-    return str(label) if isinstance(label, int) and abs(label) <= LARGEST else label if isinstance(label, str) else ""
