@@ -12,8 +12,7 @@ from .blocks import registry as _registry  # noqa: F401 - fills BLOCKS
 from .cost import Cost, static_cost
 from .errors import InputError, OperationError
 from .genotype import Genotype
-from .parts import Encoder, Head, Stem, Style
-from .stage import Stage
+from .parts import Encoder, Head, Stage, Stem, Style
 
 if TYPE_CHECKING:
     from .network import Network, build

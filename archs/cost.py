@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from .blocks.cost import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, stage_layout
-from .parts import MOST_CLASSES, Encoder, Stem, Style, check_int
+from .parts import MOST_CLASSES, Encoder, Stem, Style
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
@@ -98,7 +99,9 @@ def _stage(first: Block, input_kept: bool) -> CostAccumulator:
     """Of the stage that begins with this block."""
     tally = CostAccumulator(first.place, input_kept)
     for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
-        block.form.cost(tally, block)
+        formula = block.form.cost
+        assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
+        formula(tally, block)
     return tally
 
 

@@ -34,11 +34,7 @@ def is_whole(text: str) -> bool:
 
 
 def check_count(what: str, value: int, least: int = 1, most: int = 10**15) -> int:
-    """Return `value` if so many can be asked for.
-
-    Raises:
-        InputError: if it is below `least` or above `most`.
-    """
+    """Return `value` if it is from `least` to `most`, else raise InputError."""
     if value < least:
         raise InputError(f"{what}: must be {least} or more, got {short_repr(value)}")
     if value > most:
@@ -46,12 +42,15 @@ def check_count(what: str, value: int, least: int = 1, most: int = 10**15) -> in
     return value
 
 
-def check_choice(what: str, value: object, known: Iterable[str]) -> str:
-    """Return `value` if it is one of `known`, else raise with the nearest known name.
+def check_int(place: str, field: str, value: object, low: int = 1, high: int = 65536) -> int:
+    """Return `value` if it is an int (no bool) in [low, high], else raise InputError."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{place}: {field} must be a whole number from {low} to {high}, got {short_repr(value)}")
+    return value
 
-    Raises:
-        InputError: if `value` is none of `known`.
-    """
+
+def check_choice(what: str, value: object, known: Iterable[str]) -> str:
+    """Return `value` if it is one of `known`, else raise InputError with the nearest known name."""
     options = list(known)
     if isinstance(value, str) and value in options:
         return value

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and no others than they seem; broken JSON; the errors of a full disk."""
+"""Files: written whole or not at all, opened only if regular; strict JSON; headers of arrays; full disks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import errno
 import json
 import os
 import stat
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 from .errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 GUARDED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a link is not followed, a FIFO is not waited for
 ELSEWHERE = (errno.ELOOP, errno.ENXIO)  # what opening a link says, and a FIFO or socket without a reader
@@ -19,19 +24,15 @@ OWN = "a run's folder holds folders and regular files alone"
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # no space, no quota, too large, read-only
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
-STRICT = json.JSONDecoder(parse_constant=_refuse)  # made once: a run may hold thousands of lines
+# What zipfile and numpy raise: RuntimeError of an encrypted file, NotImplementedError of an unknown method,
+# SyntaxError of a header that is no Python.
+UNREADABLE = (OSError, EOFError, KeyError, TypeError, ValueError, RuntimeError, SyntaxError, BadZipFile, zlib.error)
 
 
 def open_own(path: Path, mode: str = "rb", buffering: int = -1) -> Any:
-    """Open a file of a run: a regular one, and nothing that a link, a FIFO or a device in its place leads to.
+    """`open` for the bytes of a run's file: a regular one, nothing that a link, FIFO or device in its place leads to.
 
-    Args:
-        path: its last part is not followed if it is a link; `check_own` looks at the folders.
-        mode, buffering: as `open` has them; bytes, no text.
+    A link in the last part of `path` is not followed; `check_own` looks at the folders.
 
     Raises:
         InputError: if it is there and is not a regular file.
@@ -54,28 +55,24 @@ def _open_regular(path: str, flags: int) -> int:
 
 
 def read_own(path: Path) -> bytes:
-    """What a file of a run holds.
-
-    Raises:
-        InputError, OSError: as `open_own`.
-    """
+    """The bytes of a run's file, opened by `open_own`."""
     with open_own(path) as file:
         return file.read()
 
 
 def check_own(folder: Path) -> None:
     """Raise InputError if anything below a run's folder, which may be a link itself, leads elsewhere or is no file."""
-    left = [str(folder)]
-    while left:
+    folders = [str(folder)]
+    while folders:
         try:
-            entries = list(os.scandir(left.pop()))
+            entries = list(os.scandir(folders.pop()))
         except FileNotFoundError:  # a search under way has just deleted it
             continue
         except OSError as error:
             raise InputError(f"{error.filename}: cannot be read ({error.strerror})") from None
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                left.append(entry.path)
+                folders.append(entry.path)
             elif entry.is_symlink() and not entry.name.startswith(PASSING_LINKS):
                 raise InputError(f"{entry.path}: is a link; {OWN}")
             elif not entry.is_symlink() and not entry.is_file():
@@ -101,21 +98,37 @@ def atomic_write(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def parse_json(text: str | bytes, finite: bool = False) -> Any:
-    """The value that a JSON text holds.
-
-    Args:
-        text: in UTF-8, if it is bytes.
-        finite: refuse NaN and Infinity, which Python writes and JSON does not have.
+    """The value of a JSON text (bytes are UTF-8); `finite` refuses NaN and Infinity, which JSON does not have.
 
     Raises:
-        ValueError: if it is none, is not UTF-8, or is nested deeper than Python can follow.
+        ValueError: if it is no JSON, or nested deeper than Python can follow.
     """
     try:
         if finite:
-            return STRICT.decode(text if isinstance(text, str) else text.decode())
+            return FINITE.decode(text if isinstance(text, str) else text.decode())
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
+
+
+FINITE = json.JSONDecoder(parse_constant=_no_number)  # made once: a run may hold thousands of lines
+
+
+def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
+    """Shape and type of the array in an .npy file open at its beginning, before memory is taken for it.
+
+    Raises:
+        KeyError, TypeError, ValueError, SyntaxError: if it has no header of an array.
+    """
+    from numpy.lib import format as npy
+
+    headers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    shape, _, dtype = headers[npy.read_magic(file)](file)
+    return shape, dtype
 
 
 def disk_full_message(error: BaseException) -> str:

@@ -17,16 +17,15 @@ from typing import Any
 from .blocks.spec import BLOCKS
 from .errors import InputError, short_repr
 from .layout import ImageSize, Layout, layout
-from .parts import GROUPS, PREACTIVATION, Encoder, Head, Stem, Style, compact
-from .stage import Stage
+from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stage, Stem, Style
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 MOST_STAGES = 64
 MOST_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
 
 
-@dataclass(frozen=True)
-class Genotype:
+@dataclass(frozen=True, repr=False)
+class Genotype(Part):
     """One network. A genotype that exists obeys every rule that needs no image size.
 
     Raises:
@@ -49,23 +48,6 @@ class Genotype:
             stage.check(f"stage {number}")
         if self.depth > MOST_BLOCKS:
             raise InputError(f"genotype: at most {MOST_BLOCKS} blocks in stages and encoder, got {self.depth}")
-        self._check_stem()
-        if self.head.pool == "token" and self.encoder is None:
-            raise InputError("head: pool 'token' needs an encoder, got none")
-
-    def _check_types(self) -> None:
-        parts = {"stem": Stem, "stages": tuple, "head": Head, "style": Style}
-        for name, kind in parts.items():
-            if not isinstance(getattr(self, name), kind):
-                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {short_repr(getattr(self, name))}")
-        for stage in self.stages:
-            if not isinstance(stage, Stage):
-                raise InputError(f"genotype: stages must hold Stages, got {short_repr(stage)}")
-        if self.encoder is not None and not isinstance(self.encoder, Encoder):
-            raise InputError(f"genotype: encoder must be an Encoder or None, got {short_repr(self.encoder)}")
-
-    def _check_stem(self) -> None:
-        """Rules of the stem and of each stage's input."""
         if self.stem.kind == "none" and (self.stages or self.encoder is None):
             raise InputError("stem: kind 'none' needs an encoder and no stages, which take the stem's map")
         c_in = self.stem.width
@@ -74,9 +56,18 @@ class Genotype:
         for number, stage in enumerate(self.stages, start=1):
             stage.check_channels(f"stage {number}", c_in, self.style)
             c_in = stage.channels
+        if self.head.pool == "token" and self.encoder is None:
+            raise InputError("head: pool 'token' needs an encoder, got none")
 
-    def __repr__(self) -> str:
-        return compact(self, 2)
+    def _check_types(self) -> None:
+        for name, kind in {"stem": Stem, "stages": tuple, "head": Head, "style": Style}.items():
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"genotype: {name} must be a {kind.__name__}, got {short_repr(getattr(self, name))}")
+        for stage in self.stages:
+            if not isinstance(stage, Stage):
+                raise InputError(f"genotype: stages must hold Stages, got {short_repr(stage)}")
+        if self.encoder is not None and not isinstance(self.encoder, Encoder):
+            raise InputError(f"genotype: encoder must be an Encoder or None, got {short_repr(self.encoder)}")
 
     def plan(self, image_size: ImageSize, in_chans: int = 3) -> Layout:
         """Lay the net out at `image_size` (one side, or height and width, in pixels).
@@ -84,7 +75,7 @@ class Genotype:
         Raises:
             InputError: if a window or patch does not divide its map.
         """
-        return layout((self.stem, self.stages, self.encoder), self.style, image_size, in_chans)
+        return layout(self.stem, self.stages, self.encoder, self.style, image_size, in_chans)
 
     def check(self, image_size: ImageSize) -> None:
         """Raise InputError if the net cannot be built at `image_size`."""
@@ -96,13 +87,17 @@ class Genotype:
         return sum(stage.depth for stage in self.stages) + (self.encoder.depth if self.encoder else 0)
 
     @property
+    def kinds(self) -> set[str]:
+        """The kinds of blocks in its stages."""
+        return {kind for stage in self.stages for kind in stage.kinds}
+
+    @property
     def family(self) -> str:
         """ "vit" for an encoder on the image, "hybrid" for one on a conv map, "modern" for any modern
         block, "alternet" for any MSA block, else "resnet"."""
         if self.encoder is not None:
             return "vit" if self.stem.kind == "none" else "hybrid"
-        kinds = {kind for stage in self.stages for kind in stage.kinds}
-        if any(BLOCKS[kind].modern for kind in kinds):
+        if any(BLOCKS[kind].modern for kind in self.kinds):
             return "modern"
         return "alternet" if any(stage.places for stage in self.stages) else "resnet"
 
@@ -117,12 +112,11 @@ class Genotype:
         stem, style = self.stem.canonical(), self.style
         if stem.kind == "imagenet" and style == Style("post", "group"):
             stem = replace(stem, kind="bit")  # the same root by two names
-        kinds = {kind for stage in self.stages for kind in stage.kinds}
-        ordered = any(BLOCKS[kind].ordered for kind in kinds)
-        if stem.kind in ("none", "bit", "patchify") and not ordered:
-            style = replace(style, order="pre")  # neither stem nor blocks have an order
-        if stem.kind in ("none", "bit", "patchify") and not kinds:
-            style = PREACTIVATION
+        if stem.kind in ("none", "bit", "patchify"):  # stems without a style
+            if not any(BLOCKS[kind].ordered for kind in self.kinds):
+                style = replace(style, order="pre")
+            if not self.stages:
+                style = PREACTIVATION
         return stem, style
 
     @cached_property
@@ -149,10 +143,14 @@ class Genotype:
         stages = given.get("stages", [])
         if not isinstance(stages, list):
             raise InputError(f"genotype: stages must be a list, got {short_repr(stages)}")
+        stages = [_fields(f"stage {number}", Stage, stage) for number, stage in enumerate(stages, start=1)]
+        for stage in stages:
+            if isinstance(stage.get("msa"), list):
+                stage["msa"] = tuple(stage["msa"])
         encoder = given.get("encoder")
         return cls(
             Stem(**_fields("stem", Stem, given["stem"])),
-            tuple(_stage(number, stage) for number, stage in enumerate(stages, start=1)),
+            tuple(Stage(**stage) for stage in stages),
             None if encoder is None else Encoder(**_fields("encoder", Encoder, encoder)),
             Head(**_fields("head", Head, given.get("head", {}))),
             Style(**_fields("style", Style, given.get("style", {}))),
@@ -166,7 +164,7 @@ class Genotype:
             InputError: if the text is not JSON or not a genotype.
         """
         try:
-            data = json.loads(text, object_pairs_hook=_object)
+            data = json.loads(text, object_pairs_hook=_json_object)
         except InputError:
             raise
         except (ValueError, RecursionError) as error:
@@ -174,35 +172,25 @@ class Genotype:
         return cls.from_dict(data)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object; one that names a field twice would lose the first."""
-    found: dict[str, Any] = {}
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in data:  # a dict would silently lose the first
             raise InputError(f"genotype: field {short_repr(name)} stands there twice")
-        found[name] = value
-    return found
-
-
-def _stage(number: int, data: Any) -> Stage:
-    given = _fields(f"stage {number}", Stage, data)
-    msa = given.get("msa", 0)
-    if isinstance(msa, list):
-        given["msa"] = tuple(msa)
-    return Stage(**given)
+        data[name] = value
+    return data
 
 
 def _fields(place: str, kind: type, data: Any) -> dict[str, Any]:
+    """`data` as arguments of the record `kind`."""
     if not isinstance(data, Mapping):
         raise InputError(f"{place}: must be an object, got {short_repr(data)}")
-    known = [field.name for field in fields(kind)]
-    unknown = sorted(set(data) - set(known), key=str)
-    if unknown:
-        raise InputError(f"{place}: unknown field {short_repr(unknown[0])}; known: {', '.join(known)}")
-    needed = [f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING]
-    missing = [name for name in needed if name not in data]
-    if missing:
-        raise InputError(f"{place}: missing field {missing[0]!r}")
+    known = [f.name for f in fields(kind)]
+    for name in sorted(set(data) - set(known), key=str):
+        raise InputError(f"{place}: unknown field {short_repr(name)}; known: {', '.join(known)}")
+    for f in fields(kind):
+        if f.default is MISSING and f.default_factory is MISSING and f.name not in data:
+            raise InputError(f"{place}: missing field {f.name!r}")
     return dict(data)
 
 
@@ -210,7 +198,7 @@ def _without_defaults(part: Any) -> Any:
     """The record as a dict without the fields that hold their default: what the key is made of."""
     if isinstance(part, tuple):
         return [_without_defaults(item) for item in part]
-    if not hasattr(part, "__dataclass_fields__"):
+    if not isinstance(part, Part):
         return part
     values = {f.name: (getattr(part, f.name), f.default) for f in fields(part)}
     return {name: _without_defaults(value) for name, (value, default) in values.items() if value != default}

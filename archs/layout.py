@@ -1,19 +1,17 @@
 """The geometry of a genotype at one image size: each block with its channels and maps.
 
-One walk, used by the cost formulas, the builder and the drawing, so that they cannot disagree.
-Every rule about maps (window, patch) is checked here. Strided convs and pools halve upwards:
-a map of 7 becomes 4.
+One walk, used by the cost formulas, the builder and the drawing, so that they cannot disagree. Every rule about maps
+(window, patch) is checked here. Strided convs and pools halve upwards: a map of 7 becomes 4.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from .blocks.spec import BLOCKS, BlockForm, BlockSpec
-from .errors import InputError, short_repr
-from .parts import GROUPS, Encoder, Stem, Style, check_int
-from .stage import Stage
+from .errors import InputError, check_int, short_repr
+from .parts import GROUPS, Encoder, Stage, Stem, Style
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
@@ -33,7 +31,7 @@ class Block:
     map_out: Map
     window: Map
 
-    @property
+    @cached_property
     def spec(self) -> BlockSpec:
         """The entry of its kind."""
         return BLOCKS[self.kind]
@@ -47,10 +45,20 @@ class Block:
     def c_out(self) -> int:
         return self.stage.channels
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Channels of the inner convs; of an AlterNet MSA block, its input's over the expansion."""
         return self.c_in // self.stage.expansion if self.spec.inner_of_input else self.stage.width
+
+    @property
+    def inner(self) -> int:
+        """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
+        return 4 * self.c_out
+
+    @property
+    def squeezed(self) -> int:
+        """Hidden channels of an MBConv's squeeze-and-excitation."""
+        return max(1, self.c_out // 4)
 
     @property
     def projects(self) -> bool:
@@ -89,11 +97,7 @@ class Layout:
 
 
 def as_map(image_size: ImageSize) -> Map:
-    """(height, width) of an image size given as one side or as a pair.
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """(height, width) of an image size given as one side or as a pair, else InputError."""
     pair = tuple(image_size) if isinstance(image_size, tuple | list) else (image_size, image_size)
     if len(pair) != 2:
         raise InputError(f"image size: one side or (height, width), got {short_repr(image_size)}")
@@ -102,14 +106,13 @@ def as_map(image_size: ImageSize) -> Map:
 
 
 def layout(
-    parts: tuple[Stem, tuple[Stage, ...], Encoder | None], style: Style, image_size: ImageSize, in_chans: int
+    stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, style: Style, image_size: ImageSize, in_chans: int
 ) -> Layout:
-    """Walk the parts (stem, stages, encoder) from the image to the head.
+    """Walk from the image to the head.
 
     Raises:
         InputError: if a patch or window does not divide its map.
     """
-    stem, stages, encoder = parts
     image = as_map(image_size)
     check_int("image", "channels", in_chans)
     if stem.kind == "patchify":
@@ -139,9 +142,11 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
     """
     blocks = []
     for i, kind in enumerate(stage.kinds):
-        stride = stage.stride if i == 0 else 1
+        stride, window = stage.stride if i == 0 else 1, (1, 1)
         out = _shrink(at, stride)
-        window = _window(place, stage.window, out) if kind == stage.attention else (1, 1)
+        if kind == stage.attention:
+            window = (stage.window, stage.window) if stage.window else out
+            _must_divide(place, "window", stage.window or 1, out)
         block = Block(place, kind, stage, style, c_in, stride, at, out, window)
         if style.norm == "group" and not block.spec.modern:
             for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
@@ -154,13 +159,6 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
 def _check_group(place: str, channels: int, at: Map) -> None:
     if channels * at[0] * at[1] == GROUPS:  # PyTorch refuses a norm over one value
         raise InputError(f"{place}: group norm of {channels} channels on a {at[0]}x{at[1]} map has one value a group")
-
-
-def _window(place: str, window: int, at: Map) -> Map:
-    if not window:
-        return at
-    _must_divide(place, "window", window, at)
-    return (window, window)
 
 
 def _must_divide(place: str, field: str, side: int, at: Map) -> None:

@@ -2,44 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .blocks.encoder import TransformerEncoder
 from .blocks.residual import Layers
 from .blocks.spec import load_class
-from .errors import InputError
+from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize
-from .parts import MOST_CLASSES, Head, Stem, Style, check_int
+from .parts import MOST_CLASSES, Stem, Style
 
 
 class Network(nn.Module):
-    """x_BCHW -> logits (B, num_classes). Made by `build`.
+    """x_BCHW -> logits (B, num_classes): stem, stages of residual blocks, last norm, transformer encoder, head.
 
-    Images of another size than built for pass where the net allows it: every window must divide its
-    map, a window over the whole map and position embeddings need the map they were built for (see
-    `resized`).
+    Made by `build`. Images of another size than built for pass where the net allows it: every window must divide its
+    map; a window over the whole map and position embeddings need the map they were built for (see `resized`).
     """
 
     def __init__(
         self, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int, dropout: float
     ) -> None:
         super().__init__()
-        plan = genotype.plan(image_size, in_chans)
+        plan, encoder = genotype.plan(image_size, in_chans), genotype.encoder
         self.genotype, self.num_classes, self.image_size, self.in_chans = genotype, num_classes, plan.image, in_chans
         self.stem = _stem(genotype.stem, genotype.style, in_chans)
         self.stages = nn.ModuleList(
             nn.Sequential(*(load_class(b.form.module)(b) for b in stage)) for stage in plan.stages
         )
         self.norm = Layers(genotype.style).norm(plan.channels) if plan.final_norm else None
-        self.encoder, features = None, plan.channels
-        if genotype.encoder is not None:
+        self.encoder = None
+        if encoder is not None:
             assert plan.grid is not None
             token = genotype.head.pool == "token"
-            self.encoder = TransformerEncoder(genotype.encoder, plan.channels, plan.grid, token, dropout)
-            features = genotype.encoder.embed_dim
-        self.head = _head(genotype.head, features, num_classes)
+            self.encoder = TransformerEncoder(encoder, plan.channels, plan.grid, token, dropout)
+        features, hidden = plan.channels if encoder is None else encoder.embed_dim, genotype.head.hidden
+        if not hidden:
+            self.head: nn.Module = nn.Linear(features, num_classes)
+        else:
+            self.head = nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, num_classes))
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
         """The last map x_BCHW, normalised, that the pooling or the encoder sees."""
@@ -51,8 +55,8 @@ class Network(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         x_BCHW = self.forward_features(x_BCHW)
-        pooled = x_BCHW.mean(dim=(2, 3)) if self.encoder is None else self.encoder(x_BCHW)
-        return self.head(pooled)
+        z_BC = x_BCHW.mean(dim=(2, 3)) if self.encoder is None else self.encoder(x_BCHW)
+        return self.head(z_BC)
 
 
 def build(
@@ -84,36 +88,25 @@ def build(
     check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
     network = Network(genotype, num_classes, image_size, in_chans, dropout)
     if drop_path:
-        _drop_paths(network, drop_path)
+        from timm.layers.drop import DropPath
+
+        blocks: list[Any] = [module for module in network.modules() if hasattr(module, "drop_path")]
+        for i, block in enumerate(blocks):
+            block.drop_path = DropPath(drop_path * i / max(1, len(blocks) - 1))
     return network
 
 
-def _drop_paths(network: Network, last: float) -> None:
-    from timm.layers.drop import DropPath
-
-    blocks = [module for module in network.modules() if hasattr(module, "drop_path")]
-    for i, block in enumerate(blocks):
-        block.drop_path = DropPath(last * i / max(1, len(blocks) - 1))
-
-
-def _head(head: Head, features: int, num_classes: int) -> nn.Module:
-    if not head.hidden:
-        return nn.Linear(features, num_classes)
-    return nn.Sequential(nn.Linear(features, head.hidden), nn.Tanh(), nn.Linear(head.hidden, num_classes))
-
-
 def _stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
+    """x_BCHW -> x_BCHW; the roots of BiT and its hybrids differ in order, padding and where the norm stands."""
     if stem.kind == "none":
         return nn.Identity()
     if stem.kind == "patchify":
         return nn.Conv2d(in_chans, stem.width, stem.patch, stride=stem.patch)
-    if stem.kind == "bit" or (stem.kind == "imagenet" and style.norm == "group"):
-        from .blocks.bit import bit_root, hybrid_root
-
-        root = hybrid_root if stem.kind == "bit" or style.order == "post" else bit_root
-        return root(in_chans, stem.width)
-    layers, small = Layers(style), stem.kind == "cifar"
-    parts = [layers.conv(in_chans, stem.width, 3 if small else 7, 1 if small else 2)]
-    if style.order == "post":
+    layers = Layers(Style("post", "group") if stem.kind == "bit" else style)
+    if stem.kind == "cifar":
+        parts, pool = [layers.conv(in_chans, stem.width, 3)], []
+    else:
+        parts, pool = [layers.conv(in_chans, stem.width, 7, 2)], layers.root_pool()
+    if layers.style.order == "post":
         parts += [layers.norm(stem.width), nn.ReLU()]
-    return nn.Sequential(*parts, *([] if small else [nn.MaxPool2d(3, stride=2, padding=1)]))
+    return nn.Sequential(*parts, *pool)

@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
-from .errors import InputError, short_repr
+from .errors import InputError, check_int, short_repr
 from .files import atomic_write
 from .genotype import Genotype
 from .layout import ImageSize, as_map
 from .network import Network, build
-from .parts import MOST_CLASSES, check_int
+from .parts import MOST_CLASSES
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
@@ -34,9 +34,9 @@ PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 def save(network: Network, path: Path) -> None:
     """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes."""
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
-    facts = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
-    told = to_bytes(state, {NAME: json.dumps(facts, sort_keys=True)})
-    atomic_write(path, lambda file: file.write(told))
+    description = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}
+    content = to_bytes(state, {NAME: json.dumps(description, sort_keys=True)})
+    atomic_write(path, lambda file: file.write(content))
 
 
 def describe(path: Path) -> dict[str, Any] | None:
@@ -68,7 +68,9 @@ def read(path: Path, genotype: Genotype | None = None, image_size: ImageSize | N
         elif genotype is not None and genotype.key != facts["genotype"].key:
             raise _wrong(path, f"is of the net {facts['genotype'].key}, not of {genotype.key}")
         network = _bare(path, file, **facts)
-        _check_head(path, file, network)
+        classes = _side(file, _head(network), 0, network.num_classes)
+        if classes != network.num_classes:
+            raise _wrong(path, f"head for {classes} classes, described as one for {network.num_classes}")
         _fill(network, path, file)
     return network
 
@@ -84,11 +86,7 @@ def fill(module: nn.Module, path: Path) -> None:
 
 
 def shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes of a file's tensors by name.
-
-    Raises:
-        InputError: if the file is no safetensors file.
-    """
+    """The shapes of a file's tensors by name; InputError if it is no safetensors file."""
     with _opened(path) as file:
         return {name: _shape(file, name) for name in file.keys()}  # noqa: SIM118 - not a dict
 
@@ -120,22 +118,19 @@ def _described(path: Path, file: Any) -> dict[str, Any] | None:
     if len(text) > MOST_TOLD:
         raise _wrong(path, f"its description has {len(text):,} characters, at most {MOST_TOLD:,} are read")
     try:
-        return _parsed(json.loads(text))
+        facts = json.loads(text)
+        if not isinstance(facts, dict) or sorted(facts) != sorted(FIELDS):
+            raise InputError(f"must be an object with {', '.join(FIELDS)}, got {short_repr(facts)}")
+        return {
+            "genotype": Genotype.from_dict(facts["genotype"]),
+            "num_classes": check_int("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
+            "image_size": as_map(facts["image_size"]),
+            "in_chans": check_int("image", "channels", facts["in_chans"]),
+        }
     except InputError as error:
         raise _wrong(path, f"its description: {error}") from None
     except (ValueError, RecursionError):
         raise _wrong(path, f"its description is not JSON, got {short_repr(text)}") from None
-
-
-def _parsed(facts: Any) -> dict[str, Any]:
-    if not isinstance(facts, dict) or sorted(facts) != sorted(FIELDS):
-        raise InputError(f"must be an object with {', '.join(FIELDS)}, got {short_repr(facts)}")
-    return {
-        "genotype": Genotype.from_dict(facts["genotype"]),
-        "num_classes": check_int("head", "num_classes", facts["num_classes"], 1, MOST_CLASSES),
-        "image_size": as_map(facts["image_size"]),
-        "in_chans": check_int("image", "channels", facts["in_chans"]),
-    }
 
 
 def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSize | None) -> dict[str, Any]:
@@ -152,8 +147,8 @@ def _given(path: Path, file: Any, genotype: Genotype | None, image_size: ImageSi
 
 def _bare(path: Path, file: Any, genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int) -> Network:
     """The net without weights, if the file can hold it: nothing is drawn, and no wrong size can ask for memory."""
-    if (there := len(file.keys())) < genotype.depth:
-        raise _wrong(path, f"its {there} tensors are no net of {genotype.depth} blocks")
+    if (tensors := len(file.keys())) < genotype.depth:
+        raise _wrong(path, f"its {tensors} tensors are no net of {genotype.depth} blocks")
     try:
         with torch.device("meta"):
             return build(genotype, num_classes, image_size, in_chans)
@@ -164,12 +159,6 @@ def _bare(path: Path, file: Any, genotype: Genotype, num_classes: int, image_siz
 def _head(network: Network) -> str:
     """Name of the weight that makes the logits."""
     return [name for name in network.state_dict() if name.startswith("head.") and name.endswith("weight")][-1]
-
-
-def _check_head(path: Path, file: Any, network: Network) -> None:
-    there = _side(file, _head(network), 0, network.num_classes)
-    if there != network.num_classes:
-        raise _wrong(path, f"head for {there} classes, described as one for {network.num_classes}")
 
 
 def _side(file: Any, name: str, axis: int, default: int = 1) -> int:
@@ -183,27 +172,23 @@ def _shape(file: Any, name: str) -> tuple[int, ...]:
 
 
 def _fill(module: nn.Module, path: Path, file: Any) -> None:
-    wanted = module.state_dict()
-    _check_names(path, set(wanted), set(file.keys()))
-    for name, tensor in wanted.items():
+    needed = module.state_dict()
+    missing, more = sorted(needed.keys() - set(file.keys())), sorted(set(file.keys()) - needed.keys())
+    if missing:
+        raise _wrong(path, f"{len(missing)} of the net's {len(needed)} tensors are missing, first {missing[0]!r}")
+    if more:
+        raise _wrong(path, f"{len(more)} tensors that the net does not have, first {short_repr(more[0])}")
+    for name, tensor in needed.items():  # all shapes before any values
         _check_form(path, file, name, tensor)
-    state = {name: _tensor(path, file, name, tensor.dtype) for name, tensor in wanted.items()}
+    state = {name: _tensor(path, file, name, tensor.dtype) for name, tensor in needed.items()}
     module.load_state_dict(state, assign=True)
 
 
-def _check_names(path: Path, wanted: set[str], there: set[str]) -> None:
-    missing, more = sorted(wanted - there), sorted(there - wanted)
-    if missing:
-        raise _wrong(path, f"{len(missing)} of the net's {len(wanted)} tensors are missing, first {missing[0]!r}")
-    if more:
-        raise _wrong(path, f"{len(more)} tensors that the net does not have, first {short_repr(more[0])}")
-
-
-def _check_form(path: Path, file: Any, name: str, wanted: Tensor) -> None:
+def _check_form(path: Path, file: Any, name: str, needed: Tensor) -> None:
     shape, kind = _shape(file, name), file.get_slice(name).get_dtype()
-    if shape != tuple(wanted.shape):
-        raise _wrong(path, f"{name} has shape {shape}, the net needs {tuple(wanted.shape)}")
-    kinds = FLOATS if wanted.is_floating_point() else INTEGERS
+    if shape != tuple(needed.shape):
+        raise _wrong(path, f"{name} has shape {shape}, the net needs {tuple(needed.shape)}")
+    kinds = FLOATS if needed.is_floating_point() else INTEGERS
     if kind not in kinds:
         raise _wrong(path, f"{name} holds numbers of type {kind}, the net needs {' or '.join(kinds)}")
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from .errors import InputError, check_choice
 from .genotype import Genotype
 from .layout import ImageSize, as_map
-from .parts import PREACTIVATION, Encoder, Head, Stem, Style
-from .stage import Stage
+from .parts import PREACTIVATION, Encoder, Head, Stage, Stem, Style
 
 SMALL_IMAGE = 64
 POSTACTIVATION = Style("post")
@@ -198,24 +197,20 @@ def _alternets() -> dict[str, Entry]:
         )
         for n, (_, _, msa) in ALTERNETS.items()
     }
-    about = "The CIFAR-100 net of Park & Kim, figure 11: MSAs (0, 1, 1, 2) on a (3, 4, 6, 4) body."
     entries["alternet50_cifar"] = Entry(
         lambda size: _alternet(size, "bottleneck", (3, 4, 6, 4), (0, 1, 1, 2)),
-        about,
+        "The CIFAR-100 net of Park & Kim, figure 11: MSAs (0, 1, 1, 2) on a (3, 4, 6, 4) body.",
     )
     return entries
 
 
 def _alternet(size: ImageSize, block: str, depths: tuple[int, ...], msa: tuple[int, ...]) -> Genotype:
-    return alternet(block, depths, msa, window=4 if _small(size) else 7, stem=_stem(size))
+    stem = _stem(size)
+    return alternet(block, depths, msa, window=4 if stem == "cifar" else 7, stem=stem)
 
 
 def _stem(size: ImageSize) -> str:
-    return "cifar" if _small(size) else "imagenet"
-
-
-def _small(size: ImageSize) -> bool:
-    return max(as_map(size)) <= SMALL_IMAGE
+    return "cifar" if max(as_map(size)) <= SMALL_IMAGE else "imagenet"
 
 
 ZOO: dict[str, Entry] = _alternets() | _resnets() | _bits() | _vits() | _hybrids()

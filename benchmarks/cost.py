@@ -31,7 +31,7 @@ def counter(repeats: int = sized(5, 2)) -> list[float]:
     import torch
 
     from alternas.archs import build
-    from alternas.archs.timm.models import count
+    from alternas.archs.timm import count
 
     times, macs = [], static_cost(zoo.get("alternet50", 224), 1000, 224).macs
     for _ in range(repeats):

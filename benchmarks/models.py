@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from alternas.archs import build, zoo
 from alternas.archs.blocks.attention import WindowAttention
-from alternas.archs.timm.convert import convert
+from alternas.archs.timm import convert
 
 
 class PlainAttention(nn.Module):

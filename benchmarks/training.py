@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torchvision import transforms
 
 from alternas.archs import Genotype, Stage, Stem, Style, build, static_cost, zoo
-from alternas.archs.timm.convert import timm_key
+from alternas.archs.timm import timm_key
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.training import recipes

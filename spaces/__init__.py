@@ -22,8 +22,7 @@ from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
 from .feasible import FeasibleNets, cheapest
 from .free import FreeSpace
-from .user_file import FileSpace, is_file
-from .validate import check
+from .user_file import FileSpace, check, is_file
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,

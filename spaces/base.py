@@ -1,4 +1,4 @@
-"""Choosers: whoever answers a space's questions. `choose(name, options) -> one of options`.
+"""Search spaces and their choosers: `choose(name, options) -> one of options`; members and neighbors of a space.
 
 A space draws every gene every time and ignores the dormant ones, so the names and options of its
 genes never change. Optuna's chooser lives with the strategies; these need no library.
@@ -106,8 +106,11 @@ def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
     In an order that is always the same and that scatters: the first few are a fair sample of all.
     """
     options, seen = options_of(space), set()
-    for number in _scattered(prod(len(choices) for choices in options.values())):
-        genes: Genes = {}
+    count = prod(len(choices) for choices in options.values())
+    # Steps of the golden section, round and round, meet every number below `count` once.
+    step = next(s for s in range(round(count * 0.618) or 1, 2 * count + 1) if gcd(s, count) == 1)
+    for i in range(count):
+        number, genes = i * step % count, Genes()
         for name, choices in options.items():
             number, at = divmod(number, len(choices))
             genes[name] = choices[at]
@@ -115,12 +118,6 @@ def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
         if net.key not in seen:
             seen.add(net.key)
             yield genes, net
-
-
-def _scattered(count: int) -> Iterator[int]:
-    """The numbers below `count`, each once: steps of the golden section, round and round."""
-    step = next(s for s in range(round(count * 0.618) or 1, 2 * count + 1) if gcd(s, count) == 1)
-    return (i * step % count for i in range(count))
 
 
 def plain_genes(space: Space, net: Genotype) -> Genes | None:
@@ -149,23 +146,16 @@ def neighbors(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Gen
 
 
 def mutations(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
-    """Of each of the `moves`, in their order, the genes that it changes."""
-    return [*_steps(genes, options), *_shifts(genes, options)]
-
-
-def _steps(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> Iterator[Genes]:
+    """Of each of the `neighbors`, in their order, the genes that it changes."""
+    changes: list[Genes] = []
+    places = {name: choices.index(genes[name]) for name, choices in options.items()}
     for name, choices in options.items():
-        at = choices.index(genes[name])
-        named = isinstance(choices[0], str)
-        for to in range(len(choices)) if named else (at - 1, at + 1):
-            if to != at and 0 <= to < len(choices):
-                yield {name: choices[to]}
-
-
-def _shifts(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> Iterator[Genes]:
+        at = places[name]
+        near = range(len(choices)) if isinstance(choices[0], str) else (at - 1, at + 1)
+        changes += [{name: choices[to]} for to in near if to != at and 0 <= to < len(choices)]
     stages = [name for name in options if name.startswith(SHIFTED)]
-    at = {name: options[name].index(genes[name]) for name in stages}
-    for source in stages:
+    for source in stages:  # one block less here, one more there
         for to in stages:
-            if source != to and at[source] > 0 and at[to] + 1 < len(options[to]):
-                yield {source: options[source][at[source] - 1], to: options[to][at[to] + 1]}
+            if source != to and places[source] > 0 and places[to] + 1 < len(options[to]):
+                changes.append({source: options[source][places[source] - 1], to: options[to][places[to] + 1]})
+    return changes

@@ -1,9 +1,10 @@
-"""Plain pre-activation ResNets: block, width, depth of each stage."""
+"""The spaces of the families: ResNet, AlterNet, ResNet+ViT hybrid, modern blocks, and all of the first three."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import cast
 
@@ -15,13 +16,35 @@ from .base import Chooser, RecordingChooser, options_of
 from .presets import SpacePreset, preset_for
 
 
-class ResNetSpace:
-    """Genes: block, width, depth1, depth2, ..."""
+class PresetSpace:
+    """What spaces over one `SpacePreset` share.
 
-    name = "resnet"
+    Raises:
+        InputError: if the image is not square and the space has attention windows, which are.
+    """
+
+    name = ""
+    has_windows = False
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        height, width = as_map(image_size)
+        if self.has_windows and height != width:
+            raise InputError(f"space {self.name!r} needs square images (its windows are square), got {height}x{width}")
         self.image_size, self.scale = image_size, scale or preset_for(image_size)
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return plain_resnets(self.scale)
+
+    @cached_property
+    def _maps(self) -> list[Map]:
+        """The map behind each stage: of all nets of the preset with its own stem, whose strides are alike."""
+        return [stage[-1].map_out for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
+
+
+class ResNetSpace(PresetSpace):
+    """Plain pre-activation ResNets. Genes: block, width, depth1, depth2, ..."""
+
+    name = "resnet"
 
     def sample(self, chooser: Chooser) -> Genotype:
         return Genotype(*draw_trunk(chooser, self.scale))
@@ -29,9 +52,6 @@ class ResNetSpace:
     def size(self) -> int:
         s = self.scale
         return len(s.blocks) * len(s.widths) * prod(len(options) for options in s.depths)
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.scale)
 
 
 def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
@@ -45,11 +65,6 @@ def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage,
     return scale.stem_of(width), tuple(stages)
 
 
-def stage_maps(scale: SpacePreset, image_size: ImageSize) -> list[Map]:
-    """The map behind each stage: of all nets of a scale with its own stem, whose strides are alike."""
-    return [stage[-1].map_out for stage in plain_resnets(scale)[0].plan(image_size).stages]
-
-
 def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     """The scale's baselines, cheapest first."""
     return tuple(
@@ -58,57 +73,36 @@ def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     )
 
 
-class AlterNetSpace:
-    """Genes: block, width; by stage depth, msa, heads, window.
-
-    Raises:
-        InputError: if the image is not square: its attention windows are.
-    """
+class AlterNetSpace(PresetSpace):
+    """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window."""
 
     name = "alternet"
-
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        height, width = as_map(image_size)
-        if height != width:
-            raise InputError(f"space 'alternet' needs square images (its windows are square), got {height}x{width}")
-        self.image_size, self.scale = image_size, scale or preset_for(image_size)
+    has_windows = True
 
     def sample(self, chooser: Chooser) -> Genotype:
         stem, stages = draw_trunk(chooser, self.scale)
-        parts = zip(stages, self._sides, strict=True)
-        return Genotype(stem, tuple(self._with_msa(chooser, i, *part) for i, part in enumerate(parts)))
+        return Genotype(stem, tuple(self._with_msa(chooser, i, stage) for i, stage in enumerate(stages)))
 
     def size(self) -> int:
         s = self.scale
-        variants = (self._variants(i, side) for i, side in enumerate(self._sides))
-        return len(s.blocks) * len(s.widths) * prod(variants)
+        return len(s.blocks) * len(s.widths) * prod(self._variants(i) for i in range(len(s.depths)))
 
-    def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.scale)
-
-    @cached_property
-    def _sides(self) -> list[int]:
-        """Side of each stage's map."""
-        return [side for side, _ in stage_maps(self.scale, self.image_size)]
-
-    def _with_msa(self, chooser: Chooser, i: int, stage: Stage, side: int) -> Stage:
+    def _with_msa(self, chooser: Chooser, i: int, stage: Stage) -> Stage:
         s, number = self.scale, i + 1
         msa = cast(int, chooser.choose(f"msa{number}", s.msa[i]))
         heads = cast(int, chooser.choose(f"heads{number}", s.heads[i]))
         window = cast(int, chooser.choose(f"window{number}", s.windows))
-        return self._variant(stage, side, (msa, heads, window))
+        return self._variant(i, stage, msa, heads, window)
 
-    def _variant(self, stage: Stage, side: int, genes: tuple[int, int, int]) -> Stage:
-        msa, heads, window = genes
-        places = min(msa, stage.depth // 2)
-        return replace(stage, msa=places, heads=heads, head_dim=self.scale.head_dim, window=fit_window(window, side))
+    def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
+        window = fit_window(window, self._maps[i][0])
+        return replace(stage, msa=min(msa, stage.depth // 2), heads=heads, head_dim=self.scale.head_dim, window=window)
 
-    def _variants(self, i: int, side: int) -> int:
+    def _variants(self, i: int) -> int:
         """Distinct stages `i`."""
         s = self.scale
-        stages = (s.stage(i, s.blocks[0], s.widths[0], depth) for depth in s.depths[i])
-        genes = [(m, h, w) for m in s.msa[i] for h in s.heads[i] for w in s.windows]
-        return len({self._variant(stage, side, g).canonical() for stage in stages for g in genes})
+        stages = [s.stage(i, s.blocks[0], s.widths[0], depth) for depth in s.depths[i]]
+        return len({self._variant(i, *genes).canonical() for genes in product(stages, s.msa[i], s.heads[i], s.windows)})
 
 
 def fit_window(window: int, side: int) -> int:
@@ -118,24 +112,24 @@ def fit_window(window: int, side: int) -> int:
     return next((w for w in range(window, 1, -1) if side % w == 0), 0)
 
 
-class HybridSpace:
-    """Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool."""
+class HybridSpace(PresetSpace):
+    """ResNet trunks with a transformer encoder behind.
+
+    Genes: block, width, depth by stage, trunk (stages used), patch, embed_dim, encoder_depth, mlp_ratio, pool.
+    """
 
     name = "hybrid"
-
-    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        self.image_size, self.scale = image_size, scale or preset_for(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.scale
         stem, stages = draw_trunk(chooser, s)
-        stages = stages[: cast(int, chooser.choose("trunk", self._trunks))]
+        stages = stages[: cast(int, chooser.choose("trunk", tuple(range(1, len(s.depths) + 1))))]
         patch = cast(int, chooser.choose("patch", s.patches))
         embed_dim = cast(int, chooser.choose("embed_dim", s.embed_dims))
         depth = cast(int, chooser.choose("encoder_depth", s.encoder_depths))
         ratio = cast(float, chooser.choose("mlp_ratio", s.mlp_ratios))
         pool = cast(str, chooser.choose("pool", POOLS))
-        last = self._trunk_maps[len(stages) - 1]
+        last = self._maps[len(stages) - 1]
         heads = embed_dim // s.encoder_head_dim
         encoder = Encoder(embed_dim, depth, heads, ratio, fit_patch(patch, last, s.most_tokens))
         return Genotype(stem, stages, encoder, Head(pool))
@@ -144,21 +138,10 @@ class HybridSpace:
         s = self.scale
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
         nets = 0
-        for used, last in enumerate(self._trunk_maps, start=1):
+        for used, last in enumerate(self._maps, start=1):
             patches = len({fit_patch(patch, last, s.most_tokens) for patch in s.patches})
             nets += prod(len(options) for options in s.depths[:used]) * patches
         return len(s.blocks) * len(s.widths) * encoders * nets
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.scale)
-
-    @cached_property
-    def _trunk_maps(self) -> list[Map]:
-        return stage_maps(self.scale, self.image_size)
-
-    @property
-    def _trunks(self) -> tuple[int, ...]:
-        return tuple(range(1, len(self.scale.depths) + 1))
 
 
 def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
@@ -191,7 +174,8 @@ class ModernSpace:
         conv = cast(str, chooser.choose("conv", CONVS))
         attention = cast(str, chooser.choose("attention", ATTENTIONS))
         ratio = cast(float, chooser.choose("mlp_ratio", self.scale.mlp_ratios))
-        return replace(net, stages=tuple(self._modern(stage, conv, attention, ratio) for stage in net.stages))
+        stages = (s if conv == "residual" else replace(s, block=conv) for s in net.stages)
+        return replace(net, stages=tuple(replace(s, attention=attention, mlp_ratio=ratio) for s in stages))
 
     def size(self) -> int:
         s = self.scale
@@ -202,10 +186,6 @@ class ModernSpace:
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.alternet.baselines()
-
-    def _modern(self, stage: Stage, conv: str, attention: str, ratio: float) -> Stage:
-        block = stage.block if conv == "residual" else conv
-        return replace(stage, block=block, attention=attention, mlp_ratio=ratio)
 
 
 class AllSpace:

@@ -1,4 +1,4 @@
-"""`Within`: the nets of a space that keep limits, found where uniform draws seldom meet one; and its cheapest net."""
+"""The nets of a space that keep limits, found where uniform draws seldom meet one; and its cheapest net."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = fl
 
     One start for each option of the first gene (a family may cost less only as a whole).
     """
-    least, genes = min(_descents(space, cost, enough), key=lambda found: found[0])
+    least, genes = min(_descents(space, cost, enough), key=lambda start: start[0])
     return least, space.sample(FixedChooser(genes))
 
 
@@ -50,24 +50,24 @@ def _others(genes: Genes, name: str, options: Options) -> Iterator[Genes]:
 
 
 class FeasibleNets:
-    """A net is within the limits where what it has `over` them is 0. What was asked once is remembered."""
+    """The nets of a space within limits: those whose excess, `over(net)`, is 0. Results are cached."""
 
     def __init__(self, space: Space, over: Callable[[Genotype], float]) -> None:
         self._space, self._over, self._options = space, over, options_of(space)
-        self._asked: dict[tuple[Gene, ...], tuple[float, str]] = {}
+        self._results: dict[tuple[Gene, ...], tuple[float, str]] = {}
 
     def key(self, genes: Genes) -> str:
         """Of the net that these genes give; "" if it is over the limits."""
-        return self._ask(genes)[1]
+        return self._evaluate(genes)[1]
 
-    def _ask(self, genes: Genes) -> tuple[float, str]:
+    def _evaluate(self, genes: Genes) -> tuple[float, str]:
         """What the net of these genes has over the limits, and its key, or "" if that is more than 0."""
         name = tuple(map(genes.__getitem__, self._options))
-        if name not in self._asked:
+        if name not in self._results:
             net = self._space.sample(FixedChooser(genes))
             over = self._over(net)
-            self._asked[name] = over, "" if over > 0 else net.key
-        return self._asked[name]
+            self._results[name] = over, "" if over > 0 else net.key
+        return self._results[name]
 
     def moved(self, genes: Genes, draw: random.Random) -> Genes | None:
         """`genes` moved within the limits, if they are not: near to where they come in. None if no net is found there.
@@ -116,13 +116,13 @@ class FeasibleNets:
         for name, other in beside:
             if not self.key(other):
                 free = {gene: choices for gene, choices in unused.items() if gene != name}
-                yield _descend(lambda changed: self._ask(changed)[0], other, free, 0)[1]
+                yield _descend(lambda changed: self._evaluate(changed)[0], other, free, 0)[1]
             elif name in unused and isinstance(other[name], str):  # by another family or kind other genes count
                 yield from (more for _, more in self._beside(other))
 
-    def _new(self, found: Iterable[Genes], seen: set[str]) -> Iterator[Genes]:
+    def _new(self, candidates: Iterable[Genes], seen: set[str]) -> Iterator[Genes]:
         """Those within the limits whose nets were not seen before."""
-        for genes in found:
+        for genes in candidates:
             if (key := self.key(genes)) not in seen:
                 seen.add(key)
                 yield genes

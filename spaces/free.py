@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
-from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
+from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, as_map
 from ..archs.parts import POOLS
 from .base import Chooser
-from .families import ATTENTIONS, CONVS, fit_patch, fit_window, plain_resnets
-from .presets import SpacePreset, preset_for
+from .families import ATTENTIONS, CONVS, PresetSpace, fit_patch, fit_window, plain_resnets
+from .presets import SpacePreset
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
 SMALLEST = 4  # side of the map behind a stem that is not the scale's own
@@ -25,7 +25,7 @@ SMALLEST = 4  # side of the map behind a stem that is not the scale's own
 Kinds = tuple[frozenset[str], frozenset[float]]  # the residual blocks and MLP ratios that may have given some stages
 
 
-class FreeSpace:
+class FreeSpace(PresetSpace):
     """Genes: family, stem, block, width, mlp_ratio; by stage depth, conv, attention, heads, window and, for each of
     its last blocks, msa; trunk, patch, embed_dim, encoder_depth, pool; vit_patch.
 
@@ -37,18 +37,14 @@ class FreeSpace:
     A block may be an attention block if it is one of the scale's `free` last ones of its stage and does not stride.
     Each is one with even chance in a uniform draw, which so has attention in half of them, and modern convs in two
     stages of three: far from any plain net. The families without attention blocks are two of five for that reason.
-
-    Raises:
-        InputError: if the image is not square: attention windows are.
     """
 
     name = "free"
+    has_windows = True
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        height, width = as_map(image_size)
-        if height != width:
-            raise InputError(f"space 'free' needs square images (its windows are square), got {height}x{width}")
-        self.side, self.scale = height, scale or preset_for(image_size)
+        super().__init__(image_size, scale)
+        self.side = height = as_map(image_size)[0]
         self._stems = tuple(_fitting_stems(self.scale, height))
         self._sides = {stem: self._sides_behind(stem) for stem in self._stems}
         self._vit_patches = tuple(_fitting_patches(self.scale, height))
@@ -60,7 +56,7 @@ class FreeSpace:
         body = self._draw_body(chooser)
         sides = self._sides[stem]
         stages = tuple(self._draw_stage(chooser, i, body, side) for i, side in enumerate(sides))
-        trunk = cast(int, chooser.choose("trunk", self._trunks))
+        trunk = cast(int, chooser.choose("trunk", tuple(range(1, len(sides) + 1))))
         encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, sides[trunk - 1])
         head = Head(cast(str, chooser.choose("pool", POOLS)))
         if family == "vit":
@@ -76,13 +72,6 @@ class FreeSpace:
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(POOLS)
         behind_stems = sum(self._behind(sides, encoders) for sides in self._sides.values())
         return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
-
-    def baselines(self) -> tuple[Genotype, ...]:
-        return plain_resnets(self.scale)
-
-    @property
-    def _trunks(self) -> tuple[int, ...]:
-        return tuple(range(1, len(self.scale.depths) + 1))
 
     def _sides_behind(self, stem: str) -> list[int]:
         """Side of each stage's map."""

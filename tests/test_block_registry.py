@@ -16,8 +16,9 @@ from rich.console import Console
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, static_cost
+from alternas.archs.blocks.registry import Axis, tensor_axes
 from alternas.archs.blocks.spec import BLOCKS, BlockForm, BlockSpec, BlockStyle, attention_kinds, conv_kinds, load_class
-from alternas.archs.timm.models import flop_counter
+from alternas.archs.timm import flop_counter
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from alternas.results.export import package
@@ -104,6 +105,53 @@ def test_analyses_find_each_addition(kind: str) -> None:
         assert isinstance(model.stages[0].get_submodule("1").get_submodule(branch.layer), nn.Module)
 
 
+def laid_out(kind: str, scale: int, style: Style, per_head: bool) -> Any:
+    """The last block of a net whose widths, heads, head channels and window are so many times the smallest ones."""
+    conv = "convnext" if BLOCKS[kind].modern else "basic"
+    msa, block = ((1,), conv) if BLOCKS[kind].attends else ((), kind)
+    attention = kind if msa else "msa"
+    stage = Stage(block, 2, 32 * scale, 1, msa, scale, 4 * scale, 4 * scale, attention, per_head=per_head)
+    return Genotype(Stem("cifar", 32 * scale), (stage,), style=style).plan(16, 3).stages[0][-1]
+
+
+@pytest.mark.parametrize("per_head", [False, True])
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("kind", BLOCKS)
+def test_axes_are_those_of_every_tensor_and_slice_to_a_narrower_block(kind: str, style: Style, per_head: bool) -> None:
+    wide, narrow = (laid_out(kind, scale, style, per_head) for scale in (4, 2))
+    states = [load_class(b.form.module)(b).state_dict() for b in (wide, narrow)]
+    for name, tensor in states[0].items():
+        axes, kept = (tensor_axes(b, name, tensor.dim()) for b in (wide, narrow))
+        assert tuple(axis.length for axis in axes) == tensor.shape
+        cut = tensor
+        for dim, (axis, inner) in enumerate(zip(axes, kept, strict=True)):
+            cut = cut.index_select(dim, torch.tensor(inner.index_in(axis)))
+        assert cut.shape == states[1][name].shape
+
+
+@pytest.mark.parametrize(("kind", "stride", "style"), CASES)
+def test_shortcuts_have_axes_where_a_block_projects(kind: str, stride: int, style: Style) -> None:
+    at = net_of(kind, stride, style).plan(16, 3).stages[0][0]
+    for name, tensor in load_class(at.form.module)(at).state_dict().items():
+        assert tuple(axis.length for axis in tensor_axes(at, name, tensor.dim())) == tensor.shape
+
+
+@pytest.mark.parametrize("kind", attention_kinds())
+def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
+    wide, narrow = (laid_out(kind, scale, STYLES[0], True) for scale in (4, 2))
+    tensors = (("attn.qkv.weight", 2), ("attn.out.weight", 2), ("attn.table", 3))
+    pairs = [zip(*(tensor_axes(b, name, dims) for b in (wide, narrow)), strict=True) for name, dims in tensors]
+    rows, columns, table = ([inner.index_in(axis) for axis, inner in pair] for pair in pairs)
+    heads, dim = 4, 16
+    assert rows[0] == [(part * heads + head) * dim + d for part in range(3) for head in (0, 1) for d in range(8)]
+    assert columns[1] == [head * dim + d for head in (0, 1) for d in range(8)]
+    assert table == [[0, 1], list(range(8, 23)), list(range(8, 23))]  # offsets -7 to 7 among -15 to 15
+
+
+def test_smaller_kernels_are_the_middle_of_larger_ones() -> None:
+    assert Axis((3,), centred=True).index_in(Axis((7,), centred=True)) == [2, 3, 4]
+
+
 def test_letters_differ_and_kinds_have_one_entry() -> None:
     letters = [spec.style.letter for spec in BLOCKS.values()]
     assert len({*letters}) == len(letters)
@@ -158,7 +206,8 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
     """A net with two blocks that only a file of this test and an entry know."""
     (tmp_path / "block_of_a_test.py").write_text(MODULE)
     monkeypatch.syspath_prepend(tmp_path)
-    form = BlockForm("block_of_a_test:Depthwise", depthwise_cost, ("conv",), norms_input=True)
+    axes = {"shortcut": "c_out c_in 1 1", "norm1": "c_in", "depthwise": "c_in 1 5 5", "conv": "c_out c_in 1 1"}
+    form = BlockForm("block_of_a_test:Depthwise", depthwise_cost, axes, scaled_by=("conv",), norms_input=True)
     style = BlockStyle("D", "#E69F00", "depthwise block")
     monkeypatch.setitem(BLOCKS, "depthwise", BlockSpec("depthwise", form, modern=True, style=style))
     yield Genotype(Stem("cifar", 8), (Stage("depthwise", 1, 8), Stage("depthwise", 2, 12, 2)))
@@ -174,6 +223,7 @@ def test_a_new_block_is_its_module_and_its_entry(net: Genotype, tmp_path: Path) 
     losses = trained(parent, 10)
     assert losses[-1] < 0.9 * losses[0]
     inherited(net, parent)
+    sliced(net)
     drawn(net)
     exported(net, tmp_path / "exported")
     analysed(parent)
@@ -205,6 +255,12 @@ def inherited(net: Genotype, parent: Any) -> None:
     wide = build(Genotype(net.stem, (Stage("depthwise", 1, 16), Stage("depthwise", 2, 24, 2))), 5, 16)
     taken = {row.place: row.taken for row in inherit(wide, parent)}
     assert all(taken[f"stage 2 block {number}"] for number in (1, 2))
+
+
+def sliced(net: Genotype) -> None:
+    for at in net.plan(16).blocks:
+        for name, tensor in load_class(at.form.module)(at).state_dict().items():
+            assert tuple(axis.length for axis in tensor_axes(at, name, tensor.dim())) == tensor.shape
 
 
 def drawn(net: Genotype) -> None:

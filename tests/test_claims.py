@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import scipy.stats
 
-from alternas.results.analysis_tools.paper_claims import CLAIMS, HOLDS, NOT, UNDECIDED, UNKNOWN, Claim, judge
+from alternas.results.analysis_tools.across_nets import CLAIMS, HOLDS, NOT, UNDECIDED, UNKNOWN, Claim, judge
 
 
 def variance(op: str, *factors: float) -> list[dict[str, Any]]:

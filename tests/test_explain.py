@@ -88,7 +88,7 @@ def test_a_later_call_adds_to_what_is_there(run: Path) -> None:
     assert [part.analysis for part in read_index(run / "explain")["analyses"]] == ["fourier"], "of a broken one nothing"
 
 
-def test_pictures_and_readings_are_of_the_same_nets_wherever_it_stops(run: Path, monkeypatch: Any) -> None:
+def test_pictures_and_summaries_are_of_the_same_nets_wherever_it_stops(run: Path, monkeypatch: Any) -> None:
     explain(Explain("mine:2", analyses=("variance", "fourier"), samples=16), QUIET)
 
     def stop(*_: Any) -> None:
@@ -239,7 +239,7 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
     told = explain(Explain("mine:0", "1", ("cka_between",), samples=8), QUIET)
     (part,) = told["analyses"]
     assert part["nets"] == ["trial 0 (resnet) and trial 1 (resnet)"]
-    assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["readings"][0]
+    assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["summaries"][0]
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
     told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
     lines = module.said(told)
@@ -340,7 +340,7 @@ def test_an_analysis_that_fits_no_net_says_why(run: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "analyse", unfit)
     told = explain(Explain("mine:2", analyses=("variance",)), QUIET)
     (part,) = told["analyses"]
-    assert (part["png"], part["readings"]) == ("", ["trial 2 (alternet): has no attention"])
+    assert (part["png"], part["summaries"]) == ("", ["trial 2 (alternet): has no attention"])
     assert "has no attention" in module.said(told)[-1]
 
 
@@ -371,7 +371,7 @@ def test_the_report_shows_it(run: Path, tmp_path: Path) -> None:
         {"png": "../../secret.png"},
         {"png": 3},
         {"title": None},
-        {"readings": []},
+        {"summaries": []},
         {"more": 1},
     ],
 )
@@ -389,7 +389,7 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
     explain(Explain("mine:2", analyses=("variance",), samples=16), QUIET)
     path = run / "explain" / INDEX
     told = json.loads(path.read_text())
-    told["analyses"][0] |= {"title": "<script>1</script>", "readings": ["<img src=x>"]}
+    told["analyses"][0] |= {"title": "<script>1</script>", "summaries": ["<img src=x>"]}
     path.write_text(json.dumps(told))
     write_report(run, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()

@@ -20,12 +20,11 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, build
 from alternas.archs.weights import save
-from alternas.results.analysis.cka import cka_map
+from alternas.results.analysis.cka import cka_map, same_place_rows
 from alternas.results.analysis.hessian import analyse as hessian
+from alternas.results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from alternas.results.analysis_tools.hooks import residual_points
 from alternas.results.analysis_tools.inputs import AnalysisResult
-from alternas.results.analysis_tools.metrics import alike
-from alternas.results.analysis_tools.trend import LOOKS, Seen, trend
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -100,7 +99,7 @@ def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     assert len(told["nets"]) == 16
     parts = {part["analysis"]: part for part in told["analyses"]}
     assert parts["distance"]["nets"] == ["resnet s", "resnet m", "vit s", "vit m"]
-    assert parts["distance"]["readings"][0] == "attention: this net has no attention"
+    assert parts["distance"]["summaries"][0] == "attention: this net has no attention"
     rows = table(run / "explain" / "distance.csv")
     assert {(r["net"], r["fraction"], r["seed"]) for r in rows} == {
         (net, share, seed) for net in ("vit s", "vit m") for share in ("0.1", "1.0") for seed in "01"
@@ -109,8 +108,8 @@ def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     for share, label in (("0.1", "10 %"), ("1.0", "100 %")):
         near = [float(r["distance_px"]) / float(r["even_px"]) for r in first if r["fraction"] == share]
         local = sum(one < 0.5 for one in near) / 2
-        assert f"{local:.3g} ({label})" in parts["distance"]["readings"][3]
-        assert f"{sum(near) / len(near):.3g} ({label})" in parts["distance"]["readings"][3]
+        assert f"{local:.3g} ({label})" in parts["distance"]["summaries"][3]
+        assert f"{sum(near) / len(near):.3g} ({label})" in parts["distance"]["summaries"][3]
     assert (run / "explain" / "variance.png").read_bytes()[:4] == b"\x89PNG"
 
 
@@ -154,7 +153,7 @@ def test_cka_is_that_of_the_same_places(run: Path) -> None:
     assert len(found) == 16
     assert found["vit s", "0.1", "0"] == pytest.approx([1.0] * 7)
     assert max(found["vit s", "0.1", "1"]) < 0.999
-    assert told["analyses"][1]["readings"][1] == "no other training to hold it against", "the largest"
+    assert told["analyses"][1]["summaries"][1] == "no other training to hold it against", "the largest"
     assert {r["net"] for r in table(run / "explain" / "cka_between.csv")} == {"resnet s", "vit s"}
 
 
@@ -168,7 +167,7 @@ def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> Non
     assert len(sites[0]) < len(sites[1])
     x = small.images.seen(small.images.x_NCHW)
     whole = cka_map(small.net, large.net, [x], *sites)
-    rows = alike(small, large)
+    rows = same_place_rows(small, large)
     assert [row["cka"] for row in rows] == pytest.approx(whole.max(1).values.tolist())
     assert [row["match"] for row in rows] == [sites[1][k].name for k in whole.argmax(1)]
 
@@ -199,7 +198,7 @@ def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run = made_study(tmp_path / "runs" / "windows", "windows", plan)
     told = explain(Explain("windows", analyses=("hessian", "distance"), samples=8), QUIET)
     assert [part["nets"] for part in told["analyses"]] == [["windows"], ["windows"]]
-    curved = next(part["readings"][0] for part in told["analyses"] if part["analysis"] == "hessian")
+    curved = next(part["summaries"][0] for part in told["analyses"] if part["analysis"] == "hessian")
     rows = table(run / "explain" / "hessian.csv")
     assert len(rows) == 4 * 5
     for window in ("3x3", "8x8"):
@@ -208,10 +207,10 @@ def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert "From 3x3 to 8x8 that is" in curved
 
 
-def seen_nets(**values: Sequence[float]) -> list[Seen]:
+def seen_nets(**values: Sequence[float]) -> list[NetRows]:
     """Hessians of a share of negative eigenvalues for each seed, by label."""
     return [
-        Seen(label, seed, {"of": label}, [{"eigenvalue": -1.0 if i < round(100 * v) else 2.0} for i in range(100)])
+        NetRows(label, seed, {"of": label}, [{"eigenvalue": -1.0 if i < round(100 * v) else 2.0} for i in range(100)])
         for label, found in values.items()
         for seed, v in enumerate(found)
     ]
@@ -226,7 +225,7 @@ def test_the_change_and_its_interval(last: tuple[float, ...], said: str) -> None
     gaps = np.subtract(last, first)
     low, high = scipy.stats.t.interval(0.95, 2, gaps.mean(), scipy.stats.sem(gaps))
     told = f"{np.mean(first):.3g} (a), 0.9 (b), {np.mean(last):.3g} (c). From a to c that is {gaps.mean():+.3g}"
-    assert f"{told} (95 % interval {low:+.3g} to {high:+.3g}, 3 seeds): {said}." in found.reading
+    assert f"{told} (95 % interval {low:+.3g} to {high:+.3g}, 3 seeds): {said}." in found.summary
     assert found.rows[0] == {"of": "a", "seed": 0, "eigenvalue": -1.0}
 
 
@@ -240,25 +239,25 @@ def test_curves_are_means_over_seeds() -> None:
 
 
 def test_one_seed_has_no_interval() -> None:
-    reading = trend("hessian", "net", seen_nets(a=(0.1,), b=(0.2,))).reading
+    reading = trend("hessian", "net", seen_nets(a=(0.1,), b=(0.2,))).summary
     assert "0.1 (a), 0.2 (b)." in reading
     assert "From" not in reading
 
 
 def test_halves_and_heads() -> None:
     cka = [{"place": str(i), "match": str(i), "cka": v} for i, v in enumerate((0.9, 0.7, 0.5, 0.2, 0.2))]
-    assert trend("cka", "n", [Seen("a", 0, {}, cka)]).reading == (
+    assert trend("cka", "n", [NetRows("a", 0, {}, cka)]).summary == (
         "Mean CKA of the lower half: 0.8 (a). Mean CKA of the upper half: 0.3 (a)."
     )
     told = ((1, 0, 3.0), (1, 1, 1.0), (1, 2, 0.5), (2, 0, 0.0))
     heads = [{"layer": i, "head": h, "distance_px": d, "even_px": 4.0} for i, h, d in told]
-    look = LOOKS["distance"]
+    look = TRENDS["distance"]
     assert look.curve(heads) == {"head 1": 0.125, "head 2": 0.25, "head 3": 0.75}
     assert [number(heads) for number in look.numbers.values()] == [2, 0.375]
     kinds = (("stem", "gap", 0.2), ("stem", "cls", 0.9), ("end", "token 0,0", 0.8), ("end", "gap", 0.6))
     probes = [{"place": place, "features": kind, "accuracy": value} for place, kind, value in kinds]
-    assert LOOKS["linear"].curve(probes) == {"stem": 0.2, "end": 0.6}
-    spectrum = LOOKS["hessian"].curve([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
+    assert TRENDS["linear"].curve(probes) == {"stem": 0.2, "end": 0.6}
+    spectrum = TRENDS["hessian"].curve([{"eigenvalue": value} for value in (5.0, -5.0, 0.0)])
     assert [spectrum[place] for place in ("0 %", "50 %", "100 %")] == [-5, 0, 5]
 
 
@@ -340,4 +339,4 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     own = hessian(ground.subject(TrainedNet("it", run, net))).rows
     assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
     assert len({values[0] for values in by.values()}) == 4, "four nets"
-    assert "(6 %, end of warm-up)" in found.reading
+    assert "(6 %, end of warm-up)" in found.summary

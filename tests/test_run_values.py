@@ -63,7 +63,8 @@ def lay_run(name: str = "mine") -> Path:
     row = {"latency_ms": 1.5, "latency_spread_ms": 0.1, "device": "cpu", "batch": 1, "image_size": [8, 8]}
     (folder / "latency.jsonl").write_text("".join(json.dumps({"key": r["key"], **row}) + "\n" for r in rows))
     (folder / "explain").mkdir()
-    part = {"analysis": "noise", "title": "t", "nets": ["a"], "readings": ["r"], "png": "noise.png", "csv": "noise.csv"}
+    files = {"png": "noise.png", "csv": "noise.csv"}
+    part = {"analysis": "noise", "title": "t", "nets": ["a"], "summaries": ["r"], **files}
     (folder / "explain" / "explain.json").write_text(json.dumps({"run": name, "analyses": [part]}))
     (folder / "explain" / "noise.png").write_bytes(b"no picture")
     return folder

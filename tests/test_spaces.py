@@ -28,7 +28,7 @@ from alternas.spaces.families import (
     fit_window,
 )
 from alternas.spaces.presets import SpacePreset, preset_for
-from alternas.spaces.validate import check_baselines
+from alternas.spaces.user_file import check_baselines
 
 SIZES = [8, 13, 28, 32, 64, 96, 224]
 

@@ -15,7 +15,7 @@ from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 
 from alternas.archs import InputError, build
-from alternas.archs.timm.convert import convert
+from alternas.archs.timm import convert
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load

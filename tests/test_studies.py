@@ -185,13 +185,13 @@ def test_the_nets_of_a_study_and_states_of_a_training_are_explained(home: Path) 
     assert code == 0, err
     told = json.loads(out)
     assert len(told["nets"]) == 6
-    assert all("From 3x3 to 8x8 that is" in part["readings"][0] for part in told["analyses"])
+    assert all("From 3x3 to 8x8 that is" in part["summaries"][0] for part in told["analyses"])
     words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json", *PLACE)
     code, out, err = run(home, *words)
     assert code == 0, err
     told = json.loads(out)
     assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
-    assert all("(6 %, end)" in reading for reading in told["analyses"][1]["readings"])
+    assert all("(6 %, end)" in reading for reading in told["analyses"][1]["summaries"])
     made = records(home, "first/training")
     assert [r["status"] for r in made] == ["ok"] * 2
     assert run(home, *words)[1] == out

@@ -12,8 +12,7 @@ from timm.layers.mlp import SwiGLU
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, resized, static_cost, zoo
-from alternas.archs.timm.convert import convert, load, to_timm
-from alternas.archs.timm.models import count, count_timm
+from alternas.archs.timm import convert, count, count_timm, load, to_timm
 from nets import NETS
 
 SAME = [  # timm's name, ours

@@ -14,7 +14,6 @@ from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
 
 from ..layout import Block
-from ..stage import CONV_EXPANSION, squeezed
 from .residual import Projection, window_attention
 
 
@@ -42,12 +41,12 @@ class MBConv(ModernBlock):
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        inner = CONV_EXPANSION * b.c_out
+        inner = b.inner
         self.norm1 = nn.BatchNorm2d(b.c_in)
         self.conv1, self.norm2 = nn.Conv2d(b.c_in, inner, 1, bias=False), nn.BatchNorm2d(inner)
         self.conv2 = nn.Conv2d(inner, inner, 3, stride=b.stride, padding=1, groups=inner, bias=False)
         self.norm3 = nn.BatchNorm2d(inner)
-        self.se = SqueezeExcite(inner, rd_channels=squeezed(b.c_out), act_layer=nn.SiLU)
+        self.se = SqueezeExcite(inner, rd_channels=b.squeezed, act_layer=nn.SiLU)
         self.conv3 = nn.Conv2d(inner, b.c_out, 1)
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ class ConvNeXt(ModernBlock):
         super().__init__(b)
         self.conv = nn.Conv2d(b.c_in, b.c_in, 7, stride=b.stride, padding=3, groups=b.c_in)
         self.norm = LayerNorm2d(b.c_in)
-        self.mlp = ConvMlp(b.c_in, CONV_EXPANSION * b.c_out, b.c_out, act_layer=nn.GELU)
+        self.mlp = ConvMlp(b.c_in, b.inner, b.c_out, act_layer=nn.GELU)
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
         return self.mlp(self.norm(self.conv(x_BCHW)))

@@ -6,6 +6,9 @@ identity the raw one. Post-activation blocks do so behind each conv, the project
 and the last ReLU stands behind the addition; the 3x3 conv of a bottleneck carries the stride.
 He et al., CVPR 2016 (post) and ECCV 2016 (pre); Kolesnikov et al., ECCV 2020 (BiT); Park & Kim,
 ICLR 2022, models/preresnet.py and models/alternet.py (MSA blocks, variants A and B).
+
+BiT's GroupNorm and weight-standardised convs are timm's (resnetv2.py, vision_transformer_hybrid.py), eps included:
+1e-8, where the original code says 1e-5. The trunk of the ViT paper's hybrids is post-activation and pads as SAME.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ from torch import Tensor, nn
 from ..layout import Block
 from ..parts import GROUPS, Style
 from .attention import WindowAttention
+
+BIT_EPS = 1e-8
 
 
 class Projection(nn.Conv2d):
@@ -43,14 +48,26 @@ class Layers:
 
     def conv(self, c_in: int, c_out: int, kernel: int, stride: int = 1) -> nn.Module:
         """A conv without bias that pads to ceil(side / stride)."""
-        if self.style.norm == "group":
-            from .bit import standardised_conv
+        if self.style.norm == "batch":
+            return nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+        from timm.layers.std_conv import StdConv2d, StdConv2dSame
 
-            return standardised_conv(c_in, c_out, kernel, stride, same=self.style.order == "post")
-        return nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, bias=False)
+        if self.style.order == "post":
+            return StdConv2dSame(c_in, c_out, kernel, stride=stride, eps=BIT_EPS)
+        return StdConv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, eps=BIT_EPS)
 
     def norm(self, channels: int) -> nn.Module:
         return nn.GroupNorm(GROUPS, channels) if self.style.norm == "group" else nn.BatchNorm2d(channels)
+
+    def root_pool(self) -> list[nn.Module]:
+        """The 3x3 / 2 max-pool behind a 7x7 / 2 conv: BiT pads with zeros, its hybrids as SAME."""
+        if self.style.norm == "batch":
+            return [nn.MaxPool2d(3, stride=2, padding=1)]
+        if self.style.order == "pre":
+            return [nn.ConstantPad2d(1, 0.0), nn.MaxPool2d(3, stride=2)]
+        from timm.layers.pool2d_same import create_pool2d
+
+        return [create_pool2d("max", 3, stride=2, padding="same")]
 
     def projection(self, b: Block) -> nn.Module | None:
         """The shortcut's 1x1 conv where the block needs one, with a norm in post-activation nets."""

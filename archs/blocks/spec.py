@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,24 +33,24 @@ class BlockStyle(NamedTuple):
     label: str = "block"
 
 
-def _no_formula(accumulator: Any, block: Any) -> None:
-    raise NotImplementedError(f"the entry of {block.kind!r} has no cost formula")
-
-
 @dataclass(frozen=True)
 class BlockForm:
     """A block as it is made in nets of one order of activation.
 
     Attributes:
         module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
-        cost: its closed form: adds a `layout.Block` to a `CostAccumulator`.
+        cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
+        axes: by layer, the axes of its weight, such as "c_out width 3 3": attributes of a `layout.Block`, sides of
+            kernels, and the names that registry.py explains. By these weights are sliced when they are inherited.
+            Layers that begin with "shortcut" are there where the block projects.
         scaled_by: the layers that scale its branches: near zero they make a new block almost an identity.
         scaled_by_group: the same under group norm, whose standardised convs have no scale; () where no different.
         norms_input: whether its layer `norm1` is over the block's input, and so worth taking from another kind.
     """
 
     module: str
-    cost: Callable[[Any, Any], None] = field(default=_no_formula, repr=False)
+    cost: Callable[[Any, Any], None] | None = field(default=None, repr=False)
+    axes: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     scaled_by: tuple[str, ...] = field(default=(), repr=False)
     scaled_by_group: tuple[str, ...] = field(default=(), repr=False)
     norms_input: bool = field(default=False, repr=False)

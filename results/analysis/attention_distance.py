@@ -29,7 +29,7 @@ LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head i
 
 
 @dataclass(frozen=True)
-class Reach:
+class LayerDistance:
     """How far the heads of one layer look, in pixels.
 
     Attributes:
@@ -56,91 +56,70 @@ def mean_distances(logits_BNTT: Tensor, d_TT: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def attention_distances(net: nn.Module, batches: Iterable[Tensor]) -> dict[str, Reach]:
-    """How far each attention layer looks, by its name, in eval mode.
-
-    Args:
-        net: a net with attention.
-        batches: x_BCHW as the net wants them.
-
-    Raises:
-        InputError: if the net has no attention.
-    """
+def attention_distances(net: nn.Module, batches: Iterable[Tensor]) -> dict[str, LayerDistance]:
+    """How far each attention layer looks, by its name, in eval mode; `batches` are x_BCHW as the net wants them."""
     sites = {site.module: site for site in attention_sites(net)}
     sums: dict[str, Any] = {}
     bounds: dict[str, tuple[float, float]] = {}
-    images, image = 0, (0, 0)
+    total, x_BCHW = 0, torch.empty(0)
 
     def see(name: str, module: nn.Module, args: Any) -> None:
-        site = sites[name]
+        site, (images, _, height, width) = sites[name], x_BCHW.shape
         grid, whole = grid_of(site, module, args[0])
-        d_TT = pixel_distances(grid, (image[0] / whole[0], image[1] / whole[1])).to(args[0].device)
+        d_TT = pixel_distances(grid, (height / whole[0], width / whole[1])).to(args[0].device)
         logits = attention_logits(module, args)[..., site.lead :, site.lead :]
         sums[site.name] = sums.get(site.name, 0) + images * mean_distances(logits, d_TT).cpu()
-        bounds[site.name] = _bounds(logits[0, 0].isfinite(), d_TT)
+        may_TT = logits[0, 0].isfinite()
+        even = ((d_TT * may_TT).sum(1) / may_TT.sum(1)).mean()
+        bounds[site.name] = (even.item(), d_TT[may_TT].max().item())
 
-    total = 0
     with undisturbed(net), entering(net, list(sites), see):
         for x_BCHW in batches:
-            images, image = len(x_BCHW), (x_BCHW.shape[2], x_BCHW.shape[3])
-            total += images
+            total += len(x_BCHW)
             net(x_BCHW)
-    return {name: Reach((found / total).tolist(), *bounds[name]) for name, found in sums.items()}
+    return {name: LayerDistance((heads_N / total).tolist(), *bounds[name]) for name, heads_N in sums.items()}
 
 
 def analyse(subject: AnalysisInput, batch: int = 32) -> AnalysisResult:
-    """Mean attention distance of every head. The papers take 128 and 5,000 images.
-
-    Raises:
-        InputError: if the net has no attention.
-    """
-    found = attention_distances(subject.net, (x_BCHW for x_BCHW, _ in subject.images.batches(batch)))
+    """Mean attention distance of every head. The papers take 128 and 5,000 images."""
+    layers = attention_distances(subject.net, subject.images.inputs(batch))
     rows = [
-        {"layer": name, "head": head, "distance_px": distance, "even_px": reach.even, "furthest_px": reach.furthest}
-        for name, reach in found.items()
-        for head, distance in enumerate(reach.heads)
+        {"layer": name, "head": head, "distance_px": px, "even_px": layer.even, "furthest_px": layer.furthest}
+        for name, layer in layers.items()
+        for head, px in enumerate(layer.heads)
     ]
     title = f"Mean attention distance of the heads of {subject.name}"
-    return AnalysisResult(
-        "distance", title, rows, _reading(found, len(subject.images)), lambda figure: _draw(figure, found)
-    )
+    summary = _summary(layers, len(subject.images))
+    return AnalysisResult("distance", title, rows, summary, lambda figure: _draw(figure, layers))
 
 
-def _bounds(may_TT: Tensor, d_TT: Tensor) -> tuple[float, float]:
-    even = ((d_TT * may_TT).sum(1) / may_TT.sum(1)).mean()
-    return even.item(), d_TT[may_TT].max().item()
-
-
-def _reading(found: dict[str, Reach], images: int) -> str:
-    layers = list(found.items())
-    ends = [layers[0]] if len(layers) == 1 else [layers[0], layers[-1]]
-    text = [
-        f"Over {images} images the heads of {name} look {min(reach.heads):.1f} to {max(reach.heads):.1f} px far on "
-        f"average, {_kind(reach)}; even attention would be {reach.even:.1f} px, and at most it may look "
-        f"{reach.furthest:.1f} px."
-        for name, reach in ends
-    ]
-    local = [sum(one < LOCAL * reach.even for one in reach.heads) for _, reach in layers]
-    heads = sum(len(reach.heads) for _, reach in layers)
-    text.append(f"{sum(local)} of {heads} heads in {len(layers)} attention layers stay below half of even attention.")
+def _summary(layers: dict[str, LayerDistance], images: int) -> str:
+    names = list(layers)
+    text = []
+    for name in dict.fromkeys((names[0], names[-1])):
+        layer = layers[name]
+        near = sum(px < LOCAL * layer.even for px in layer.heads)
+        far = sum(px > GLOBAL * layer.even for px in layer.heads)
+        text.append(
+            f"Over {images} images the heads of {name} look {min(layer.heads):.1f} to {max(layer.heads):.1f} px far on "
+            f"average, {near} of {len(layer.heads)} less than half as far as even attention and {far} more than "
+            f"{GLOBAL:g} times as far; even attention would be {layer.even:.1f} px, and at most it may look "
+            f"{layer.furthest:.1f} px."
+        )
+    local = sum(px < LOCAL * layer.even for layer in layers.values() for px in layer.heads)
+    heads = sum(len(layer.heads) for layer in layers.values())
+    text.append(f"{local} of {heads} heads in {len(layers)} attention layers stay below half of even attention.")
     return " ".join(text)
 
 
-def _kind(reach: Reach) -> str:
-    near = sum(one < LOCAL * reach.even for one in reach.heads)
-    far = sum(one > GLOBAL * reach.even for one in reach.heads)
-    heads = len(reach.heads)
-    return f"{near} of {heads} less than half as far as even attention and {far} more than {GLOBAL:g} times as far"
-
-
-def _draw(figure: Figure, found: dict[str, Reach]) -> None:
+def _draw(figure: Figure, layers: dict[str, LayerDistance]) -> None:
     """Heads sorted by distance, a curve a layer, as Raghu et al.'s figure 3; even attention, no preference, dashed."""
-    axes, most = figure.add_subplot(), max(max(*reach.heads, reach.even) for reach in found.values())
+    axes, most = figure.add_subplot(), max(max(*layer.heads, layer.even) for layer in layers.values())
     colours = matplotlib.colormaps["viridis"]
-    for i, (name, reach) in enumerate(found.items()):
-        colour = colours(i / max(1, len(found) - 1) * 0.9)
-        axes.plot(range(1, len(reach.heads) + 1), sorted(reach.heads), color=colour, marker="o", label=plain(name))
-        axes.hlines(reach.even, 0.8, len(reach.heads) + 0.2, color=colour, linestyle="--", linewidth=0.8)
+    for i, (name, layer) in enumerate(layers.items()):
+        colour, heads = colours(i / max(1, len(layers) - 1) * 0.9), len(layer.heads)
+        axes.plot(range(1, heads + 1), sorted(layer.heads), color=colour, marker="o", label=plain(name))
+        axes.hlines(layer.even, 0.8, heads + 0.2, color=colour, linestyle="--", linewidth=0.8)
     axes.plot([], [], "--", color="#000000", linewidth=0.8, label="even attention")
     axes.set_xlabel("heads of a layer, sorted")
     axes.set_ylabel("mean attention distance (px)")

@@ -20,9 +20,9 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from ...archs.errors import InputError
-from ..analysis_tools.hooks import HookPoint, all_sites, seeing, undisturbed
+from ..analysis_tools.hooks import HookPoint, all_sites, residual_points, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import heatmap, name_ticks
+from ..analysis_tools.output import heatmap, name_ticks
 from ..render.plots import plain
 
 LEAST = 4  # images of a batch: the unbiased HSIC divides by N - 3
@@ -49,8 +49,14 @@ class CkaSums:
         self._own_b = self._own_b + weight * b_LF.square().sum(1)
         self.images += count
 
-    def cka(self) -> Tensor:
-        """(layers a, layers b), float64 on the CPU. Never clamped, so below 0 too; NaN for a layer that is constant."""
+    def cka(self, analysis: str = "cka") -> Tensor:
+        """(layers a, layers b), float64 on the CPU. Never clamped, so below 0 too; NaN for a layer that is constant.
+
+        Raises:
+            InputError: if no batch had 4 images.
+        """
+        if not self.images:
+            raise InputError(f"{analysis}: needs a batch of at least {LEAST} images, there is none")
         return (self._pairs / (self._own_a[:, None] * self._own_b).sqrt()).cpu()
 
 
@@ -89,14 +95,14 @@ def hsic(k_NN: Tensor, l_NN: Tensor) -> float:
 @torch.no_grad()
 def grams(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> list[Tensor]:
     """The `centred` Gram matrix of what is at each of `sites` for these images, in eval mode."""
-    found: dict[str, Tensor] = {}
+    k_NN: dict[str, Tensor] = {}
 
     def see(site: HookPoint, value: Tensor) -> None:
-        found[site.name] = centred(gram(value, len(x_BCHW)))
+        k_NN[site.name] = centred(gram(value, len(x_BCHW)))
 
     with undisturbed(net), seeing(net, sites, see):
         net(x_BCHW)
-    return [found[site.name] for site in sites]
+    return [k_NN[site.name] for site in sites]
 
 
 def cka_map(
@@ -108,46 +114,14 @@ def cka_map(
 ) -> Tensor:
     """CKA of each of `sites_a` with each of `sites_b`, (A, B), float64; of `net_a` with itself where `net_b` is None.
 
-    Args:
-        net_a, net_b: nets of the same images.
-        batches: x_BCHW as the nets want them, each shown to both; those of fewer than 4 images are left out.
-        sites_a, sites_b: where the nets are listened to.
-
-    Raises:
-        InputError: if no batch has 4 images.
+    Both nets are shown the same x_BCHW of `batches`; those of fewer than 4 images are left out.
     """
     sums = CkaSums()
     for x_BCHW in batches:
         if len(x_BCHW) >= LEAST:
             a = grams(net_a, sites_a, x_BCHW)
             sums.add(a, a if net_b is None else grams(net_b, sites_b, x_BCHW))
-    if not sums.images:
-        raise InputError(f"cka: needs a batch of at least {LEAST} images, there is none")
     return sums.cka()
-
-
-def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: int = 256) -> AnalysisResult:
-    """CKA between all layers of a net, or between those of two nets that take the same images.
-
-    The papers' maps are of 10,240 images in batches of 1,024; 2,560 images in batches of 128 gave them the same.
-
-    Raises:
-        InputError: if the other net's images are of another size or normalised otherwise, or there are below 4.
-    """
-    if other is not None:
-        check_same(subject, other)
-    both = [one for one in (subject, other) if one is not None]
-    sites = [all_sites(one.net, subject.images.seen(subject.images.x_NCHW[:1])) for one in both]
-    batches = (x_BCHW for x_BCHW, _ in subject.images.batches(batch))
-    found = cka_map(subject.net, other.net if other else None, batches, sites[0], sites[-1]).numpy()
-    names = [[site.name for site in one] for one in sites]
-    title = f"CKA between the layers of {' and '.join(one.name for one in both)}"
-    shown = f"Over {len(subject.images)} images in batches of {batch}: "
-    reading = shown + (_reading_of_one(found, sites[0]) if other is None else _reading_of_two(found, sites, both))
-    return AnalysisResult(
-        "cka", title, _rows(found, names[0], names[-1]), reading,
-        lambda figure: _draw(figure, found, [names[0], names[-1]], [both[0].name, both[-1].name]),
-    )  # fmt: skip
 
 
 def check_same(one: AnalysisInput, two: AnalysisInput) -> None:
@@ -158,16 +132,55 @@ def check_same(one: AnalysisInput, two: AnalysisInput) -> None:
         raise InputError(f"cka: {one.name} and {two.name} must take images of one size, normalised by the same numbers")
 
 
-def _rows(found: np.ndarray, a: list[str], b: list[str]) -> list[dict[str, Any]]:
+def same_place_rows(subject: AnalysisInput, other: AnalysisInput, batch: int = 256) -> list[dict[str, Any]]:
+    """A row for each place of the residual stream: its CKA with the same place of the other net.
+
+    Nets that do not have the same places have no same place: there it is the one that it is most like.
+    """
+    check_same(subject, other)
+    sites, others = (residual_points(one.net) for one in (subject, other))
+    cka_LL = cka_map(subject.net, other.net, subject.images.inputs(batch), sites, others)
+    same = [site.name for site in sites] == [site.name for site in others]
+    best = range(len(sites)) if same else cka_LL.nan_to_num(-1.0).argmax(1).tolist()
     return [
-        {"layer": one, "other_layer": two, "cka": float(found[i, k])}
-        for i, one in enumerate(a)
-        for k, two in enumerate(b)
+        {"place": site.name, "match": others[k].name, "cka": cka_LL[i, k].item()}
+        for i, (site, k) in enumerate(zip(sites, best, strict=True))
     ]
 
 
-def _stream(sites: Sequence[HookPoint]) -> list[int]:
-    return [i for i, site in enumerate(sites) if site.stage]
+def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: int = 256) -> AnalysisResult:
+    """CKA between all layers of a net, or between those of two nets that take the same images.
+
+    The papers' maps are of 10,240 images in batches of 1,024; 2,560 images in batches of 128 gave them the same.
+    """
+    if other is not None:
+        check_same(subject, other)
+    nets = [subject] if other is None else [subject, other]
+    sites = [all_sites(one.net, subject.images.seen(subject.images.x_NCHW[:1])) for one in nets]
+    net_b = None if other is None else other.net
+    cka_LL = cka_map(subject.net, net_b, subject.images.inputs(batch), sites[0], sites[-1]).numpy()
+    rows = [
+        {"layer": a.name, "other_layer": b.name, "cka": float(cka_LL[i, k])}
+        for i, a in enumerate(sites[0])
+        for k, b in enumerate(sites[-1])
+    ]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        heatmap(figure, axes, cka_LL, "unbiased linear CKA", min(0.0, float(np.nanmin(cka_LL))), 1.0)
+        for side, layers in (("y", sites[0]), ("x", sites[-1])):
+            name_ticks(axes, [site.name for site in layers], side)
+        axes.set_ylabel(plain(f"layers of {nets[0].name}"))
+        axes.set_xlabel(plain(f"layers of {nets[-1].name}"))
+
+    title = f"CKA between the layers of {' and '.join(one.name for one in nets)}"
+    names = [one.name for one in nets]
+    summary = _summary_of_one(cka_LL, sites[0]) if other is None else _summary_of_two(cka_LL, sites, names)
+    dead = int(np.isnan(cka_LL).all(1).sum())
+    if dead:
+        summary += f" {dead} layers are the same for all images and have no CKA."
+    summary = f"Over {len(subject.images)} images in batches of {batch}: {summary}"
+    return AnalysisResult("cka", title, rows, summary, draw)
 
 
 def block_gap(cka_LL: np.ndarray, stage_L: np.ndarray) -> float:
@@ -194,68 +207,55 @@ def placements(places: int, ends: int) -> Iterator[np.ndarray]:
         yield np.isin(np.arange(places), list(chosen)).cumsum()
 
 
-def _reading_of_one(found: np.ndarray, sites: Sequence[HookPoint]) -> str:
+def _stream(sites: Sequence[HookPoint]) -> list[int]:
+    return [i for i, site in enumerate(sites) if site.stage]
+
+
+def _summary_of_one(cka_LL: np.ndarray, sites: Sequence[HookPoint]) -> str:
     at = _stream(sites)
     stages = np.array([sites[i].stage for i in at])
-    inner = found[np.ix_(at, at)]
+    inner = cka_LL[np.ix_(at, at)]
     stage_L = np.concatenate([[0], (stages[1:] != stages[:-1]).cumsum()])
-    text = [f"first and last place of the residual stream have a CKA of {inner[0, -1]:.2f}."]
+    text = f"first and last place of the residual stream have a CKA of {inner[0, -1]:.2f}."
     if not stage_L[-1] and len(at) > 1:
         pairs = inner[np.triu_indices(len(at), 1)]
-        text.append(f"All places are of one stage; between two of them it is {np.nanmean(pairs):.2f} on average.")
-    elif not math.isnan(gap := block_gap(inner, stage_L)):
-        text.append(
-            f"At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of "
-            f"different stages: {_blocks(inner, stage_L, gap)}."
-        )
-    return " ".join(text + _dead(found))
-
-
-def _blocks(cka_LL: np.ndarray, stage_L: np.ndarray, gap: float) -> str:
-    """Whether the map has blocks where the stages end: hardly any other stage ends would show as much."""
-    gaps = np.array([block_gap(cka_LL, other) for other in placements(len(stage_L), int(stage_L[-1]))])
+        return f"{text} All places are of one stage; between two of them it is {np.nanmean(pairs):.2f} on average."
+    gap = block_gap(inner, stage_L)
+    if math.isnan(gap):
+        return text
+    # Blocks where the stages end are told only if hardly any other stage ends would show as much.
+    gaps = np.array([block_gap(inner, other) for other in placements(len(stage_L), int(stage_L[-1]))])
     gaps = gaps[~np.isnan(gaps)]
     as_much = int((gaps >= gap - 1e-9).sum())
     of = f"{as_much} of {len(gaps)} ways to place as many stage ends have as much"
     if gap <= APART:
-        return "no blocks at the ends of stages are told from a map that is smooth in depth"
-    if as_much <= RARE * len(gaps):
-        return f"the map falls into blocks at the ends of stages, as a ResNet's does in the paper ({of})"
-    return f"whether these are blocks at the ends of stages is not told ({of})"
+        verdict = "no blocks at the ends of stages are told from a map that is smooth in depth"
+    elif as_much <= RARE * len(gaps):
+        verdict = f"the map falls into blocks at the ends of stages, as a ResNet's does in the paper ({of})"
+    else:
+        verdict = f"whether these are blocks at the ends of stages is not told ({of})"
+    return (
+        f"{text} At equal distances in depth the CKA of two places of one stage is {gap:+.2f} beside that of two of "
+        f"different stages: {verdict}."
+    )
 
 
-def _reading_of_two(found: np.ndarray, sites: Sequence[Sequence[HookPoint]], both: Sequence[AnalysisInput]) -> str:
+def _summary_of_two(cka_LL: np.ndarray, sites: Sequence[Sequence[HookPoint]], names: Sequence[str]) -> str:
     at = [_stream(each) for each in sites]
-    inner = np.nan_to_num(found[np.ix_(*at)], nan=-1.0)
+    inner = np.nan_to_num(cka_LL[np.ix_(*at)], nan=-1.0)
     best, half = inner.argmax(1), max(1, len(at[0]) // 2)
-    halves = best[:half], best[half:] if len(best) > 1 else best
-    lower, upper = ((np.mean(part) + 0.5) / len(at[1]) for part in halves)
     match = (
         f"The best match of a place has a CKA of {inner.max(1).mean():.2f} on average; the two ends are at "
         f"{inner[-1, -1]:.2f}."
     )
     if len(set(best)) == 1 < len(best):
-        text = [f"all places of {both[0].name} have the same best match in {both[1].name}.", match]
-    else:
-        text = [
-            f"the lower half of {both[0].name} is most like what {both[1].name} holds at {lower:.0%} of its depth on "
-            f"average, the upper half like what it holds at {upper:.0%}.",
-            match,
-        ]
-        if (np.diff(best) >= 0).all():
-            text.append(f"From place to place of {both[0].name} the best match never goes back.")
-    return " ".join(text + _dead(found))
-
-
-def _dead(found: np.ndarray) -> list[str]:
-    dead = int(np.isnan(found).all(1).sum())
-    return [f"{dead} layers are the same for all images and have no CKA."] if dead else []
-
-
-def _draw(figure: Figure, found: np.ndarray, names: list[list[str]], nets: list[str]) -> None:
-    axes = figure.add_subplot()
-    heatmap(figure, axes, found, "unbiased linear CKA", min(0.0, float(np.nanmin(found))), 1.0)
-    for side, layers in zip("yx", names, strict=True):
-        name_ticks(axes, layers, side)
-    axes.set_ylabel(plain(f"layers of {nets[0]}"))
-    axes.set_xlabel(plain(f"layers of {nets[1]}"))
+        return f"all places of {names[0]} have the same best match in {names[1]}. {match}"
+    halves = best[:half], best[half:] if len(best) > 1 else best
+    lower, upper = ((np.mean(part) + 0.5) / len(at[1]) for part in halves)
+    text = (
+        f"the lower half of {names[0]} is most like what {names[1]} holds at {lower:.0%} of its depth on average, the "
+        f"upper half like what it holds at {upper:.0%}. {match}"
+    )
+    if (np.diff(best) >= 0).all():
+        text += f" From place to place of {names[0]} the best match never goes back."
+    return text

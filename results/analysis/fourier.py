@@ -6,7 +6,6 @@ H x W map, K frequencies on the diagonal from 0 outwards. The notebook never cal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import matplotlib
@@ -14,17 +13,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from ..analysis_tools.hooks import HookPoint, residual_points
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.metrics import highest, side_of_zero
-from ..analysis_tools.residual_stream import (
-    changes_by_op,
-    draw_depth,
-    mean_over_images,
-    predecessors,
-    said_by_op,
-    wide_enough,
-)
+from ..analysis_tools.hooks import changes_by_op, describe_changes, mean_over_images, stream_columns
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, side_of_zero
+from ..analysis_tools.output import draw_depth
 
 LEAST = 4  # pixels a side: a smaller map has one frequency beside the mean
 TINY = 1e-6  # under the logarithm, as in the notebook
@@ -50,80 +41,55 @@ def frequencies(height: int, width: int) -> list[float]:
     return [2 * k / side for k in range((side + 1) // 2)]
 
 
-def spectra(subject: AnalysisInput) -> tuple[list[HookPoint], list[dict[str, Any]], str]:
-    """Sites whose maps are large enough, a row for each site and frequency, and a sentence about the sites left out.
-
-    Raises:
-        InputError: if no map has at least 4 pixels a side.
-    """
-    net, images = subject.net, subject.images
-    sites, shapes, left = wide_enough(net, images, residual_points(net), LEAST, "fourier")
-    logs = [values.tolist() for values in mean_over_images(net, sites, images, log_amplitudes)]
-    rows = []
-    for i, before in enumerate(predecessors(sites, shapes)):
-        for k, frequency in enumerate(frequencies(*shapes[i][1:])):
-            rows.append(
-                {
-                    "place": i,
-                    "site": sites[i].name,
-                    "op": sites[i].op,
-                    "stage": sites[i].stage,
-                    "height": shapes[i][1],
-                    "width": shapes[i][2],
-                    "frequency_pi": frequency,
-                    "log_amplitude": logs[i][k],
-                    "change": None if before is None else logs[i][k] - logs[before][k],
-                }
-            )
-    return sites, rows, left
+def highest(rows: Rows) -> list[Any]:
+    """Of the rows, that of the highest frequency of each site."""
+    return list({row["place"]: row for row in rows}.values())
 
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """Relative log amplitudes of the residual stream behind each block, and what each adds at the highest frequency.
-
-    Raises:
-        InputError: if no map has at least 4 pixels a side.
-    """
-    sites, rows, left = spectra(subject)
+    """Relative log amplitudes of the residual stream behind each block, and what each adds at the highest frequency."""
+    net, images = subject.net, subject.images
+    sites, columns, before, note = stream_columns(net, images, LEAST, "fourier")
+    logs = [values.tolist() for values in mean_over_images(net, sites, images, log_amplitudes)]
+    rows = []
+    for i, (row, b) in enumerate(zip(columns, before, strict=True)):
+        for k, frequency in enumerate(frequencies(row["height"], row["width"])):
+            change = None if b is None else logs[i][k] - logs[b][k]
+            rows.append(row | {"frequency_pi": frequency, "log_amplitude": logs[i][k], "change": change})
 
     def draw(figure: Figure) -> None:
         curves, depth = figure.subplots(1, 2)
         colours = matplotlib.colormaps["viridis"]
         for i, site in enumerate(sites):
-            mine = [row for row in rows if row["place"] == i]
-            xs, ys = [row["frequency_pi"] for row in mine], [row["log_amplitude"] for row in mine]
-            looks = "--" if site.op == "msa" else "-"
-            curves.plot(xs, ys, looks, color=colours(i / max(1, len(sites) - 1)), linewidth=1.3)
+            xs, style = frequencies(columns[i]["height"], columns[i]["width"]), "--" if site.op == "msa" else "-"
+            curves.plot(xs, logs[i], style, color=colours(i / max(1, len(sites) - 1)), linewidth=1.3)
         curves.set_xlabel("frequency (units of pi)\ndark to light: first to last site; dashed: behind an MSA")
         curves.set_ylabel("relative log amplitude")
         draw_depth(depth, sites, [row["log_amplitude"] for row in highest(rows)], "the same at the highest frequency")
 
     title = f"{subject.name}: frequencies in the residual stream"
-    return AnalysisResult("fourier", title, rows, _reading(rows, len(subject.images)) + left, draw)
+    return AnalysisResult("fourier", title, rows, _summary(rows, len(images)) + note, draw)
 
 
-def _reading(rows: Sequence[dict[str, Any]], images: int) -> str:
+def _summary(rows: Rows, images: int) -> str:
     last = highest(rows)
     first, end = last[0], last[-1]
-    groups = changes_by_op(last, "change")
-    said = [
+    groups = changes_by_op(last)
+    text = [
         f"Over {images} images, the relative log amplitude of the highest frequency is {first['log_amplitude']:.2f} "
         f"behind {first['site']} ({first['frequency_pi']:.3g} pi) and {end['log_amplitude']:.2f} behind {end['site']} "
         f"({end['frequency_pi']:.3g} pi)."
     ]
     if not groups:
-        return said[0] + " No block keeps the shape of its map, so no change can be told."
-    said.append(said_by_op(groups, "that amplitude"))
-    for op, verb, wanted in (("msa", "lower", -1), ("conv", "raise", 1)):
-        changes = [v for (at, _), vs in groups.items() if at == op for v in vs]
+        return text[0] + " No block keeps the shape of its map, so no change can be told."
+    text.append(describe_changes(groups, "that amplitude"))
+    for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
+        changes = [change for (of, _), values in groups.items() if of == op for change in values]
         if changes:
-            said.append(_beside_paper(op, verb, wanted, changes))
-    return " ".join(said)
-
-
-def _beside_paper(op: str, verb: str, wanted: int, changes: Sequence[float]) -> str:
-    """How many blocks do what Park & Kim say, and what the 95 % interval of their mean says of it."""
-    share = sum(v * wanted > 0 for v in changes)
-    side = {wanted: "as", -wanted: "other than", 0: "too few or too unlike each other to tell whether as"}
-    told = side[side_of_zero(changes)]
-    return f"{share} of {len(changes)} {op} blocks {verb} it: {told} Park & Kim found (95 % interval over blocks)."
+            verdict = {sign: "as", -sign: "other than", 0: "too few or too unlike each other to tell whether as"}
+            count = sum(sign * change > 0 for change in changes)
+            text.append(
+                f"{count} of {len(changes)} {op} blocks {verb} it: {verdict[side_of_zero(changes)]} Park & Kim found "
+                "(95 % interval over blocks)."
+            )
+    return " ".join(text)

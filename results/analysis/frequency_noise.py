@@ -11,20 +11,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
 from ..analysis_tools.hooks import undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Images, hits
-from ..analysis_tools.metrics import interval, largest_loss, side_of_zero
+from ..analysis_tools.inputs import (
+    AnalysisInput,
+    AnalysisResult,
+    Images,
+    Rows,
+    change_columns,
+    hits,
+    largest_loss,
+    side_of_zero,
+)
 from ..render.plots import COLOURS
 
 RMS = 0.7  # of normalised images: what the recipe's noise has before its ring is cut out
 REACH = 0.2  # half the width of a ring in radians, the class's default
-MOST = 11  # frequencies asked for
+MOST = 11  # frequencies looked at
 
 
 def ring(height: int, width: int, frequency_pi: float) -> Tensor:
@@ -32,7 +39,7 @@ def ring(height: int, width: int, frequency_pi: float) -> Tensor:
 
     Its members have max(|row frequency|, |column frequency|) in (f - s, f + s], s = 0.2 radians: between boxes of
     half-sizes floor((f ± s) side / 2 pi), as the authors'. On sides below 16 px it is empty at frequencies that the
-    image does not have; `asked` names those that it has.
+    image does not have; `ring_frequencies` names those that it has.
     """
     rows, columns = (2 * math.pi * torch.fft.fftfreq(side, dtype=torch.float64).abs() for side in (height, width))
     largest_HW = torch.maximum(rows[:, None], columns[None, :])
@@ -47,9 +54,9 @@ def ring_noise(shape: Sequence[int], frequency_pi: float, rms: float, generator:
     frequencies. The authors' noise is not: theirs has less energy in low rings, which have fewer members.
     """
     signs_BCHW = torch.randn(tuple(shape), generator=generator).sign()
-    kept_HW = ring(shape[-2], shape[-1], frequency_pi)
-    scale = rms / kept_HW.mean().sqrt()
-    return (scale * torch.fft.ifft2(torch.fft.fft2(signs_BCHW) * kept_HW).real).float()
+    ring_HW = ring(shape[-2], shape[-1], frequency_pi)
+    scale = rms / ring_HW.mean().sqrt()
+    return (scale * torch.fft.ifft2(torch.fft.fft2(signs_BCHW) * ring_HW).real).float()
 
 
 def noisy(images: Images, frequency_pi: float, rms: float, seed: int) -> Images:
@@ -60,8 +67,8 @@ def noisy(images: Images, frequency_pi: float, rms: float, seed: int) -> Images:
     return images.with_pixels(x_NCHW + images.std_C[:, None, None] * torch.cat(noise).to(x_NCHW))
 
 
-def asked(height: int, width: int) -> list[float]:
-    """Frequencies from 0 to the highest in equal steps: at most 11, and no more than the shorter side tells apart."""
+def ring_frequencies(height: int, width: int) -> list[float]:
+    """From 0 to the highest in equal steps: at most 11, and no more than the shorter side tells apart."""
     side = min(height, width)
     count, highest = min(MOST, side // 2 + 1), 2 * (side // 2) / side  # pi only where the side is even
     return [highest * k / max(1, count - 1) for k in range(count)]
@@ -70,27 +77,18 @@ def asked(height: int, width: int) -> list[float]:
 def analyse(subject: AnalysisInput, rms: float = RMS, seeds: int = 2) -> AnalysisResult:
     """Accuracy on images with noise of one frequency, by frequency, at one rms; mean over seeds of the noise."""
     images, rows = subject.images, []
-    height, width = images.x_NCHW.shape[2:]
-    costs: list[Tensor] = []  # of each frequency and image: accuracy over the seeds minus that without noise
+    changes: list[Tensor] = []  # of each frequency and image: accuracy over the seeds minus that without noise
     with undisturbed(subject.net):
         clean_N = hits(subject.net, images)
-        for frequency in asked(height, width):
+        for frequency in ring_frequencies(*images.x_NCHW.shape[2:]):
             shown = [noisy(images, frequency, rms, seed) for seed in range(seeds)]
-            found_SN = torch.stack([hits(subject.net, each) for each in shown])
-            costs.append(found_SN.mean(0) - clean_N)
-            low, high = interval(costs[-1].tolist())
-            rows.append(
-                {
-                    "frequency_pi": frequency,
-                    "rms": _rms(images, shown),
-                    "accuracy": found_SN.mean().item(),
-                    "lowest": found_SN.mean(1).min().item(),
-                    "highest": found_SN.mean(1).max().item(),
-                    "change": costs[-1].mean().item(),
-                    "low": low,
-                    "high": high,
-                }
-            )
+            hits_SN = torch.stack([hits(subject.net, each) for each in shown])
+            changes.append(hits_SN.mean(0) - clean_N)
+            noise = torch.stack([images.seen(each.x_NCHW) - images.seen(images.x_NCHW) for each in shown])
+            by_seed = hits_SN.mean(1)
+            row = {"frequency_pi": frequency, "rms": noise.double().square().mean().sqrt().item()}
+            row |= {"accuracy": hits_SN.mean().item(), "lowest": by_seed.min().item(), "highest": by_seed.max().item()}
+            rows.append(row | change_columns(changes[-1]))
     clean = clean_N.mean().item()
 
     def draw(figure: Figure) -> None:
@@ -105,31 +103,26 @@ def analyse(subject: AnalysisInput, rms: float = RMS, seeds: int = 2) -> Analysi
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under noise of one frequency"
-    return AnalysisResult("noise", title, rows, _reading(clean, rows, costs, rms, seeds), draw)
+    return AnalysisResult("noise", title, rows, _summary(clean, rows, changes, rms, seeds), draw)
 
 
-def _rms(images: Images, shown: Sequence[Images]) -> float:
-    """Of the noise, as the net gets it."""
-    noise = torch.stack([(images.seen(each.x_NCHW) - images.seen(images.x_NCHW)) for each in shown])
-    return noise.double().square().mean().sqrt().item()
-
-
-def _reading(clean: float, rows: Sequence[dict[str, Any]], costs: Sequence[Tensor], rms: float, seeds: int) -> str:
-    said = [
-        f"Accuracy is {clean:.3f} on {len(costs[0])} clean images. Noise of every frequency has the same root mean "
+def _summary(clean: float, rows: Rows, changes: Sequence[Tensor], rms: float, seeds: int) -> str:
+    text = [
+        f"Accuracy is {clean:.3f} on {len(changes[0])} clean images. Noise of every frequency has the same root mean "
         f"square, {rms:g} of the normalised images ({seeds} draws)."
     ]
     if min(row["high"] for row in rows) >= 0:
-        return said[0] + " Of no frequency does the 95 % interval over images lie below 0."
-    said += largest_loss(rows, "at {frequency_pi:.2g} pi")
-    pairs = list(zip(rows, costs, strict=True))
-    halves = [[cost_N for row, cost_N in pairs if (row["frequency_pi"] <= 0.5) == low] for low in (True, False)]
-    if all(halves):
-        low_N, high_N = (torch.stack(half).mean(0) for half in halves)
-        told = ("which cost more is not told", "low ones cost more", "high ones cost more")
-        said.append(
+        return text[0] + " Of no frequency does the 95 % interval over images lie below 0."
+    text += largest_loss(rows, "at {frequency_pi:.2g} pi")
+    pairs = list(zip(rows, changes, strict=True))
+    low = [change_N for row, change_N in pairs if row["frequency_pi"] <= 0.5]
+    high = [change_N for row, change_N in pairs if row["frequency_pi"] > 0.5]
+    if low and high:
+        low_N, high_N = (torch.stack(half).mean(0) for half in (low, high))
+        verdict = {0: "which cost more is not told", 1: "low ones cost more", -1: "high ones cost more"}
+        text.append(
             f"Frequencies up to 0.5 pi change accuracy by {100 * low_N.mean().item():+.1f} points on average, those "
             f"above by {100 * high_N.mean().item():+.1f}: at this energy "
-            f"{told[side_of_zero((high_N - low_N).tolist())]} (95 %, paired over images)."
+            f"{verdict[side_of_zero((high_N - low_N).tolist())]} (95 %, paired over images)."
         )
-    return " ".join(said)
+    return " ".join(text)

@@ -17,11 +17,10 @@ from matplotlib.figure import Figure
 from scipy.stats import spearmanr
 from torch import Tensor, nn
 
-from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import attention_sites, head_outputs
 from ..analysis_tools.hooks import HookPoint, entering, residual_points, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import curves
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.output import curves
 from .attention_distance import attention_distances
 from .cka import LEAST, CkaSums, centred, check_same, gram, grams
 
@@ -32,46 +31,40 @@ CLEAR = 1.96  # of a rank correlation times the root of one less than the heads:
 @torch.no_grad()
 def head_grams(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> list[Tensor]:
     """The centred Gram matrix of what each head of these attention modules gives, layer by layer."""
-    found: dict[str, list[Tensor]] = {}
+    k_NN: dict[str, list[Tensor]] = {}
 
     def see(name: str, module: nn.Module, args: Any) -> None:
         y_BNTD = head_outputs(module, args)
-        found[name] = [centred(gram(head.contiguous(), len(x_BCHW))) for head in y_BNTD.unbind(1)]
+        k_NN[name] = [centred(gram(head.contiguous(), len(x_BCHW))) for head in y_BNTD.unbind(1)]
 
     with undisturbed(net), entering(net, [site.module for site in sites], see):
         net(x_BCHW)
-    return [one for site in sites for one in found[site.module]]
+    return [head for site in sites for head in k_NN[site.module]]
 
 
 def analyse(subject: AnalysisInput, cnn: AnalysisInput, batch: int = 128) -> AnalysisResult:
-    """CKA of the heads of the first attention layers with the lower half of a CNN's residual stream.
-
-    Raises:
-        InputError: if the first net has no attention, the images are not the same, or there are below 4.
-    """
+    """CKA of the heads of the first attention layers with the lower half of a CNN's residual stream."""
     check_same(subject, cnn)
     sites = attention_sites(subject.net)[:LAYERS]
     places = residual_points(cnn.net)
     places, sums = places[: max(1, len(places) // 2)], CkaSums()
-    for x_BCHW, _ in subject.images.batches(batch):
+    for x_BCHW in subject.images.inputs(batch):
         if len(x_BCHW) >= LEAST:
             sums.add(head_grams(subject.net, sites, x_BCHW), grams(cnn.net, places, x_BCHW))
-    if not sums.images:
-        raise InputError(f"heads: needs a batch of at least {LEAST} images, there is none")
-    reach = attention_distances(subject.net, (x_BCHW for x_BCHW, _ in subject.images.batches(batch)))
-    heads = [(site.name, i, far) for site in sites for i, far in enumerate(reach[site.name].heads)]
+    cka_NS = sums.cka("heads")
+    distances = attention_distances(subject.net, subject.images.inputs(batch))
+    heads = [(site.name, i, px) for site in sites for i, px in enumerate(distances[site.name].heads)]
     rows = [
-        {"layer": name, "head": head, "distance_px": far, "place": place.name, "cka": value.item()}
-        for (name, head, far), cka_S in zip(heads, sums.cka(), strict=True)
+        {"layer": name, "head": head, "distance_px": px, "place": place.name, "cka": value.item()}
+        for (name, head, px), cka_S in zip(heads, cka_NS, strict=True)
         for place, value in zip(places, cka_S, strict=True)
     ]
     title = f"Heads of {subject.name} beside the lower layers of {cnn.name}"
-    return AnalysisResult(
-        "heads", title, rows, _reading(rows, cnn.name, sums.images), lambda figure: _draw(figure, rows)
-    )
+    summary = _summary(rows, cnn.name, sums.images)
+    return AnalysisResult("heads", title, rows, summary, lambda figure: _draw(figure, rows))
 
 
-def _by_head(rows: Sequence[dict[str, Any]]) -> list[tuple[float, list[float]]]:
+def _by_head(rows: Rows) -> list[tuple[float, list[float]]]:
     """Distance and CKA with each place, of each head, the nearest first."""
     heads: dict[tuple[str, int], tuple[float, list[float]]] = {}
     for row in rows:
@@ -79,35 +72,34 @@ def _by_head(rows: Sequence[dict[str, Any]]) -> list[tuple[float, list[float]]]:
     return sorted(heads.values(), key=lambda head: head[0])
 
 
-def _reading(rows: Sequence[dict[str, Any]], cnn: str, images: int) -> str:
+def _summary(rows: Rows, cnn: str, images: int) -> str:
     heads = _by_head(rows)
     half = len(heads) // 2
-    means = np.array([np.nanmean(cka) for _, cka in heads])
+    means = np.array([np.nanmean(cka_S) for _, cka_S in heads])
     if not half:
         return f"The one head has a mean CKA of {means[0]:.2f} with the lower half of {cnn} ({images} images)."
-    near, far = means[:half].mean(), means[-half:].mean()
     text = (
-        f"The {half} heads that look least far have a mean CKA of {near:.2f} with the lower half of {cnn}, the {half} "
-        f"that look farthest {far:.2f} ({images} images)."
+        f"The {half} heads that look least far have a mean CKA of {means[:half].mean():.2f} with the lower half of "
+        f"{cnn}, the {half} that look farthest {means[-half:].mean():.2f} ({images} images)."
     )
     correlation: Any = spearmanr([distance for distance, _ in heads], means)
     trend = float(correlation.statistic)
     if np.isnan(trend):
         return text
-    kind = "no trend is told"
+    verdict = "no trend is told"
     if abs(trend) * (len(heads) - 1) ** 0.5 > CLEAR:
-        kind = f"{'nearer' if trend < 0 else 'farther'} heads tend to be more like the CNN's layers (95 %)"
-    return f"{text} Rank correlation with distance over {len(heads)} heads is {trend:.2f}: {kind}."
+        verdict = f"{'nearer' if trend < 0 else 'farther'} heads tend to be more like the CNN's layers (95 %)"
+    return f"{text} Rank correlation with distance over {len(heads)} heads is {trend:.2f}: {verdict}."
 
 
-def _draw(figure: Figure, rows: Sequence[dict[str, Any]]) -> None:
+def _draw(figure: Figure, rows: Rows) -> None:
     """A curve of the CNN's places for each third of the heads, by distance."""
     heads, places = _by_head(rows), list(dict.fromkeys(row["place"] for row in rows))
-    thirds = [part for part in np.array_split(np.arange(len(heads)), min(3, len(heads))) if len(part)]
-    which = {1: ("all",), 2: ("nearer", "farther"), 3: ("near", "middle", "far")}[len(thirds)]
-    ys = {
-        f"{name}: {len(part)} head{'s' * (len(part) > 1)}, {heads[part[0]][0]:.1f} to {heads[part[-1]][0]:.1f} px":
-            np.mean([heads[i][1] for i in part], axis=0).tolist()
-        for name, part in zip(which, thirds, strict=True)
-    }  # fmt: skip
+    thirds = np.array_split(np.arange(len(heads)), min(3, len(heads)))
+    names = {1: ("all",), 2: ("nearer", "farther"), 3: ("near", "middle", "far")}[len(thirds)]
+    ys = {}
+    for name, part in zip(names, thirds, strict=True):
+        count = f"{len(part)} head{'s' * (len(part) > 1)}"
+        label = f"{name}: {count}, {heads[part[0]][0]:.1f} to {heads[part[-1]][0]:.1f} px"
+        ys[label] = np.mean([heads[i][1] for i in part], axis=0).tolist()
     curves(figure.add_subplot(), places, ys, "unbiased linear CKA")

@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from statistics import mean
-from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -26,7 +25,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ...archs.errors import InputError
 from ..analysis_tools.hooks import undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
 from ..render.plots import COLOURS
 
 Product = Callable[[Tensor], Tensor]  # v_P float64 -> (Hessian v)_P float64
@@ -59,8 +58,8 @@ def lanczos(product: Product, start_P: Tensor, steps: int) -> Ritz:
         diagonal.append(torch.dot(w_P, basis[-1]).item())
         vectors, column = torch.stack(basis), torch.zeros(len(basis)).to(w_P)
         for _ in range(2):  # twice is enough (Parlett, The Symmetric Eigenvalue Problem, 1980)
-            found = vectors @ w_P
-            w_P, column = w_P - vectors.T @ found, column + found
+            overlap = vectors @ w_P
+            w_P, column = w_P - vectors.T @ overlap, column + overlap
         columns.append(column)
         beside.append(w_P.norm().item())
         if beside[-1] <= 1e-10 * max(map(abs, diagonal + beside)) or step + 1 == min(steps, len(start_P)):
@@ -103,14 +102,9 @@ def hessian_product(loss: Tensor, parameters: Sequence[Tensor]) -> Product:
 
     def product(v_P: Tensor) -> Tensor:
         parts = [part.view_as(p).to(p) for part, p in zip(v_P.split(sizes), parameters, strict=True)]
-        found = torch.autograd.grad(
-            [gradients[i] for i in curved],
-            parameters,
-            [parts[i] for i in curved],
-            retain_graph=True,
-            materialize_grads=True,
-        )
-        return torch.cat([part.flatten() for part in found]).double()
+        outputs, along = [gradients[i] for i in curved], [parts[i] for i in curved]
+        products = torch.autograd.grad(outputs, parameters, along, retain_graph=True, materialize_grads=True)
+        return torch.cat([part.flatten() for part in products]).double()
 
     return product
 
@@ -155,68 +149,59 @@ def positive_mean(values: Tensor, weights: Tensor | None = None) -> float:
 def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
     """Hessian max-eigenvalue spectrum: the five largest by magnitude of each minibatch, and its smallest Ritz value.
 
-    Args:
-        subject: the net. The loss is its objective. Minibatches are those of its training, the paper's choice; of a
-            subject without them, the first 16 of 16 of its images.
-        steps: Hessian products a minibatch.
-
-    Raises:
-        InputError: if there is no minibatch, or an eigenvalue is not finite.
+    The loss is the subject's objective. Minibatches are those of its training, the paper's choice; of a subject without
+    them, the first 16 of 16 of its images. Each takes `steps` Hessian products.
     """
-    given = subject.training or tuple(islice(subject.images.batches(MINIBATCH), MINIBATCHES))
     rows = []
-    for b, batch in enumerate(given):
+    for b, batch in enumerate(subject.training or islice(subject.images.batches(MINIBATCH), MINIBATCHES)):
         ritz = batch_ritz(subject.net, batch, steps, b, subject.objective)
         least = {"smallest_ritz": ritz.values[0].item(), "smallest_error": ritz.errors[0].item(), "steps": steps}
         for rank, (value, error) in enumerate(largest(ritz, TOP), 1):
-            found = {"minibatch": b, "images": len(batch[0]), "rank": rank, "eigenvalue": value, "error": error}
-            rows.append(found | least)
+            row = {"minibatch": b, "images": len(batch[0]), "rank": rank, "eigenvalue": value, "error": error}
+            rows.append(row | least)
     if not rows:
         raise InputError("hessian: needs at least one minibatch, got none")
-    values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        axes.ecdf(values.tolist(), color=COLOURS[0])
+        axes.ecdf([row["eigenvalue"] for row in rows], color=COLOURS[0])
         axes.axvline(0, color="#000000", linewidth=0.8)
         axes.set_xlabel(f"eigenvalue of the Hessian ({TOP} largest by magnitude of each minibatch)")
         axes.set_ylabel("share up to it (at 0: NEP)")
 
-    own = "augmented training images" if subject.training else "images as they are, not augmented"
+    images = "augmented training images" if subject.training else "images as they are, not augmented"
     title = f"{subject.name}: Hessian max-eigenvalue spectrum"
-    return AnalysisResult("hessian", title, rows, _reading(rows, own, subject.objective.words), draw)
+    return AnalysisResult("hessian", title, rows, _summary(rows, images, subject.objective.words), draw)
 
 
-def _reading(rows: Sequence[dict[str, Any]], own: str, loss: str) -> str:
+def _summary(rows: Rows, images: str, loss: str) -> str:
     values = torch.tensor([row["eigenvalue"] for row in rows], dtype=torch.float64)
     count, share, average = rows[-1]["minibatch"] + 1, negative_share(values), positive_mean(values)
-    said = [
-        f"Of {count} minibatches of up to {max(row['images'] for row in rows)} images ({own}; {loss}), "
+    text = [
+        f"Of {count} minibatches of up to {max(row['images'] for row in rows)} images ({images}; {loss}), "
         f"{100 * share:.1f} % of the {TOP} largest eigenvalues by magnitude are negative (NEP {share:.3f})."
     ]
     if not math.isnan(average):
-        said.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
+        text.append(f"Those above 0 are {average:.3g} on average (APE), the largest {values.max().item():.3g}.")
     errors = [row["error"] for row in rows]
-    said.append(
+    text.append(
         f"Within {max(errors):.2g} of each of them, {mean(errors):.2g} on average, there is an eigenvalue of its "
         "minibatch's Hessian (residual norms)."
     )
-    return " ".join([*said, _convexity(rows)])
-
-
-def _convexity(rows: Sequence[dict[str, Any]]) -> str:
-    """What the smallest Ritz values prove: an eigenvalue is at or below each of them, and one below 0 is enough."""
+    # An eigenvalue is at or below each smallest Ritz value: one below 0 proves that the loss is not convex.
     firsts = [row for row in rows if row["rank"] == 1]
     least = [row["smallest_ritz"] for row in firsts]
-    below = [v for v, row in zip(least, firsts, strict=True) if v < -ROUNDING * abs(row["eigenvalue"])]
-    steps = f"{rows[0]['steps']} steps of Lanczos"
-    if not below:
-        return (
-            f"In none of {len(firsts)} minibatches did {steps} meet downward curvature (the smallest Ritz value is "
+    below = [row["smallest_ritz"] for row in firsts if row["smallest_ritz"] < -ROUNDING * abs(row["eigenvalue"])]
+    lanczos_steps = f"{rows[0]['steps']} steps of Lanczos"
+    if below:
+        text.append(
+            f"In {len(below)} of {count} minibatches the smallest Ritz value of {lanczos_steps} is negative, from "
+            f"{min(below):.3g} to {max(below):.3g}; the Hessian has an eigenvalue at or below it, so that the loss of "
+            "these minibatches is not convex around these weights."
+        )
+    else:
+        text.append(
+            f"In none of {count} minibatches did {lanczos_steps} meet downward curvature (the smallest Ritz value is "
             f"{min(least):.3g}), which does not prove that there is none."
         )
-    return (
-        f"In {len(below)} of {len(firsts)} minibatches the smallest Ritz value of {steps} is negative, from "
-        f"{min(below):.3g} to {max(below):.3g}; the Hessian has an eigenvalue at or below it, so that the loss of "
-        "these minibatches is not convex around these weights."
-    )
+    return " ".join(text)

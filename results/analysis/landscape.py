@@ -9,6 +9,7 @@ The net's own tensors are never written: each point calls the net with other ten
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from statistics import mean
 from typing import Any
 
@@ -20,7 +21,7 @@ from torch.func import functional_call
 
 from ...archs.errors import InputError, check_choice
 from ..analysis_tools.hooks import undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Objective, Rows
 
 NORMS = ("filter", "rows")
 POSITIONS = ("table", "rows", "columns", "pos_embed", "relative_position_bias_table")  # last parts of names
@@ -33,28 +34,20 @@ Tensors = dict[str, Tensor]
 def direction(net: nn.Module, generator: torch.Generator, norm: str = "filter") -> Tensors:
     """A random direction in the space of parameters, by name; zero for 1-D tensors and position tables.
 
-    Args:
-        net: whose parameters it is scaled to.
-        generator: of the normal noise, on the CPU.
-        norm: "filter": each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.). "rows": norms
-            are taken over dimension 0 only, so each [:, j, ...] has that of the weights' (Park & Kim's code).
-
-    Raises:
-        InputError: if `norm` is none of these.
+    By norm "filter" each slice [i] of a tensor has the norm of the weights' slice [i] (Li et al.). By "rows" norms are
+    taken over dimension 0 only, so each [:, j, ...] has that of the weights' (Park & Kim's code).
     """
     check_choice("landscape: norm", norm, NORMS)
-    found = {}
+    tensors = {}
     for name, p in net.named_parameters():
         noise = torch.randn(p.shape, generator=generator).to(p)
-        still = p.ndim <= 1 or name.rsplit(".", 1)[-1] in POSITIONS
-        found[name] = torch.zeros_like(noise) if still else noise * _scale(p.detach(), noise, norm)
-    return found
-
-
-def _scale(weight: Tensor, noise: Tensor, norm: str) -> Tensor:
-    dims = tuple(range(1, weight.ndim)) if norm == "filter" else (0,)
-    wanted, had = (torch.linalg.vector_norm(x, dim=dims, keepdim=True) for x in (weight, noise))
-    return wanted / had.clamp_min(1e-12)
+        if p.ndim <= 1 or name.rsplit(".", 1)[-1] in POSITIONS:
+            tensors[name] = torch.zeros_like(noise)
+            continue
+        dims = tuple(range(1, p.ndim)) if norm == "filter" else (0,)
+        weight_norm, noise_norm = (torch.linalg.vector_norm(x, dim=dims, keepdim=True) for x in (p.detach(), noise))
+        tensors[name] = noise * (weight_norm / noise_norm.clamp_min(1e-12))
+    return tensors
 
 
 @torch.no_grad()
@@ -71,43 +64,32 @@ def losses_at(net: nn.Module, weights: Tensors, batches: Sequence[Batch], object
 def plane(
     net: nn.Module, batches: Sequence[Batch], directions: tuple[Tensors, Tensors], side: int, objective: Objective
 ) -> list[dict[str, Any]]:
-    """Rows of a, b in [-1, 1] for weights + a direction 1 + b direction 2.
+    """Rows of a, b in [-1, 1] for weights + a direction 1 + b direction 2, with `side` values of each, an odd number.
 
     Their mean NLL, the objective's mean loss of the images, its L2 term, and the sum of the last two.
-
-    Raises:
-        InputError: if `side` is no odd number of at least 3: the middle point is the trained net.
     """
     if side < 3 or side % 2 == 0:
-        raise InputError(f"landscape: side must be odd and at least 3, got {side}")
+        raise InputError(f"landscape: side must be odd and at least 3, got {side}")  # the middle is the trained net
     steps, rows = [2 * i / (side - 1) - 1 for i in range(side)], []
+    first, second = directions
     with undisturbed(net), torch.no_grad():
-        for a in steps:
-            for b in steps:
-                first, second = directions
-                moved = {name: p + a * first[name] + b * second[name] for name, p in net.named_parameters()}
-                nll, data_loss = losses_at(net, moved, batches, objective)
-                l2 = objective.l2(moved).item()
-                rows.append({"a": a, "b": b, "nll": nll, "data_loss": data_loss, "l2": l2, "loss": data_loss + l2})
+        for a, b in product(steps, steps):
+            moved = {name: p + a * first[name] + b * second[name] for name, p in net.named_parameters()}
+            nll, data_loss = losses_at(net, moved, batches, objective)
+            l2 = objective.l2(moved).item()
+            rows.append({"a": a, "b": b, "nll": nll, "data_loss": data_loss, "l2": l2, "loss": data_loss + l2})
     return rows
 
 
 def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> AnalysisResult:
-    """The loss on a plane of two random directions (seed 0) through the trained weights.
+    """The loss on a plane of two random directions (seed 0) through the trained weights, `side` points a side.
 
-    Args:
-        subject: the net. The loss is its objective, of its training's minibatches, the paper's choice; of a subject
-            without them, of its images.
-        side: points a side, odd.
-        norm: "filter" or "rows", see `direction`.
-
-    Raises:
-        InputError: if side or norm is wrong.
+    The loss is the subject's objective, of its training's minibatches, the paper's choice, or of its images.
     """
     generator = torch.Generator().manual_seed(0)
     directions = (direction(subject.net, generator, norm), direction(subject.net, generator, norm))
-    given = subject.training or list(subject.images.batches(BATCH))
-    rows = plane(subject.net, given, directions, side, subject.objective)
+    batches = subject.training or list(subject.images.batches(BATCH))
+    rows = plane(subject.net, batches, directions, side, subject.objective)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -120,35 +102,34 @@ def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> Ana
         axes.set_aspect("equal")
 
     title = f"{subject.name}: loss around its weights"
-    own = "augmented training images" if subject.training else "images as they are"
-    shown = f"{sum(len(x) for x, _ in given)} {own}; {subject.objective.words}"
-    return AnalysisResult("landscape", title, rows, _reading(rows, side, shown), draw)
+    images = "augmented training images" if subject.training else "images as they are"
+    shown = f"{sum(len(x) for x, _ in batches)} {images}; {subject.objective.words}"
+    return AnalysisResult("landscape", title, rows, _summary(rows, side, shown), draw)
 
 
-def minima(rows: Sequence[dict[str, Any]], side: int) -> list[dict[str, Any]]:
+def minima(rows: Rows, side: int) -> list[Any]:
     """Rows inside the border whose loss is below that of all eight neighbours."""
-    found = []
-    for i in range(1, side - 1):
-        for j in range(1, side - 1):
-            around = [rows[(i + di) * side + j + dj]["loss"] for di in (-1, 0, 1) for dj in (-1, 0, 1) if di or dj]
-            if rows[i * side + j]["loss"] < min(around):
-                found.append(rows[i * side + j])
-    return found
+    lowest = []
+    for i, j in product(range(1, side - 1), repeat=2):
+        around = [rows[(i + di) * side + j + dj]["loss"] for di, dj in product((-1, 0, 1), repeat=2) if di or dj]
+        if rows[i * side + j]["loss"] < min(around):
+            lowest.append(rows[i * side + j])
+    return lowest
 
 
-def _reading(rows: Sequence[dict[str, Any]], side: int, shown: str) -> str:
+def _summary(rows: Rows, side: int, shown: str) -> str:
     middle, lowest = rows[len(rows) // 2], min(rows, key=lambda row: row["loss"])
     border = [row["loss"] - middle["loss"] for row in rows if max(abs(row["a"]), abs(row["b"])) == 1]
-    said = [
+    text = [
         f"The trained weights have a loss of {middle['loss']:.3g} ({shown}), of which L2 is {middle['l2']:.3g}; their "
         f"NLL is {middle['nll']:.3g}. Along the border of the plane the loss is {mean(border):+.3g} on average, from "
         f"{min(border):+.3g} to {max(border):+.3g}."
     ]
     if lowest["loss"] < middle["loss"]:
-        said.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
+        text.append(f"The lowest point is elsewhere: {lowest['loss']:.3g} at ({lowest['a']:.2g}, {lowest['b']:.2g}).")
     else:
-        said.append(f"None of the other {len(rows) - 1} points is lower.")
+        text.append(f"None of the other {len(rows) - 1} points is lower.")
     count = len(minima(rows, side))
-    found = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
-    said.append(f"The grid of {side} x {side} has {found} inside its border.")
-    return " ".join(said)
+    words = {0: "no local minimum", 1: "one local minimum"}.get(count, f"{count} local minima")
+    text.append(f"The grid of {side} x {side} has {words} inside its border.")
+    return " ".join(text)

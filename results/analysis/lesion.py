@@ -8,22 +8,18 @@ branch, and an MSA or MLP is a branch of its own: then only the shortcut is left
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import mean
-from typing import Any
 
-import torch
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor, nn
+from torch import nn
 
-from ..analysis_tools.hooks import HookPoint, residual_points, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, hits
-from ..analysis_tools.metrics import interval, largest_loss
-from ..analysis_tools.residual_stream import OPS
+from ..analysis_tools.hooks import hooked, residual_points, silence, undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
+from ..analysis_tools.output import OPS
 from ..render.plots import COLOURS
 
 IDENTITY, BRANCH = "conv becomes the identity", "branch removed"
@@ -49,49 +45,40 @@ class Unit:
 
 
 def units(net: nn.Module) -> list[Unit]:
-    """All units of `net`, in the order of its depth.
+    """All units of `net`, in the order of its depth."""
+    by_name: dict[str, Unit] = {}
+    for site in residual_points(net):
+        end, _ = site.branch
+        if site.op in ("msa", "mlp"):
+            by_name[site.name] = Unit(site.name, site.op, site.stage, end, BRANCH)
+        if site.op != "conv":
+            continue
+        for layer, conv in net.get_submodule(site.block).named_children():
+            if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
+                same = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
+                module, how = (f"{site.block}.{layer}", IDENTITY) if same else (end, BRANCH)
+                name = f"{site.name} {layer}"
+                by_name[name] = Unit(name, "conv", site.stage, module, how)
+    return list(by_name.values())
 
-    Raises:
-        InputError: if the net is of a kind without sites.
-    """
-    found = [unit for site in residual_points(net) if site.op != "stem" for unit in _units_at(net, site)]
-    return list({unit.name: unit for unit in found}.values())
 
-
-@contextmanager
-def lesioned(net: nn.Module, unit: Unit) -> Iterator[None]:
+def lesioned(net: nn.Module, unit: Unit) -> AbstractContextManager[None]:
     """`net` without `unit`; a hook does it, so that no weight changes."""
-    silent = _identity if unit.how == IDENTITY else _nothing
-    hook = net.get_submodule(unit.module).register_forward_hook(silent)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
-def lesions(subject: AnalysisInput) -> tuple[float, list[dict[str, Any]]]:
-    """Accuracy of the whole net, and a row for each unit: accuracy without it, the change, its interval over images."""
-    net, rows = subject.net, []
-    with undisturbed(net):
-        right_N = hits(net, subject.images)
-        whole = right_N.mean().item()
-        for place, unit in enumerate(units(net)):
-            with lesioned(net, unit):
-                left_N = hits(net, subject.images)
-            left, (low, high) = left_N.mean().item(), interval((left_N - right_N).tolist())
-            row = {"place": place, "unit": unit.name, "op": unit.op, "stage": unit.stage, "how": unit.how}
-            found = {"accuracy": left, "change": left - whole, "low": low, "high": high}
-            rows.append(row | {"module": unit.module} | found)
-    return whole, rows
+    hook = (lambda _module, args, _y: args[0]) if unit.how == IDENTITY else silence
+    return hooked([net.get_submodule(unit.module).register_forward_hook(hook)])
 
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """The change of accuracy when one unit is taken out, unit by unit.
-
-    Raises:
-        InputError: if the net is of a kind without sites.
-    """
-    whole, rows = lesions(subject)
+    """The change of accuracy when one unit is taken out, unit by unit."""
+    net, rows = subject.net, []
+    with undisturbed(net):
+        whole_N = hits(net, subject.images)
+        for place, unit in enumerate(units(net)):
+            with lesioned(net, unit):
+                left_N = hits(net, subject.images)
+            row = {"place": place, "unit": unit.name, "op": unit.op, "stage": unit.stage, "how": unit.how}
+            row |= {"module": unit.module, "accuracy": left_N.mean().item()}
+            rows.append(row | change_columns(left_N - whole_N))
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -107,52 +94,22 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         axes.set_ylabel("change of accuracy")
         axes.legend(frameon=False)
 
-    reading = _reading(whole, rows, len(subject.images))
-    return AnalysisResult("lesion", f"{subject.name}: accuracy without one unit", rows, reading, draw)
+    summary = _summary(whole_N.mean().item(), rows, len(subject.images))
+    return AnalysisResult("lesion", f"{subject.name}: accuracy without one unit", rows, summary, draw)
 
 
-def _units_at(net: nn.Module, site: HookPoint) -> Iterator[Unit]:
-    """Those that have been added to the stream just before it passes `site`."""
-    block = net.get_submodule(site.block)
-    end = site.branch or _end_of_branch(block)
-    if site.op != "conv":
-        yield Unit(site.name, site.op, site.stage, f"{site.block}.{end}", BRANCH)
-        return
-    for name, conv in block.named_children():
-        if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
-            whole = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
-            module, how = (name, IDENTITY) if whole else (end, BRANCH)
-            yield Unit(f"{site.name} {name}", "conv", site.stage, f"{site.block}.{module}", how)
-
-
-def _end_of_branch(block: nn.Module) -> str:
-    """The last module before the addition in a block of timm's ResNet."""
-    if getattr(block, "drop_path", None) is not None:
-        return "drop_path"
-    return "bn3" if hasattr(block, "bn3") else "bn2"
-
-
-def _identity(_module: nn.Module, inputs: tuple[Tensor, ...], _output: Tensor) -> Tensor:
-    return inputs[0]
-
-
-def _nothing(_module: nn.Module, _inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    return torch.zeros_like(output)
-
-
-def _reading(whole: float, rows: Sequence[dict[str, Any]], images: int) -> str:
+def _summary(whole: float, rows: Rows, images: int) -> str:
     error = math.sqrt(whole * (1 - whole) / images)
-    said = [f"The whole net is right on {whole:.3f} of {images} images (standard error {error:.3f})."]
-    kinds = []
-    for op in OPS:
-        mine = [row["change"] for row in rows if row["op"] == op]
-        if mine:
-            kinds.append(f"{op} {100 * mean(mine):+.1f} points ({len(mine)} units)")
-    said.append(f"Taking one unit out changes accuracy on average by: {', '.join(kinds)}.")
-    said += largest_loss(rows, "without {unit} ({op})")
-    small = sum(row["low"] <= 0 <= row["high"] for row in rows)
-    said.append(f"{small} of the {len(rows)} units' 95 % intervals over images hold 0.")
+    text = [f"The whole net is right on {whole:.3f} of {images} images (standard error {error:.3f})."]
+    by_op = {op: [row["change"] for row in rows if row["op"] == op] for op in OPS}
+    parts = [
+        f"{op} {100 * mean(changes):+.1f} points ({len(changes)} units)" for op, changes in by_op.items() if changes
+    ]
+    text.append(f"Taking one unit out changes accuracy on average by: {', '.join(parts)}.")
+    text += largest_loss(rows, "without {unit} ({op})")
+    around_zero = sum(row["low"] <= 0 <= row["high"] for row in rows)
+    text.append(f"{around_zero} of the {len(rows)} units' 95 % intervals over images hold 0.")
     removed = sum(row["how"] == BRANCH and row["op"] == "conv" for row in rows)
     if removed:
-        said.append(f"Of convs that change their map's shape ({removed}) the block's whole branch was removed.")
-    return " ".join(said)
+        text.append(f"Of convs that change their map's shape ({removed}) the block's whole branch was removed.")
+    return " ".join(text)

@@ -5,57 +5,135 @@ ridge regression to -1 and +1 in closed form, the penalty chosen on other traini
 mean of the map (GAP) and on single tokens, which is one place of a map. The paper brings a CNN's maps to the last
 one's size by stacking neighbours as channels; here the mean and single places keep each layer's own width.
 
-N images, D features.
+N images, D features, K classes.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ...archs.errors import InputError
+from ...archs.parts import check_int
 from ..analysis_tools.hooks import HookPoint, as_map, residual_points, seeing, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.metrics import Labelled, by_class, shot_accuracy
-from ..analysis_tools.plots import curves
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.output import curves
 
-KINDS = ("cls", "gap", "token")
+PENALTIES = tuple(10.0**power for power in range(-2, 5))  # of a probe on standardised features
+HELD_OUT = 50  # training images a class, at most, that choose among them
+STD_FLOOR = 1e-5  # added to the features' std, as Big Vision's fewshot_lsr.py does
+SHOTS = 0  # stream of random numbers; episodes draw from another
+FEATURES = {"cls": "class token", "gap": "mean of the map", "token": "single token"}
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Features f_ND of images of the classes y_N, on one device. InputError if not all features are finite."""
+
+    f_ND: Tensor
+    y_N: Tensor
+
+    def __post_init__(self) -> None:
+        if bad := len(self.f_ND) - int(self.f_ND.isfinite().all(1).sum()):
+            raise InputError(f"probe: features must be finite, those of {bad} of {len(self.f_ND)} images are not")
+
+
+def classify(known: Labelled, f_ND: Tensor, penalty: float) -> Tensor:
+    """Guesses y_N for features f_ND, by a ridge regression in float64 from the known images to {-1, +1}^K."""
+    from sklearn.linear_model import Ridge  # takes a second
+
+    classes_K = known.y_N.unique()
+    targets_NK = 2.0 * (known.y_N[:, None] == classes_K) - 1
+    # Cholesky of the D x D system or of the N x N one, whichever is smaller; an SVD where that fails.
+    ridge = Ridge(alpha=penalty, solver="cholesky").fit(known.f_ND.double().cpu().numpy(), targets_NK.cpu().numpy())
+    answers_NK = ridge.predict(f_ND.double().cpu().numpy())
+    return classes_K[torch.from_numpy(answers_NK).argmax(1).to(classes_K.device)]
+
+
+def hit_rate(known: Labelled, other: Labelled, penalty: float) -> float:
+    """Share of the other images guessed right from the known ones."""
+    hit_N = classify(known, other.f_ND, penalty) == other.y_N
+    return hit_N.sum().item() / len(hit_N)  # counted, so that the fraction is exact
+
+
+def at_places(images: Labelled, places: list[np.ndarray]) -> Labelled:
+    """The images at these places."""
+    at = torch.from_numpy(np.concatenate(places)).to(images.y_N.device)
+    return Labelled(images.f_ND[at], images.y_N[at])
+
+
+def by_class(y_N: Tensor) -> dict[int, np.ndarray]:
+    """Places of each class's images, by class number."""
+    labels, counts = np.unique(y := y_N.cpu().numpy(), return_counts=True)
+    chunks = np.split(np.argsort(y, kind="stable"), np.cumsum(counts)[:-1])
+    return dict(zip(labels.tolist(), chunks, strict=True))
+
+
+def draw_shots(images: Labelled, shots: int, seed: int) -> tuple[Labelled, Labelled]:
+    """`shots` images of each class, and up to HELD_OUT others of each.
+
+    They are the front and the end of one random order of each class, which depends on the labels and the
+    seed alone: fewer shots are among more, and the held-out images stay the same while they last.
+    """
+    random = np.random.default_rng((SHOTS, seed))
+    orders = [random.permutation(places) for places in by_class(images.y_N).values()]
+    held_out = [order[max(shots, len(order) - HELD_OUT) :] for order in orders]
+    return at_places(images, [order[:shots] for order in orders]), at_places(images, held_out)
+
+
+def shot_accuracy(train: Labelled, test: Labelled, shots: int, seed: int) -> float:
+    """Test accuracy of a linear probe on `shots` training images of each class.
+
+    Regularised least squares to {-1, +1}^K (Dosovitskiy et al., ICLR 2021, section 4.1) on features
+    standardised by the shots' mean and std. The penalty of PENALTIES is the one that is most accurate on
+    held-out training images (as Raghu et al., NeurIPS 2021, tune it), of equals the largest; where no
+    training image is left to hold out it is the middle one. The probe itself sees the shots only.
+
+    Raises:
+        InputError: if a class of train or test has fewer than `shots` training images.
+    """
+    check_int("probe", "shots", shots)
+    places = by_class(train.y_N)
+    for label in sorted({*places, *test.y_N.unique().tolist()}):
+        if (count := len(places.get(label, ()))) < shots:
+            raise InputError(f"probe: {shots} shots need {shots} training images of class {label}, there are {count}")
+    drawn, held_out = draw_shots(train, shots, seed)
+    mean_D, std_D = drawn.f_ND.double().mean(0), drawn.f_ND.double().std(0, correction=0) + STD_FLOOR
+    drawn, held_out, test = (Labelled((part.f_ND - mean_D) / std_D, part.y_N) for part in (drawn, held_out, test))
+    penalty = PENALTIES[len(PENALTIES) // 2]
+    if len(held_out.y_N):
+        penalty = max(reversed(PENALTIES), key=lambda each: hit_rate(drawn, held_out, each))
+    return hit_rate(drawn, test, penalty)
 
 
 @torch.no_grad()
 def features_of(net: nn.Module, sites: Sequence[HookPoint], batches: Iterable[Tensor]) -> dict[tuple[str, str], Tensor]:
     """f_ND by (site, what it is of), in eval mode: "cls" where there is a class token, "gap", and "token ROW,COLUMN".
 
-    Args:
-        net: any net of `residual_sites`.
-        sites: some of them.
-        batches: x_BCHW as the net wants them.
+    `batches` are x_BCHW as the net wants them. Single tokens are those in the middle of a map's four quarters.
     """
-    seen: dict[tuple[str, str], list[Tensor]] = {}
+    values: dict[tuple[str, str], list[Tensor]] = {}
 
     def see(site: HookPoint, value: Tensor) -> None:
         map_BCHW = as_map(site, value)
         parts = {"gap": map_BCHW.mean((2, 3))} | ({"cls": value[:, 0].clone()} if site.lead else {})
-        for row, column in quarters(*map_BCHW.shape[2:]):
-            parts[f"token {row},{column}"] = map_BCHW[:, :, row, column].clone()
+        rows, columns = (sorted({side // 4, 3 * side // 4}) for side in map_BCHW.shape[2:])  # fewer where they coincide
+        for row in rows:
+            for column in columns:
+                parts[f"token {row},{column}"] = map_BCHW[:, :, row, column].clone()
         for kind, part in parts.items():
-            seen.setdefault((site.name, kind), []).append(part)
+            values.setdefault((site.name, kind), []).append(part)
 
     with undisturbed(net), seeing(net, sites, see):
         for x_BCHW in batches:
             net(x_BCHW)
-    return {key: torch.cat(parts) for key, parts in seen.items()}
-
-
-def quarters(height: int, width: int) -> list[tuple[int, int]]:
-    """The places of a map in the middle of its four quarters; fewer where they coincide."""
-    rows, columns = ({side // 4, 3 * side // 4} for side in (height, width))
-    return [(row, column) for row in sorted(rows) for column in sorted(columns)]
+    return {key: torch.cat(parts) for key, parts in values.items()}
 
 
 def every_second(y_N: Tensor) -> Tensor:
@@ -70,44 +148,37 @@ def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int 
     """Accuracy of linear probes behind the stem and behind every block, a mean over `draws` of training images.
 
     Of each class every second image is for training, the others for testing.
-
-    Raises:
-        InputError: if a class has fewer than `shots` training images.
     """
     images, sites = subject.images, residual_points(subject.net)
-    found = features_of(subject.net, sites, (x_BCHW for x_BCHW, _ in images.batches(batch)))
-    rows = [
-        {"place": place, "features": kind, "accuracy": _accuracy(f_ND, images.y_N, shots, draws), "shots": shots}
-        for (place, kind), f_ND in found.items()
-    ]
-    title = f"What a linear probe reads in {subject.name} from {shots} images a class"
+    train_N, rows = every_second(images.y_N), []
+    for (place, kind), f_ND in features_of(subject.net, sites, images.inputs(batch)).items():
+        train, test = (Labelled(f_ND[at], images.y_N[at]) for at in (train_N, ~train_N))
+        accuracy = float(np.mean([shot_accuracy(train, test, shots, seed) for seed in range(draws)]))
+        rows.append({"place": place, "features": kind, "accuracy": accuracy, "shots": shots})
     names = [site.name for site in sites]
-    test = int((~every_second(images.y_N)).sum())
-    return AnalysisResult("linear", title, rows, _reading(rows, names, test), lambda figure: _draw(figure, rows, names))
+
+    def draw(figure: Figure) -> None:
+        ys = {FEATURES[kind]: values for kind, values in _by_kind(rows, names).items()}
+        curves(figure.add_subplot(), names, ys, "accuracy of the probe")
+
+    title = f"What a linear probe reads in {subject.name} from {shots} images a class"
+    return AnalysisResult("linear", title, rows, _summary(rows, names, int((~train_N).sum())), draw)
 
 
-def _accuracy(f_ND: Tensor, y_N: Tensor, shots: int, draws: int) -> float:
-    train_N = every_second(y_N)
-    train, test = (Labelled(f_ND[at], y_N[at]) for at in (train_N, ~train_N))
-    return float(np.mean([shot_accuracy(train, test, shots, seed) for seed in range(draws)]))
+def _by_kind(rows: Rows, names: Sequence[str]) -> dict[str, list[float]]:
+    """Accuracy by place for each kind of features, single tokens averaged; NaN where a place has none."""
+    by_kind = {}
+    for kind in FEATURES:
+        mine = [row for row in rows if row["features"].startswith(kind)]
+        cells = [[row["accuracy"] for row in mine if row["place"] == name] for name in names]
+        if mine:
+            by_kind[kind] = [float(np.mean(cell)) if cell else math.nan for cell in cells]
+    return by_kind
 
 
-def _by_kind(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, list[float]]:
-    """Accuracy by place for each kind, single tokens averaged; NaN where a place has none."""
-    found = {}
-    for kind in KINDS:
-        cells = [
-            [row["accuracy"] for row in rows if row["place"] == name and row["features"].startswith(kind)]
-            for name in names
-        ]
-        if any(cells):
-            found[kind] = [float(np.mean(cell)) if cell else math.nan for cell in cells]
-    return found
-
-
-def _reading(rows: Sequence[dict[str, Any]], names: Sequence[str], test: int) -> str:
-    by = _by_kind(rows, names)
-    gap = by["gap"]
+def _summary(rows: Rows, names: Sequence[str], test: int) -> str:
+    by_kind = _by_kind(rows, names)
+    gap = by_kind.pop("gap")
     best = int(np.argmax(gap))
     text = [
         f"Read from the mean of the map, accuracy on {test} images goes from {gap[0]:.1%} at {names[0]} to "
@@ -119,14 +190,7 @@ def _reading(rows: Sequence[dict[str, Any]], names: Sequence[str], test: int) ->
         text.append(f"Half of the rise to it is there at {names[half]}, place {half + 1} of {len(names)}.")
     else:
         text.append(f"That is a rise by no more than two standard errors ({100 * error:.1f} points each).")
-    last = {kind: values[-1] for kind, values in by.items() if kind != "gap"}
     ways = {"cls": "the class token", "token": "a single token (four of them, averaged)"}
-    ends = " and ".join(f"{ways[kind]} {value:.1%}" for kind, value in last.items())
-    text.append(f"At the end {ends} give{'s' if len(last) == 1 else ''} beside {gap[-1]:.1%} of the mean.")
+    ends = " and ".join(f"{ways[kind]} {values[-1]:.1%}" for kind, values in by_kind.items())
+    text.append(f"At the end {ends} give{'s' if len(by_kind) == 1 else ''} beside {gap[-1]:.1%} of the mean.")
     return " ".join(text)
-
-
-def _draw(figure: Figure, rows: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
-    labels = {"cls": "class token", "gap": "mean of the map", "token": "single token"}
-    by = _by_kind(rows, names)
-    curves(figure.add_subplot(), names, {labels[kind]: values for kind, values in by.items()}, "accuracy of the probe")

@@ -18,18 +18,14 @@ from torch import Tensor, nn
 from ...archs import Network
 from ...archs.errors import InputError
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import maps
+from ..analysis_tools.output import maps
 
 SHOWN = 28  # as many as the paper's figure 7
 MOST = 0.9  # of the variance
 
 
 def patch_filters(net: nn.Module) -> Tensor:
-    """(D, C, P, P): the filters of a patchify stem, or of an encoder that takes the image itself.
-
-    Raises:
-        InputError: if the net makes no patches of the image.
-    """
+    """(D, C, P, P): the filters of a patchify stem, or of an encoder that takes the image itself."""
     parts: Any = net
     if isinstance(net, Network):
         stem = net.genotype.stem.kind
@@ -50,37 +46,34 @@ def components(filters_DCPP: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """Principal components of the patch filters and their shares; no image is looked at.
-
-    Raises:
-        InputError: as of `patch_filters`.
-    """
+    """Principal components of the patch filters and their shares; no image is looked at."""
     filters = patch_filters(subject.net)
     parts, shares = (each.cpu().numpy() for each in components(filters))
-    held = shares.cumsum()
-    rows = [{"component": i + 1, "share": float(shares[i]), "cumulative": float(held[i])} for i in range(len(shares))]
-    enough = int((held < MOST).sum()) + 1
-    reading = (
-        f"{enough} of {len(shares)} components hold {MOST:.0%} of the variance of the {len(filters)} patch filters, "
-        f"the first {shares[0]:.1%}. One draw of normal noise of this shape needs {_even(filters.shape):.0f}."
+    sums = shares.cumsum()
+    rows = [{"component": i + 1, "share": float(shares[i]), "cumulative": float(sums[i])} for i in range(len(shares))]
+    summary = (
+        f"{_enough(shares)} of {len(shares)} components hold {MOST:.0%} of the variance of the {len(filters)} patch "
+        f"filters, the first {shares[0]:.1%}. One draw of normal noise of this shape needs "
+        f"{_enough_of_noise(filters.shape)}."
     )
+
+    def draw(figure: Figure) -> None:
+        images = []
+        for part_CPP in parts[:SHOWN]:
+            image = part_CPP.transpose(1, 2, 0) if len(part_CPP) == 3 else part_CPP.mean(0)
+            images.append((image - image.min()) / max(float(np.ptp(image)), 1e-12))
+        maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
+
     title = f"Principal components of the patch filters of {subject.name}"
-    return AnalysisResult("filters", title, rows, reading, lambda figure: _draw(figure, parts, shares))
+    return AnalysisResult("filters", title, rows, summary, draw)
 
 
-def _even(shape: torch.Size) -> float:
-    """Components that hold MOST of Gaussian filters of this shape: the Marchenko-Pastur law, by one draw of it."""
-    random = np.random.default_rng(0).normal(size=(shape[0], int(np.prod(shape[1:]))))
-    power = np.linalg.svd(random - random.mean(0), compute_uv=False) ** 2
-    return int((np.cumsum(power) < MOST * power.sum()).sum()) + 1
+def _enough(shares_R: np.ndarray) -> int:
+    """Components that hold MOST of the variance."""
+    return int((shares_R.cumsum() < MOST).sum()) + 1
 
 
-def _draw(figure: Figure, parts: np.ndarray, shares: np.ndarray) -> None:
-    images = [_picture(part) for part in parts[:SHOWN]]
-    maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
-
-
-def _picture(part_CPP: np.ndarray) -> np.ndarray:
-    """Colours of three channels, else their mean; 0 to 1."""
-    image = part_CPP.transpose(1, 2, 0) if len(part_CPP) == 3 else part_CPP.mean(0)
-    return (image - image.min()) / max(float(np.ptp(image)), 1e-12)
+def _enough_of_noise(shape: torch.Size) -> int:
+    """The same of Gaussian filters of this shape (the Marchenko-Pastur law), by one draw of them."""
+    noise = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(shape)))
+    return _enough(components(noise)[1].numpy())

@@ -9,7 +9,6 @@ T tokens of the grid, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,27 +20,19 @@ from ...archs import Network
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape
 from ..analysis_tools.hooks import residual_points
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.metrics import side_of_zero
-from ..analysis_tools.plots import maps
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, side_of_zero
+from ..analysis_tools.output import maps, tiled
 
 APART = 0.1  # of a cosine: from here on a kind of position is said to stand out
 
 
 def position_tables(net: nn.Module) -> tuple[dict[str, Tensor], Shape]:
-    """The position embeddings (T, C) by where they are added, without the class token's, and the token grid.
-
-    Raises:
-        InputError: if the net has none, or relative ones.
-    """
-    tokens = [site for site in residual_points(net) if site.grid is not None]
+    """The position embeddings (T, C) by where they are added, without the class token's, and the token grid."""
+    grid = next((site.grid for site in residual_points(net) if site.grid is not None), None)
     parts: Any = net
-    if not tokens:
+    if grid is None:
         raise InputError("positions: this net has no tokens, so no position embedding")
-    grid = tokens[0].grid
-    assert grid is not None
     if isinstance(net, Network):
-        assert parts.encoder is not None
         if parts.encoder.spec.position == "relative":
             raise InputError("positions: this net's are relative: they belong to offsets between tokens, not to places")
         tables = [position()[0].detach() for position in parts.encoder.positions]
@@ -59,23 +50,10 @@ def similarity(table_TC: Tensor) -> Tensor:
     return unit_TC @ unit_TC.T
 
 
-def analyse(subject: AnalysisInput) -> AnalysisResult:
-    """Similarity of the position embeddings, of each table by itself; no image is looked at.
-
-    Raises:
-        InputError: as of `position_tables`.
-    """
-    tables, grid = position_tables(subject.net)
-    found = {name: similarity(table).cpu().numpy() for name, table in tables.items()}
-    rows = [row for name, cosine_TT in found.items() for row in similarity_rows(name, cosine_TT, grid)]
-    title = f"Similarity of the position embeddings of {subject.name}"
-    return AnalysisResult("positions", title, rows, _reading(rows), lambda figure: _draw(figure, found, grid))
-
-
 def similarity_rows(name: str, cosine_TT: np.ndarray, grid: Shape) -> list[dict[str, Any]]:
     """Of each position: mean cosine with its neighbours above, below and beside, its row, its column, and the rest."""
     rows_T, columns_T = (part.ravel() for part in np.indices(grid))
-    found = []
+    rows = []
     for token, cosine_T in enumerate(cosine_TT):
         down, across = np.abs(rows_T - rows_T[token]), np.abs(columns_T - columns_T[token])
         groups = {
@@ -84,47 +62,51 @@ def similarity_rows(name: str, cosine_TT: np.ndarray, grid: Shape) -> list[dict[
             "same_column": (across == 0) & (down > 0),
             "elsewhere": (down > 0) & (across > 0),
         }
-        means = {key: float(cosine_T[at].mean()) if at.any() else None for key, at in groups.items()}
-        found.append({"table": name, "row": int(rows_T[token]), "column": int(columns_T[token])} | means)
-    return found
+        means = {kind: float(cosine_T[at].mean()) if at.any() else None for kind, at in groups.items()}
+        rows.append({"table": name, "row": int(rows_T[token]), "column": int(columns_T[token])} | means)
+    return rows
 
 
-def _reading(rows: Sequence[dict[str, Any]]) -> str:
+def analyse(subject: AnalysisInput) -> AnalysisResult:
+    """Similarity of the position embeddings, of each table by itself; no image is looked at."""
+    tables, grid = position_tables(subject.net)
+    cosines = {name: similarity(table).cpu().numpy() for name, table in tables.items()}
+    rows = [row for name, cosine_TT in cosines.items() for row in similarity_rows(name, cosine_TT, grid)]
+
+    def draw(figure: Figure) -> None:
+        """Every position's map of cosines, at the position's place, as the paper's figure 7."""
+        maps(figure, [tiled(cosine_TT, grid) for cosine_TT in cosines.values()], list(cosines))
+
+    title = f"Similarity of the position embeddings of {subject.name}"
+    return AnalysisResult("positions", title, rows, _summary(rows), draw)
+
+
+def _summary(rows: Rows) -> str:
     text = []
     for name in dict.fromkeys(row["table"] for row in rows):
-        kinds = ("neighbours", "same_row", "same_column", "elsewhere")
-        cells = {kind: [row[kind] for row in rows if row["table"] == name and row[kind] is not None] for kind in kinds}
-        means = {kind: float(np.mean(cell)) for kind, cell in cells.items() if cell}
-        if "neighbours" not in means or "elsewhere" not in means:
+        mine = [row for row in rows if row["table"] == name]
+        if mine[0]["elsewhere"] is None:
             text.append(f"{name}: the grid is a single row, column or place: there is nothing to compare.")
             continue
-        near, rest = means["neighbours"], means["elsewhere"]
-        line = (means["same_row"] + means["same_column"]) / 2
-        mine = [row for row in rows if row["table"] == name]
-        told = [
+        near, row_mean, column_mean, rest = (
+            float(np.mean([row[kind] for row in mine]))
+            for kind in ("neighbours", "same_row", "same_column", "elsewhere")
+        )
+        alike = [
             f"{what} are more alike than others"
             for what, kinds in (("neighbours", ("neighbours",)), ("rows and columns", ("same_row", "same_column")))
             if _stands_out(mine, kinds)
         ]
         text.append(
-            f"{name}: neighbours have a cosine of {near:.2f}, positions of the same row or column {line:.2f}, others "
-            f"{rest:.2f}: {' and '.join(told) or 'neither neighbours nor rows and columns stand out'} (by {APART:g}, "
-            f"and 95 % over {len(mine)} positions)."
+            f"{name}: neighbours have a cosine of {near:.2f}, positions of the same row or column "
+            f"{(row_mean + column_mean) / 2:.2f}, others {rest:.2f}: "
+            f"{' and '.join(alike) or 'neither neighbours nor rows and columns stand out'} (by {APART:g}, and 95 % "
+            f"over {len(mine)} positions)."
         )
     return " ".join(text)
 
 
-def _stands_out(rows: Sequence[dict[str, Any]], kinds: Sequence[str]) -> bool:
+def _stands_out(rows: Rows, kinds: tuple[str, ...]) -> bool:
     """Whether positions of these kinds have cosines clearly above those of neither the same row nor column."""
     more = [float(np.mean([row[kind] for kind in kinds])) - row["elsewhere"] for row in rows]
     return float(np.mean(more)) > APART and side_of_zero(more) > 0
-
-
-def _draw(figure: Figure, found: dict[str, np.ndarray], grid: Shape) -> None:
-    """Every position's map of cosines, at the position's place, as the paper's figure 7."""
-    height, width = grid
-    tiles = [
-        cosine.reshape(height, width, height, width).transpose(0, 2, 1, 3).reshape(height * height, width * width)
-        for cosine in found.values()
-    ]
-    maps(figure, tiles, list(found))

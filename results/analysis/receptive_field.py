@@ -12,16 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..analysis_tools.hooks import HookPoint, as_map, listening, residual_points, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import maps
+from ..analysis_tools.hooks import HookPoint, as_map, listening, map_shapes, residual_points, undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.output import maps
 
 SHARES = (50, 90)  # percent
 PICTURES = 18
@@ -30,21 +29,24 @@ PICTURES = 18
 def receptive_fields(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor, passes: int) -> dict[str, Tensor]:
     """f_HW by site: mean absolute gradient of the middle of its map by the pixels, over image channels too.
 
-    Args:
-        net: any net of `residual_sites`, in eval mode meanwhile.
-        sites: some of them.
-        x_BCHW: as the net wants them.
-        passes: channels of a map looked at in each image; all of them where it has fewer.
+    In eval mode, on x_BCHW as the net wants them; `passes` channels of a map are looked at in each image.
     """
     x_BCHW = x_BCHW.detach().clone().requires_grad_()
-    with undisturbed(net), torch.enable_grad(), listening(net, sites) as heard:
+    with undisturbed(net), torch.enable_grad(), listening(net, sites) as values:
         net(x_BCHW)
-        return {site.name: _field(as_map(site, heard.pop(site.name)), x_BCHW, passes) for site in sites}
+        return {site.name: _field(as_map(site, values.pop(site.name)), x_BCHW, passes) for site in sites}
 
 
-def middle(side: int) -> int:
-    """The place in the middle of a side; of the two of an even one the second."""
-    return side // 2
+def _field(map_BCHW: Tensor, x_BCHW: Tensor, passes: int) -> Tensor:
+    images, channels, height, width = map_BCHW.shape
+    middle_BC = map_BCHW[:, :, height // 2, width // 2]  # of the two of an even side the second
+    passes, field_HW = min(passes, channels), torch.zeros(())
+    stride, at = -(-channels // passes), torch.arange(images)
+    for i in range(passes):
+        one_channel_each = middle_BC[at, (i * stride + at) % channels]
+        (gradient,) = torch.autograd.grad(one_channel_each.sum(), x_BCHW, retain_graph=True)
+        field_HW = field_HW.to(gradient) + gradient.abs().mean((0, 1)) / passes
+    return field_HW
 
 
 def square_side(f_HW: Tensor, grid: tuple[int, int], share: float) -> float:
@@ -53,13 +55,16 @@ def square_side(f_HW: Tensor, grid: tuple[int, int], share: float) -> float:
     The square may reach over the image's edge.
     """
     f_HW = f_HW.double().cpu()
-    far = [_off_middle(side, cells) for side, cells in zip(f_HW.shape, grid, strict=True)]
-    away = torch.maximum(far[0][:, None], far[1][None]).flatten()
+    rows, columns = (  # pixels from each place of a side to the middle of its middle cell
+        (torch.arange(side).double() - ((cells // 2 + 0.5) * side / cells - 0.5)).abs()
+        for side, cells in zip(f_HW.shape, grid, strict=True)
+    )
+    away = torch.maximum(rows[:, None], columns[None]).flatten()
     order = away.argsort()
-    held = f_HW.flatten()[order].cumsum(0)
-    if not held[-1] > 0:
+    inside = f_HW.flatten()[order].cumsum(0)
+    if not inside[-1] > 0:
         return math.nan
-    at = int((held < share * held[-1] * (1 - 1e-9)).sum())
+    at = int((inside < share * inside[-1] * (1 - 1e-9)).sum())
     return 2 * away[order][at].item() + 1
 
 
@@ -67,44 +72,25 @@ def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8) -> Analys
     """Effective receptive field behind the stem and behind every block, as a map and as two squares."""
     sites = residual_points(subject.net)
     x_BCHW = subject.images.seen(subject.images.x_NCHW[:images])
-    fields, grids = receptive_fields(subject.net, sites, x_BCHW, passes), _grids(subject.net, sites, x_BCHW)
-    side = max(x_BCHW.shape[2:])
-    rows = [
-        {"place": site.name, "op": site.op}
-        | {f"side_{share}_px": square_side(fields[site.name], grids[site.name], share / 100) for share in SHARES}
-        | {"image_px": side, "images": len(x_BCHW), "channels_an_image": passes}
-        for site in sites
-    ]  # fmt: skip
+    fields = receptive_fields(subject.net, sites, x_BCHW, passes)
+    rows = []
+    for site, (_, height, width) in zip(sites, map_shapes(subject.net, sites, subject.images), strict=True):
+        sides = {f"side_{share}_px": square_side(fields[site.name], (height, width), share / 100) for share in SHARES}
+        row = {"place": site.name, "op": site.op} | sides | {"image_px": max(x_BCHW.shape[2:])}
+        rows.append(row | {"images": len(x_BCHW), "channels_an_image": passes})
+
+    def draw(figure: Figure) -> None:
+        at = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(PICTURES, len(rows)))})
+        shown = [rows[i] for i in at]
+        sides = [f"50 %: {row['side_50_px']:.0f} px, 90 %: {row['side_90_px']:.0f} px" for row in shown]
+        titles = [f"{row['place']}\n{side}" for row, side in zip(shown, sides, strict=True)]
+        maps(figure, [fields[row["place"]].cpu().numpy() for row in shown], titles)
+
     title = f"Effective receptive field of the middle of {subject.name}'s maps"
-    return AnalysisResult("field", title, rows, _reading(rows), lambda figure: _draw(figure, rows, fields))
+    return AnalysisResult("field", title, rows, _summary(rows), draw)
 
 
-def _field(map_BCHW: Tensor, x_BCHW: Tensor, passes: int) -> Tensor:
-    images, channels, height, width = map_BCHW.shape
-    middle_BC = map_BCHW[:, :, middle(height), middle(width)]
-    passes, found = min(passes, channels), torch.zeros(())
-    stride, at = -(-channels // passes), torch.arange(images)
-    for i in range(passes):
-        chosen = middle_BC[at, (i * stride + at) % channels]
-        (gradient,) = torch.autograd.grad(chosen.sum(), x_BCHW, retain_graph=True)
-        found = found.to(gradient) + gradient.abs().mean((0, 1)) / passes
-    return found
-
-
-@torch.no_grad()
-def _grids(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> dict[str, tuple[int, int]]:
-    with undisturbed(net), listening(net, sites) as heard:
-        net(x_BCHW[:1])
-        shapes = {site.name: as_map(site, heard[site.name]).shape for site in sites}
-    return {name: (shape[2], shape[3]) for name, shape in shapes.items()}
-
-
-def _off_middle(side: int, cells: int) -> Tensor:
-    """Pixels from each place of a side to the middle of its middle cell."""
-    return (torch.arange(side).double() - ((middle(cells) + 0.5) * side / cells - 0.5)).abs()
-
-
-def _reading(rows: Sequence[dict[str, Any]]) -> str:
+def _summary(rows: Rows) -> str:
     known = [row for row in rows if not math.isnan(row["side_90_px"])]
     if not known:
         return f"At no place is the gradient by the pixels of these {rows[0]['images']} images other than 0."
@@ -128,11 +114,3 @@ def _reading(rows: Sequence[dict[str, Any]]) -> str:
     if len(known) < len(rows):
         text.append(f"At {len(rows) - len(known)} places the gradient is 0 for all of these images.")
     return " ".join(text)
-
-
-def _draw(figure: Figure, rows: Sequence[dict[str, Any]], fields: dict[str, Tensor]) -> None:
-    at = sorted({round(i) for i in np.linspace(0, len(rows) - 1, min(PICTURES, len(rows)))})
-    titles = [
-        f"{rows[i]['place']}\n50 %: {rows[i]['side_50_px']:.0f} px, 90 %: {rows[i]['side_90_px']:.0f} px" for i in at
-    ]
-    maps(figure, [fields[rows[i]["place"]].cpu().numpy() for i in at], titles)

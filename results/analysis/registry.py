@@ -1,4 +1,4 @@
-"""All analyses by name, in the order in which they are told; each file is imported when its analysis is done."""
+"""All analyses by name, in the order of a report; each file is imported when its analysis is done."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis: results/analysis/FILE.py has it as `analyse`.
-
-    Attributes:
-        about: what it shows, in a few words.
-        file: where it is.
-        two: whether it looks at two nets at once.
-    """
+    """What an analysis shows, its results/analysis/FILE.py with a function `analyse`, and whether it takes two nets."""
 
     about: str
     file: str
@@ -50,23 +44,22 @@ ANALYSES = {
 
 
 def chosen(names: tuple[str, ...]) -> list[str]:
-    """These analyses, or all without a name.
-
-    Raises:
-        InputError: if one does not exist.
-    """
+    """These analyses, or all without a name; InputError if one does not exist."""
     for name in names:
         check_choice("analysis", name, ANALYSES)
     return [name for name in ANALYSES if not names or name in names]
 
 
 def analyse(name: str, subject: AnalysisInput, other: AnalysisInput | None = None) -> AnalysisResult | str:
-    """The finding of analysis `name`, or in a line why there is none: it does not fit the net, or wants two."""
+    """The result of analysis `name`, or in a line why there is none: it does not fit the net, or wants two.
+
+    An analysis says that it does not fit by an InputError.
+    """
     entry = ANALYSES[name]
     if entry.two and other is None:
         return "wants a second net: --against"
-    found = importlib.import_module(f".{entry.file}", __package__).analyse
+    function = importlib.import_module(f".{entry.file}", __package__).analyse
     try:
-        return found(subject, other) if entry.two else found(subject)
+        return function(subject, other) if entry.two else function(subject)
     except InputError as error:
         return str(error)

@@ -9,7 +9,6 @@ B images, T tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,9 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.attention_weights import Shape, attention_sites, attention_weights, grid_of
-from ..analysis_tools.hooks import HookPoint, entering, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import maps
+from ..analysis_tools.hooks import entering, undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.output import maps
 
 SHOWN = 6  # images in the figure
 
@@ -39,7 +38,7 @@ def rollout(net: nn.Module, x_BCHW: Tensor) -> tuple[Tensor, Tensor, Shape]:
     if not sites:
         raise InputError("rollout: needs a transformer encoder over tokens, this net has attention in windows only")
     product: Any = None
-    site, grid = next(iter(sites.values())), (0, 0)
+    lead, grid = next(iter(sites.values())).lead, (0, 0)
 
     def see(name: str, module: nn.Module, args: Any) -> None:
         nonlocal product, grid
@@ -49,8 +48,9 @@ def rollout(net: nn.Module, x_BCHW: Tensor) -> tuple[Tensor, Tensor, Shape]:
 
     with undisturbed(net), entering(net, list(sites), see):
         logits = net(x_BCHW)
-    row_BT = product[:, 0] if _reads_class_token(net, site) else product[:, site.lead :].mean(1)
-    row_BT = row_BT[:, site.lead :]
+    class_token = lead and getattr(net, "global_pool", "token") == "token"
+    row_BT = product[:, 0] if class_token else product[:, lead:].mean(1)
+    row_BT = row_BT[:, lead:]
     return row_BT / row_BT.sum(1, keepdim=True), logits, grid
 
 
@@ -61,58 +61,48 @@ def one_layer(a_BNTT: Tensor) -> Tensor:
     return mixed / mixed.sum(2, keepdim=True)
 
 
-def analyse(subject: AnalysisInput, images: int = 64) -> AnalysisResult:
-    """Attention rollout of the first images, all in one batch.
+def spread_of(share_T: np.ndarray) -> float:
+    """Tokens that the output draws on: exp of the entropy, 1 for a single one and T for all of them evenly."""
+    positive = share_T[share_T > 0]
+    return float(np.exp(-(positive * np.log(positive)).sum()))
 
-    Raises:
-        InputError: as of `rollout`.
-    """
-    shown = subject.images.first(images)
-    found, logits, grid = rollout(subject.net, shown.seen(shown.x_NCHW))
-    shares = found.cpu().numpy()
+
+def analyse(subject: AnalysisInput, images: int = 64) -> AnalysisResult:
+    """Attention rollout of the first images, all in one batch."""
+    x_NCHW, y_N = subject.images.x_NCHW[:images], subject.images.y_N[:images]
+    shares, logits, grid = rollout(subject.net, subject.images.seen(x_NCHW))
+    shares_NT = shares.cpu().numpy()
     rows = [
         {
-            "image": i, "label": int(shown.y_N[i]), "guess": int(logits[i].argmax()),
+            "image": i, "label": int(y_N[i]), "guess": int(logits[i].argmax()),
             "peak_row": int(share.argmax()) // grid[1], "peak_column": int(share.argmax()) % grid[1],
             "peak": float(share.max()), "tokens": spread_of(share),
         }
-        for i, share in enumerate(shares)
+        for i, share in enumerate(shares_NT)
     ]  # fmt: skip
+
+    def draw(figure: Figure) -> None:
+        """Images above, what the output draws on below."""
+        pictures = x_NCHW[:SHOWN].cpu().numpy()
+        above = [image.transpose(1, 2, 0).clip(0, 1) if len(image) == 3 else image.mean(0) for image in pictures]
+        below = [share.reshape(grid) for share in shares_NT[:SHOWN]]
+        titles = [f"label {row['label']}, guess {row['guess']}" for row in rows[:SHOWN]]
+        titles += [f"peak {row['peak']:.1%}" for row in rows[:SHOWN]]
+        maps(figure, [*above, *below], titles, columns=len(above))
+
     title = f"Attention rollout of {subject.name}"
-    pictures, labels = shown.x_NCHW[:SHOWN].cpu().numpy(), [_label(row) for row in rows[:SHOWN]]
-    tiles = [share.reshape(grid) for share in shares[:SHOWN]]
-    reading = _reading(rows, shares)
-    return AnalysisResult("rollout", title, rows, reading, lambda figure: _draw(figure, pictures, tiles, labels))
+    return AnalysisResult("rollout", title, rows, _summary(rows, shares_NT), draw)
 
 
-def spread_of(share_T: np.ndarray) -> float:
-    """Tokens that the output draws on: exp of the entropy, 1 for a single one and T for all of them evenly."""
-    kept = share_T[share_T > 0]
-    return float(np.exp(-(kept * np.log(kept)).sum()))
-
-
-def _reads_class_token(net: nn.Module, site: HookPoint) -> bool:
-    return bool(site.lead) and getattr(net, "global_pool", "token") == "token"
-
-
-def _label(row: dict[str, Any]) -> str:
-    return f"label {row['label']}, guess {row['guess']}"
-
-
-def _reading(rows: Sequence[dict[str, Any]], shares: np.ndarray) -> str:
-    tokens, spread = shares.shape[1], float(np.mean([row["tokens"] for row in rows]))
-    apart = float(0.5 * np.abs(shares - shares.mean(0)).sum(1).mean())
-    between = (
-        f" From their common mean an image's shares differ by {apart:.1%} (total variation: 0 % for the same shares in "
-        "each image, 100 % for none in common)."
+def _summary(rows: Rows, shares_NT: np.ndarray) -> str:
+    text = (
+        f"Over {len(rows)} images the output draws on {np.mean([row['tokens'] for row in rows]):.1f} of "
+        f"{shares_NT.shape[1]} tokens on average (as many as would have equal shares with the same entropy)."
     )
-    return (
-        f"Over {len(rows)} images the output draws on {spread:.1f} of {tokens} tokens on average (as many as would "
-        f"have equal shares with the same entropy).{between if len(rows) > 1 else ''}"
-    )
-
-
-def _draw(figure: Figure, pictures: np.ndarray, tiles: Sequence[np.ndarray], labels: Sequence[str]) -> None:
-    """Images above, what the output draws on below."""
-    above = [image.transpose(1, 2, 0).clip(0, 1) if len(image) == 3 else image.mean(0) for image in pictures]
-    maps(figure, [*above, *tiles], [*labels, *[f"peak {tile.max():.1%}" for tile in tiles]], columns=len(above))
+    if len(rows) > 1:
+        apart = float(0.5 * np.abs(shares_NT - shares_NT.mean(0)).sum(1).mean())
+        text += (
+            f" From their common mean an image's shares differ by {apart:.1%} (total variation: 0 % for the same "
+            "shares in each image, 100 % for none in common)."
+        )
+    return text

@@ -9,8 +9,8 @@ loses it (z becomes 0) and is not trained again: accuracy falls further than the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,9 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ..analysis_tools.hooks import HookPoint, residual_points, seeing, undisturbed
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, hits
-from ..analysis_tools.metrics import interval, largest_loss
-from ..analysis_tools.plots import curves
+from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
+from ..analysis_tools.output import curves
 
 
 @dataclass(frozen=True)
@@ -44,134 +43,89 @@ class Addition:
 
 
 def additions(net: nn.Module) -> list[Addition]:
-    """Every addition of a branch to the residual stream, in the order of depth.
-
-    Raises:
-        InputError: if the net is of another kind than `residual_sites` takes.
-    """
-    return [_addition(net, site) for site in residual_points(net) if site.op != "stem"]
+    """Every addition of a branch to the residual stream, in the order of depth."""
+    places = []
+    for site in residual_points(net):
+        if site.op == "stem":
+            continue
+        block = net.get_submodule(site.block)
+        shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
+        skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
+        if site.op == "mlp":  # its z is the sum behind the MSA
+            skip = (f"{site.block}.norm2", "in")
+        z = HookPoint(f"{site.name} z", *skip, site.op, site.stage)
+        f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)
+        places.append(Addition(site.name, site.op, z, f, site.lead))
+    return places
 
 
 @torch.no_grad()
 def skip_ratios(net: nn.Module, places: Sequence[Addition], batches: Iterable[Tensor]) -> dict[str, dict[str, float]]:
     """||z|| / ||f(z)|| by place: "spatial", and "cls" where there is a class token; means over tokens and images.
 
-    Tokens to which the branch adds nothing at all are left out; NaN if that is all of them.
-
-    Args:
-        net: any net of `residual_sites`.
-        places: of `additions`.
-        batches: x_BCHW as the net wants them.
+    Tokens to which the branch adds nothing at all are left out; NaN if that is all of them. `batches` are x_BCHW as the
+    net wants them.
     """
-    sums = {(place.name, kind): np.zeros(2) for place in places for kind in ("cls", "spatial")}
+    kinds = {place.name: ("cls", "spatial") if place.lead else ("spatial",) for place in places}
+    sums = {name: {kind: np.zeros(2) for kind in of} for name, of in kinds.items()}
     by_site = {site.name: place for place in places for site in (place.skip, place.branch)}
-    held: dict[str, Tensor] = {}
+    norms: dict[str, Tensor] = {}
 
     def see(site: HookPoint, value: Tensor) -> None:
         place = by_site[site.name]
-        held[site.name] = value.norm(dim=1).flatten(1) if value.ndim == 4 else value.norm(dim=2)
-        if not {place.skip.name, place.branch.name} <= held.keys():
+        norms[site.name] = value.norm(dim=1).flatten(1) if value.ndim == 4 else value.norm(dim=2)
+        if not {place.skip.name, place.branch.name} <= norms.keys():
             return
-        ratio = held.pop(place.skip.name) / held.pop(place.branch.name)
-        for kind, part in (("cls", ratio[:, : place.lead]), ("spatial", ratio[:, place.lead :])):
-            kept = part[part.isfinite()].double()
-            sums[place.name, kind] += (kept.sum().item(), kept.numel())
+        ratio = norms.pop(place.skip.name) / norms.pop(place.branch.name)
+        parts = {"cls": ratio[:, : place.lead], "spatial": ratio[:, place.lead :]}
+        for kind, total in sums[place.name].items():
+            finite = parts[kind][parts[kind].isfinite()].double()
+            total += (finite.sum().item(), finite.numel())
 
-    sites = [site for place in places for site in (place.skip, place.branch)]
-    with undisturbed(net), seeing(net, sites, see):
+    with undisturbed(net), seeing(net, [site for place in places for site in (place.skip, place.branch)], see):
         for x_BCHW in batches:
             net(x_BCHW)
     return {
-        place.name: {kind: _mean(sums[place.name, kind]) for kind in ("cls", "spatial") if kind != "cls" or place.lead}
-        for place in places
+        name: {kind: float(total / count) if count else math.nan for kind, (total, count) in by_kind.items()}
+        for name, by_kind in sums.items()
     }
 
 
-@contextmanager
-def without_skip(net: nn.Module, place: Addition) -> Iterator[None]:
+def without_skip(net: nn.Module, place: Addition) -> AbstractContextManager[None]:
     """`net` with z = 0 at `place`: a shortcut gives zeros; where there is none the branch gives f(z) - z."""
-    held: dict[str, Tensor] = {}
     skip, branch = (net.get_submodule(site.module) for site in (place.skip, place.branch))
+    if place.skip.side == "out":
+        return hooked([skip.register_forward_hook(silence)])
+    held: dict[str, Tensor] = {}
+    hold = skip.register_forward_pre_hook(lambda _, args: held.update(z=args[0]))
+    if place.branch.side == "in":
+        return hooked([hold, branch.register_forward_pre_hook(lambda _, args: (args[0] - held.pop("z"),))])
 
-    def hold(_: nn.Module, args: Any) -> None:
-        held["z"] = args[0]
-
-    def nothing(_: nn.Module, _args: Any, y: Any) -> Tensor:
-        return torch.zeros_like(y)
-
-    def less_taken(_: nn.Module, args: Any) -> tuple[Tensor]:
-        return (args[0] - held.pop("z"),)
-
-    def less_given(_: nn.Module, _args: Any, y: Any) -> Tensor:
+    def subtract(_module: nn.Module, _args: Any, y: Any) -> Tensor:
         return y - held.pop("z")
 
-    if place.skip.side == "out":
-        hooks: list[Any] = [skip.register_forward_hook(nothing)]
-    elif place.branch.side == "in":
-        hooks = [skip.register_forward_pre_hook(hold), branch.register_forward_pre_hook(less_taken)]
-    else:
-        hooks = [skip.register_forward_pre_hook(hold), branch.register_forward_hook(less_given)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return hooked([hold, branch.register_forward_hook(subtract)])
 
 
 def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
     """Ratio of each skip to its branch, and accuracy of the trained net when that one skip is dropped."""
     net, images, places = subject.net, subject.images, additions(subject.net)
-    ratios = skip_ratios(net, places, (x_BCHW for x_BCHW, _ in images.batches(batch)))
+    ratios = skip_ratios(net, places, images.inputs(batch))
     rows = []
     with undisturbed(net):
-        right_N = hits(net, images, batch)
+        whole_N = hits(net, images)
         for place in places:
             with without_skip(net, place):
-                left_N = hits(net, images, batch)
-            found = {"ratio": ratios[place.name]["spatial"], "ratio_cls": ratios[place.name].get("cls")}
-            whole, left = right_N.mean().item(), left_N.mean().item()
-            low, high = interval((left_N - right_N).tolist())
-            rows.append(
-                {"place": place.name, "op": place.op}
-                | found
-                | {"accuracy": whole, "accuracy_without": left, "change": left - whole, "low": low, "high": high}
-            )
+                left_N = hits(net, images)
+            ratio = ratios[place.name]
+            row = {"place": place.name, "op": place.op, "ratio": ratio["spatial"], "ratio_cls": ratio.get("cls")}
+            row |= {"accuracy": whole_N.mean().item(), "accuracy_without": left_N.mean().item()}
+            rows.append(row | change_columns(left_N - whole_N))
     title = f"Skip connections of {subject.name}: size beside their branch, accuracy without one"
-    return AnalysisResult("skips", title, rows, _reading(rows, len(images)), lambda figure: _draw(figure, rows))
+    return AnalysisResult("skips", title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
 
 
-def _addition(net: nn.Module, site: HookPoint) -> Addition:
-    path = site.block
-    block: Any = net.get_submodule(path)
-    skip, side = _skip(path, block)
-    if hasattr(block, "drop_path1"):  # a block of timm's VisionTransformer
-        branch = (f"{path}.drop_path{1 if site.op == 'msa' else 2}", "in")
-    elif site.branch:
-        branch = (f"{path}.{site.branch}", "in" if site.branch == "drop_path" else "out")
-    else:  # of timm's ResNet
-        last = [name for name in ("bn2", "bn3", "se", "drop_path") if getattr(block, name, None) is not None][-1]
-        branch = (f"{path}.{last}", "out")
-    if site.op == "mlp":
-        skip, side = f"{path}.norm2", "in"
-    z, f = (
-        HookPoint(f"{site.name} z", skip, side, site.op, site.stage),
-        HookPoint(f"{site.name} f", *branch, site.op, site.stage),
-    )
-    return Addition(site.name, site.op, z, f, site.lead)
-
-
-def _skip(path: str, block: Any) -> tuple[str, str]:
-    for name in ("shortcut", "downsample"):
-        if getattr(block, name, None) is not None:
-            return f"{path}.{name}", "out"
-    return path, "in"
-
-
-def _mean(total: np.ndarray) -> float:
-    return float(total[0] / total[1]) if total[1] else math.nan
-
-
-def _reading(rows: list[dict[str, Any]], images: int) -> str:
+def _summary(rows: Rows, images: int) -> str:
     text = []
     known = [row for row in rows if not math.isnan(row["ratio"])]
     high, low = (most(known, key=lambda row: row["ratio"], default=None) for most in (max, min))
@@ -184,34 +138,30 @@ def _reading(rows: list[dict[str, Any]], images: int) -> str:
         text.append(f"Of {len(rows)} branches {len(rows) - len(known)} add nothing to any of these images.")
     with_cls = [row for row in rows if row["ratio_cls"] is not None]
     if len(with_cls) > 1:
-        text.append(_halves(with_cls))
-    return " ".join([*text, _loss(rows, images)])
+        text.append(_describe_halves(with_cls))
+    text.append(f"Accuracy is {rows[0]['accuracy']:.1%} on {images} images.")
+    text += largest_loss(rows, "without the skip at {place}")
+    around_zero = sum(row["low"] <= 0 <= row["high"] for row in rows)
+    text.append(f"{around_zero} of the {len(rows)} skips' 95 % intervals over images hold 0.")
+    return " ".join([*text, "Nothing was trained again."])
 
 
-def _loss(rows: list[dict[str, Any]], images: int) -> str:
-    kept = sum(row["low"] <= 0 <= row["high"] for row in rows)
-    said = [f"Accuracy is {rows[0]['accuracy']:.1%} on {images} images."]
-    said += largest_loss(rows, "without the skip at {place}")
-    said.append(f"{kept} of the {len(rows)} skips' 95 % intervals over images hold 0.")
-    return " ".join([*said, "Nothing was trained again."])
-
-
-def _halves(rows: list[dict[str, Any]]) -> str:
+def _describe_halves(rows: Rows) -> str:
     half = len(rows) // 2
-    (cls_1, cls_2), (all_1, all_2) = (
+    (cls_1, cls_2), (rest_1, rest_2) = (
         [float(np.nanmean([row[kind] for row in part])) for part in (rows[:half], rows[half:])]
         for kind in ("ratio_cls", "ratio")
     )
-    numbers = (
+    text = (
         f"The class token's ratio is {cls_1:.2f} in the first {half} skips of the encoder and {cls_2:.2f} in the other "
-        f"{len(rows) - half}, that of the other tokens {all_1:.2f} and {all_2:.2f}"
+        f"{len(rows) - half}, that of the other tokens {rest_1:.2f} and {rest_2:.2f}"
     )
-    if cls_1 > cls_2 and all_1 < all_2:
-        return f"{numbers}: in the order of the paper's ViT, whose class token is passed on first and changed later."
-    return f"{numbers}."
+    if cls_1 > cls_2 and rest_1 < rest_2:
+        return f"{text}: in the order of the paper's ViT, whose class token is passed on first and changed later."
+    return f"{text}."
 
 
-def _draw(figure: Figure, rows: list[dict[str, Any]]) -> None:
+def _draw(figure: Figure, rows: Rows) -> None:
     names = [row["place"] for row in rows]
     ratios = {"maps and spatial tokens": [row["ratio"] for row in rows]}
     if any(row["ratio_cls"] is not None for row in rows):

@@ -10,7 +10,7 @@ N images, T tokens, P patches, as many as there are tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from ...archs.errors import InputError
 from ..analysis_tools.hooks import HookPoint, as_map, captured, residual_points
-from ..analysis_tools.inputs import AnalysisInput, AnalysisResult
-from ..analysis_tools.plots import heatmap
+from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
+from ..analysis_tools.output import heatmap, tiled
 from .cka import LEAST, CkaSums, centred
 
 KEPT = 0.5  # of the tokens: above, places are said to be kept
@@ -29,11 +29,7 @@ RARE, NEAR = 0.05, -1.96  # chance of so many, and standard deviations nearer, f
 
 
 def patches(x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
-    """x_PND: the pixels of each cell of a grid over the image, row by row.
-
-    Raises:
-        InputError: if the grid does not divide the image.
-    """
+    """x_PND: the pixels of each cell of a grid over the image, row by row; InputError if it does not divide it."""
     (height, width), (rows, columns) = x_BCHW.shape[2:], grid
     if height % rows or width % columns:
         raise InputError(f"tokens: a map of {rows}x{columns} does not divide an image of {height}x{width}")
@@ -58,30 +54,20 @@ def token_map(net: nn.Module, site: HookPoint, batches: Iterable[Tensor]) -> tup
         if grid == (1, 1):
             raise InputError(f"tokens: the map at {site.name} is a single place")
         sums.add(_grams(map_BCHW.flatten(2).permute(2, 0, 1)), _grams(patches(x_BCHW, grid)))
-    if not sums.images:
-        raise InputError(f"tokens: needs a batch of at least {LEAST} images, there is none")
-    return sums.cka(), grid
+    return sums.cka("tokens"), grid
 
 
-def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
-    """CKA of the tokens behind the last block with the patches of the image.
-
-    Raises:
-        InputError: as of `token_map`.
-    """
-    site = residual_points(subject.net)[-1]
-    found, grid = token_map(subject.net, site, (x_BCHW for x_BCHW, _ in subject.images.batches(batch)))
-    rows = token_rows(found.numpy(), grid)
-    title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
-    reading = _reading(rows, site, grid, len(subject.images))
-    return AnalysisResult("tokens", title, rows, reading, lambda figure: _draw(figure, found.numpy(), grid))
+def _grams(x_LND: Tensor) -> Tensor:
+    x_LND = x_LND.double()
+    x_LND = x_LND - x_LND.mean(1, keepdim=True)
+    return centred(x_LND @ x_LND.transpose(1, 2))
 
 
-def token_rows(found_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, Any]]:
+def token_rows(cka_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, Any]]:
     """Of each token: CKA with its own patch, its rank among all (1 is highest), the best patch and how far it is."""
-    found_TP = np.nan_to_num(found_TP, nan=-1.0)  # of patches that are the same in all images
+    cka_TP = np.nan_to_num(cka_TP, nan=-1.0)  # of patches that are the same in all images
     rows = []
-    for token, cka_P in enumerate(found_TP):
+    for token, cka_P in enumerate(cka_TP):
         at, best = divmod(token, grid[1]), divmod(int(cka_P.argmax()), grid[1])
         rows.append(
             {
@@ -94,61 +80,57 @@ def token_rows(found_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, An
     return rows
 
 
-def _grams(x_LND: Tensor) -> Tensor:
-    x_LND = x_LND.double()
-    x_LND = x_LND - x_LND.mean(1, keepdim=True)
-    return centred(x_LND @ x_LND.transpose(1, 2))
+def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
+    """CKA of the tokens behind the last block with the patches of the image."""
+    site = residual_points(subject.net)[-1]
+    cka_TP, grid = token_map(subject.net, site, subject.images.inputs(batch))
+    rows, columns = grid
+
+    def draw(figure: Figure) -> None:
+        """Every token's map of patches, at the token's place."""
+        axes = figure.add_subplot()
+        heatmap(figure, axes, tiled(cka_TP.numpy(), grid), "unbiased linear CKA", None, None)
+        axes.invert_yaxis()
+        axes.set_aspect("equal")
+        axes.set_xticks([i * columns - 0.5 for i in range(columns + 1)], [])
+        axes.set_yticks([i * rows - 0.5 for i in range(rows + 1)], [])
+        axes.grid(visible=True, color="white", linewidth=1)
+        axes.set_xlabel("tokens, each with its map over the patches of the image")
+
+    table = token_rows(cka_TP.numpy(), grid)
+    title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
+    return AnalysisResult("tokens", title, table, _summary(table, site, grid, len(subject.images)), draw)
 
 
-def _reading(rows: Sequence[dict[str, Any]], site: HookPoint, grid: tuple[int, int], images: int) -> str:
-    right = sum(row["rank"] == 1 for row in rows)
-    off = float(np.mean([row["cells_off"] for row in rows]))
-    own, nearer = at_least(right, len(rows)) <= RARE, nearness(rows) < NEAR
-    if own and right / len(rows) > KEPT:
-        kind = "most tokens kept their place"
-    elif own or nearer:
-        kind = "more than chance would give, were tokens independent: places are blurred, but not lost"
+def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) -> str:
+    count, off = sum(row["rank"] == 1 for row in rows), float(np.mean([row["cells_off"] for row in rows]))
+    # so many or more of independent tokens, each most like its own patch with a chance of 1 / tokens
+    p, tokens = 1 / len(rows), len(rows)
+    chance = 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(count))
+    rare = chance <= RARE
+    if rare and count / tokens > KEPT:
+        verdict = "most tokens kept their place"
+    elif rare or _nearness(rows) < NEAR:
+        verdict = "more than chance would give, were tokens independent: places are blurred, but not lost"
     else:
-        kind = "no more than chance would give"
-    mean_own = float(np.mean([row["own"] for row in rows]))
+        verdict = "no more than chance would give"
+    own = float(np.mean([row["own"] for row in rows]))
     return (
-        f"At {site.name} {right} of {len(rows)} tokens are most like their own patch over {images} images, where "
+        f"At {site.name} {count} of {tokens} tokens are most like their own patch over {images} images, where "
         f"chance would give 1; the most similar patch is {off:.1f} cells off on average on a grid of "
-        f"{grid[0]}x{grid[1]}: {kind}. A token is like its own patch with a CKA of {mean_own:.2f} on average."
+        f"{grid[0]}x{grid[1]}: {verdict}. A token is like its own patch with a CKA of {own:.2f} on average."
     )
 
 
-def at_least(right: int, tokens: int) -> float:
-    """Chance that so many independent tokens are most like their own patch, each with a chance of 1 / tokens."""
-    p = 1 / tokens
-    return 1 - sum(math.comb(tokens, k) * p**k * (1 - p) ** (tokens - k) for k in range(right))
-
-
-def nearness(rows: Sequence[dict[str, Any]]) -> float:
+def _nearness(rows: Rows) -> float:
     """How far the tokens are from their best patches, in standard deviations of the same patches dealt out at random.
 
     Below 0: nearer than that. Mean and variance over all permutations in closed form (Hoeffding, Annals of Mathematical
     Statistics 1951), 0 where all have the same best patch.
     """
-    at_T2, best_T2 = (
-        np.array([[row[key] for key in keys] for row in rows], dtype=float)
-        for keys in (("row", "column"), ("best_row", "best_column"))
-    )
+    at_T2 = np.array([(row["row"], row["column"]) for row in rows], dtype=float)
+    best_T2 = np.array([(row["best_row"], row["best_column"]) for row in rows], dtype=float)
     d_TT = np.hypot(*(at_T2[:, None] - best_T2).transpose(2, 0, 1))
     rest_TT = d_TT - d_TT.mean(0) - d_TT.mean(1, keepdims=True) + d_TT.mean()
     deviation = math.sqrt(np.square(rest_TT).sum() / (len(rows) - 1))
     return float((np.trace(d_TT) - d_TT.sum() / len(rows)) / deviation) if deviation > 1e-9 else 0.0
-
-
-def _draw(figure: Figure, found_TP: np.ndarray, grid: tuple[int, int]) -> None:
-    """Every token's map of patches, at the token's place."""
-    rows, columns = grid
-    tiles = found_TP.reshape(rows, columns, rows, columns).transpose(0, 2, 1, 3).reshape(rows * rows, columns * columns)
-    axes = figure.add_subplot()
-    heatmap(figure, axes, tiles, "unbiased linear CKA", None, None)
-    axes.invert_yaxis()
-    axes.set_aspect("equal")
-    axes.set_xticks([i * columns - 0.5 for i in range(columns + 1)], [])
-    axes.set_yticks([i * rows - 0.5 for i in range(rows + 1)], [])
-    axes.grid(visible=True, color="white", linewidth=1)
-    axes.set_xlabel("tokens, each with its map over the patches of the image")

@@ -41,21 +41,18 @@ def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
     if isinstance(module, WindowAttention):
         return module.window, (x.shape[2], x.shape[3])
     assert site.grid is not None
-    if x.shape[1] != site.lead + site.grid[0] * site.grid[1]:
-        raise InputError(
-            f"attention: {site.name} has {site.grid[0]}x{site.grid[1]} tokens, not {x.shape[1] - site.lead}"
-        )
+    rows, columns = site.grid
+    if x.shape[1] != site.lead + rows * columns:
+        raise InputError(f"attention: {site.name} has {rows}x{columns} tokens, not {x.shape[1] - site.lead}")
     return site.grid, site.grid
 
 
 def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
     """(B, N, T, T), queries by keys, before the softmax; minus infinity where a query may not look.
 
-    Args:
-        module: a WindowAttention, a TokenAttention or timm's Attention.
-        args: what it was called with.
+    Of a WindowAttention, a TokenAttention or timm's Attention that is called with these arguments.
     """
-    queries, keys, _ = _heads(module, args)
+    queries, keys, _ = _queries_keys_values(module, args)
     queries = queries * queries.shape[3] ** -0.5
     logits = queries @ keys.transpose(2, 3)
     if isinstance(module, WindowAttention):
@@ -75,14 +72,15 @@ def attention_weights(module: Any, args: tuple[Any, ...]) -> Tensor:
 
 def head_outputs(module: Any, args: tuple[Any, ...]) -> Tensor:
     """(B, N, T, D): what each head gives, before the projection that mixes them."""
-    return attention_weights(module, args) @ _heads(module, args)[2]
+    return attention_weights(module, args) @ _queries_keys_values(module, args)[2]
 
 
-def _heads(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values, (B, N, T, D) each."""
+def _queries_keys_values(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """(B, N, T, D) each."""
     x = to_windows(args[0], module.window) if isinstance(module, WindowAttention) else args[0]
     parts: Any = module
     heads = parts.num_heads if hasattr(parts, "num_heads") else parts.heads
+    # split the projection and make heads a batch dim: (B, T, 3 N D) -> 3 x (B, N, T, D)
     queries, keys, values = parts.qkv(x).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)
     if hasattr(parts, "q_norm"):
         queries, keys = parts.q_norm(queries), parts.k_norm(keys)

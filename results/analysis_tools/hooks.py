@@ -1,22 +1,30 @@
-"""Where a net is listened to: the places of its residual stream, by name, in the order of its depth.
+"""Where a net is listened to: the places of its residual stream by name, in the order of depth, and what passes there.
 
 B batch, T tokens (the class token first, where there is one), C channels, H x W map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
+from statistics import mean
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...archs import Network
-from ...archs.blocks.spec import BLOCKS, BlockSpec
+from ...archs.blocks.spec import BLOCKS
 from ...archs.errors import InputError
+from .inputs import Images, Rows
+
+BATCH = 64
+SILENT = ("Identity", "Dropout", "DropPath", "Flatten")  # eval mode: what goes in comes out
+See = Callable[["HookPoint", Tensor], None]
 
 
 @dataclass(frozen=True)
@@ -31,8 +39,8 @@ class HookPoint:
         stage: "stem", "1" and so on, or "encoder".
         grid: (height, width) of the tokens, where the value is x_BTC; None for maps.
         lead: tokens before those of the grid, such as the class token.
-        block: the name of the block that has just been added, in `named_modules`.
-        branch: the layer of that block whose output was added; of "drop_path" the input; "" in timm's nets.
+        block: the block that has just been added, in `named_modules`.
+        branch: (module, side) where what was added is heard; silencing that module adds nothing.
     """
 
     name: str
@@ -43,7 +51,7 @@ class HookPoint:
     grid: tuple[int, int] | None = None
     lead: int = 0
     block: str = ""
-    branch: str = ""
+    branch: tuple[str, str] = ("", "")
 
 
 def residual_points(net: nn.Module) -> list[HookPoint]:
@@ -55,61 +63,66 @@ def residual_points(net: nn.Module) -> list[HookPoint]:
         InputError: if the net is of another kind.
     """
     if isinstance(net, Network):
-        return list(_ours(net))
-    kind = type(net).__name__
-    if kind == "VisionTransformer":
-        grid, lead = tuple(net.patch_embed.grid_size), net.num_prefix_tokens  # pyright: ignore
-        return list(_tokens("blocks", net.blocks, grid, lead))  # pyright: ignore[reportArgumentType]
-    if kind == "ResNet":
-        return list(_timm_resnet(net))
-    raise InputError(f"probe: knows the nets of alternas and timm's VisionTransformer and ResNet, got {kind}")
+        return list(_network_points(net))
+    timm_net: Any = net
+    if type(net).__name__ == "VisionTransformer":
+        grid, lead = tuple(timm_net.patch_embed.grid_size), timm_net.num_prefix_tokens
+        return list(_encoder_points("blocks", timm_net.blocks, grid, lead, ("drop_path1", "drop_path2"), "in"))
+    if type(net).__name__ == "ResNet":
+        return list(_timm_resnet_points(net))
+    raise InputError(
+        f"analysis: knows the nets of alternas and timm's VisionTransformer and ResNet, got {type(net).__name__}"
+    )
 
 
-def stage_ends(sites: list[HookPoint]) -> list[int]:
+def _network_points(net: Network) -> Iterator[HookPoint]:
+    if not isinstance(net.stem, nn.Identity):
+        yield HookPoint("stem", "stem", "out", "stem", "stem")
+    for s, stage in enumerate(net.genotype.stages):
+        for b, kind in enumerate(stage.kinds):
+            block, name, branches = f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", BLOCKS[kind].branches
+            for op, layer, next_norm in branches:
+                module, side = (f"{block}.{next_norm}", "in") if next_norm else (block, "out")
+                branch = (f"{block}.{layer}", "in" if layer == "drop_path" else "out")
+                point = name if len(branches) == 1 else f"{name} {op}"
+                yield HookPoint(point, module, side, op, str(s + 1), block=block, branch=branch)
+    if (encoder := net.encoder) is not None:
+        lead = int(encoder.cls_token is not None)
+        yield from _encoder_points("encoder.blocks", encoder.blocks, encoder.grid, lead, ("attn", "mlp"), "out")
+
+
+def _encoder_points(
+    path: str, blocks: nn.Module, grid: tuple[int, int], lead: int, branches: tuple[str, str], side: str
+) -> Iterator[HookPoint]:
+    """Of a transformer encoder; `branches` are the modules of a block whose `side` is added behind MSA and MLP."""
+    yield HookPoint("encoder embedding", f"{path}.0", "in", "stem", "encoder", grid, lead)
+    for i, _ in enumerate(blocks.children()):
+        block = f"{path}.{i}"
+        msa, mlp = ((f"{block}.{layer}", side) for layer in branches)
+        yield HookPoint(f"encoder {i + 1} msa", f"{block}.norm2", "in", "msa", "encoder", grid, lead, block, msa)
+        yield HookPoint(f"encoder {i + 1} mlp", block, "out", "mlp", "encoder", grid, lead, block, mlp)
+
+
+def _timm_resnet_points(net: nn.Module) -> Iterator[HookPoint]:
+    yield HookPoint("stem", "maxpool", "out", "stem", "stem")
+    for s in range(1, 5):
+        for b, block in enumerate(net.get_submodule(f"layer{s}").children()):
+            path = f"layer{s}.{b}"
+            last = [name for name in ("bn2", "bn3", "se", "drop_path") if getattr(block, name, None) is not None][-1]
+            branch = (f"{path}.{last}", "out")
+            yield HookPoint(f"stage {s} block {b + 1}", path, "out", "conv", str(s), block=path, branch=branch)
+
+
+def stage_ends(sites: Sequence[HookPoint]) -> list[int]:
     """Places in `sites` of the last one of each stage."""
     return [i for i, site in enumerate(sites) if i + 1 == len(sites) or sites[i + 1].stage != site.stage]
 
 
 def as_map(site: HookPoint, x: Tensor) -> Tensor:
-    """x_BCHW of what `site` held: tokens laid out on their grid, without the class token."""
+    """x_BCHW of what passed `site`: tokens laid out on their grid, without the class token."""
     if site.grid is None:
         return x
     return x[:, site.lead :].transpose(1, 2).unflatten(2, site.grid)
-
-
-def _ours(net: Network) -> Iterator[HookPoint]:
-    if not isinstance(net.stem, nn.Identity):
-        yield HookPoint("stem", "stem", "out", "stem", "stem")
-    for s, stage in enumerate(net.genotype.stages):
-        for b, kind in enumerate(stage.kinds):
-            yield from _block(f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", str(s + 1), BLOCKS[kind])
-    if net.encoder is not None:
-        yield from _tokens(
-            "encoder.blocks", net.encoder.blocks, net.encoder.grid, int(net.encoder.cls_token is not None)
-        )
-
-
-def _block(block: str, name: str, stage: str, spec: BlockSpec) -> Iterator[HookPoint]:
-    for op, layer, next_norm in spec.branches:
-        place = name if len(spec.branches) == 1 else f"{name} {op}"
-        module, side = (f"{block}.{next_norm}", "in") if next_norm else (block, "out")
-        yield HookPoint(place, module, side, op, stage, block=block, branch=layer)
-
-
-def _tokens(module: str, blocks: nn.Module, grid: tuple[int, int], lead: int) -> Iterator[HookPoint]:
-    yield HookPoint("encoder embedding", f"{module}.0", "in", "stem", "encoder", grid, lead)
-    for i, _ in enumerate(blocks.children()):
-        block, name = f"{module}.{i}", f"encoder {i + 1}"
-        yield HookPoint(f"{name} msa", f"{block}.norm2", "in", "msa", "encoder", grid, lead, block, "attn")
-        yield HookPoint(f"{name} mlp", block, "out", "mlp", "encoder", grid, lead, block, "mlp")
-
-
-def _timm_resnet(net: nn.Module) -> Iterator[HookPoint]:
-    yield HookPoint("stem", "maxpool", "out", "stem", "stem")
-    for s in range(1, 5):
-        for b, _ in enumerate(net.get_submodule(f"layer{s}").children()):
-            block = f"layer{s}.{b}"
-            yield HookPoint(f"stage {s} block {b + 1}", block, "out", "conv", str(s), block=block)
 
 
 @contextmanager
@@ -127,9 +140,53 @@ def undisturbed(net: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-        for p, grad, wanted in grads:
+        for p, grad, requires_grad in grads:
             p.grad = grad
-            p.requires_grad_(wanted)
+            p.requires_grad_(requires_grad)
+
+
+@contextmanager
+def hooked(handles: Iterable[Any]) -> Iterator[None]:
+    """Hooks that are taken off again."""
+    handles = list(handles)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def silence(_module: nn.Module, _args: Any, y: Any) -> Tensor:
+    """Forward hook: zeros instead of the output."""
+    return torch.zeros_like(y)
+
+
+def seeing(net: nn.Module, sites: Sequence[HookPoint], see: See) -> AbstractContextManager[None]:
+    """`see(site, value)` for what passes `sites` while `net` runs; it must neither keep nor change the value."""
+
+    def before(site: HookPoint, _module: nn.Module, args: Any) -> None:
+        see(site, args[0])
+
+    def behind(site: HookPoint, _module: nn.Module, args: Any, y: Any) -> None:
+        if args:  # else a table that no image enters
+            see(site, y)
+
+    def handles() -> Iterator[Any]:
+        for site in sites:
+            module = net.get_submodule(site.module)
+            if site.side == "in":
+                yield module.register_forward_pre_hook(partial(before, site))
+            else:
+                yield module.register_forward_hook(partial(behind, site))
+
+    return hooked(handles())
+
+
+def entering(
+    net: nn.Module, modules: Sequence[str], see: Callable[[str, nn.Module, Any], None]
+) -> AbstractContextManager[None]:
+    """`see(name, module, arguments)` before each of `modules` of `net` runs."""
+    return hooked(net.get_submodule(name).register_forward_pre_hook(partial(see, name)) for name in modules)
 
 
 @contextmanager
@@ -138,90 +195,109 @@ def listening(net: nn.Module, sites: Sequence[HookPoint]) -> Iterator[dict[str, 
 
     Clones keep their graph where gradients are on.
     """
-    heard: dict[str, Tensor] = {}
-    hooks = [_hook(net.get_submodule(site.module), site, heard) for site in sites]
-    try:
-        yield heard
-    finally:
-        for hook in hooks:
-            hook.remove()
+    values: dict[str, Tensor] = {}
+    with seeing(net, sites, lambda site, value: values.update({site.name: value.clone()})):
+        yield values
 
 
 @torch.no_grad()
 def captured(net: nn.Module, sites: Sequence[HookPoint], x_BCHW: Tensor) -> dict[str, Tensor]:
     """What is at each of `sites` for these images, in eval mode, in the order of `sites`."""
-    with undisturbed(net), listening(net, sites) as heard:
+    with undisturbed(net), listening(net, sites) as values:
         net(x_BCHW)
-    return {site.name: heard[site.name] for site in sites}
-
-
-def _hook(module: nn.Module, site: HookPoint, heard: dict[str, Tensor]) -> Any:
-    if site.side == "out":
-        return module.register_forward_hook(lambda _m, _x, y: heard.__setitem__(site.name, y.clone()))
-    return module.register_forward_pre_hook(lambda _m, x: heard.__setitem__(site.name, x[0].clone()))
-
-
-See = Callable[[HookPoint, Tensor], None]
-SILENT = ("Identity", "Dropout", "DropPath", "Flatten")  # eval mode: what goes in comes out
-
-
-@contextmanager
-def seeing(net: nn.Module, sites: Sequence[HookPoint], see: See) -> Iterator[None]:
-    """`see(site, value)` for what passes `sites` while `net` runs; it must neither keep nor change the value."""
-    hooks = [_layer_hook(net.get_submodule(site.module), site, see) for site in sites]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-@contextmanager
-def entering(net: nn.Module, modules: Sequence[str], see: Callable[[str, nn.Module, Any], None]) -> Iterator[None]:
-    """`see(name, module, arguments)` before each of `modules` of `net` runs."""
-    hooks = [net.get_submodule(name).register_forward_pre_hook(partial(see, name)) for name in modules]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    return {site.name: values[site.name] for site in sites}
 
 
 @torch.no_grad()
 def all_sites(net: nn.Module, x_BCHW: Tensor) -> list[HookPoint]:
     """Outputs of all innermost modules (norms and hidden units of MLPs too) and the residual stream, as they pass.
 
-    Modules that only pass on (Identity, dropout) are left out, and so are tables that no image enters.
-
-    Args:
-        net: a net that `residual_sites` takes.
-        x_BCHW: one image is enough: it is sent through to see the order.
+    Modules that only pass on (Identity, dropout) are left out, and so are tables that no image enters. One image is
+    enough: it is sent through to see the order.
 
     Raises:
-        InputError: if a module runs twice in one pass: its name would say two things.
+        InputError: as `residual_points`, or if a module runs twice in one pass: its name would say two things.
     """
     stream = residual_points(net)
     known = {(site.module, site.side) for site in stream}
-    leaves = [HookPoint(name, name, "out", "layer", "") for name in _leaves(net) if (name, "out") not in known]
+    leaves = [
+        HookPoint(name, name, "out", "layer", "")
+        for name, module in net.named_modules()
+        if not list(module.children()) and type(module).__name__ not in SILENT and (name, "out") not in known
+    ]
     order: list[HookPoint] = []
     with undisturbed(net), seeing(net, [*leaves, *stream], lambda site, _: order.append(site)):
         net(x_BCHW[:1])
-    if twice := [site.name for site in set(order) if order.count(site) > 1]:
-        raise InputError(f"probe: layer {sorted(twice)[0]} runs twice in one pass")
+    if twice := [site.name for site, count in Counter(order).items() if count > 1]:
+        raise InputError(f"analysis: layer {sorted(twice)[0]} runs twice in one pass")
     return order
 
 
-def _leaves(net: nn.Module) -> list[str]:
-    modules = net.named_modules()
-    return [name for name, module in modules if not list(module.children()) and type(module).__name__ not in SILENT]
+def map_shapes(net: nn.Module, sites: Sequence[HookPoint], images: Images) -> list[tuple[int, int, int]]:
+    """(C, H, W) of the map at each site."""
+    values = captured(net, sites, images.seen(images.x_NCHW[:1]))
+    return [tuple(as_map(site, values[site.name]).shape[1:]) for site in sites]  # pyright: ignore[reportReturnType]
 
 
-def _layer_hook(module: nn.Module, site: HookPoint, see: See) -> Any:
-    def before(_: nn.Module, args: Any) -> None:
-        see(site, args[0])
+def mean_over_images(
+    net: nn.Module, sites: Sequence[HookPoint], images: Images, measure: Callable[[Tensor], Tensor], batch: int = BATCH
+) -> list[Tensor]:
+    """`measure` of the map at each site, averaged over all images; `measure` averages over those of x_BCHW."""
+    sums: list[Any] = [0.0] * len(sites)
+    for x_BCHW in images.inputs(batch):
+        values = captured(net, sites, x_BCHW)
+        for i, site in enumerate(sites):
+            sums[i] = sums[i] + len(x_BCHW) * measure(as_map(site, values[site.name])).double().cpu()
+    return [total / len(images) for total in sums]
 
-    def behind(_: nn.Module, args: Any, y: Any) -> None:
-        if args:  # else a table that no image enters
-            see(site, y)
 
-    return module.register_forward_pre_hook(before) if site.side == "in" else module.register_forward_hook(behind)
+def stream_columns(
+    net: nn.Module, images: Images, least: int, analysis: str
+) -> tuple[list[HookPoint], list[dict[str, Any]], list[int | None], str]:
+    """The residual stream as a table, for measures that need maps of at least `least` pixels a side.
+
+    Returns:
+        The sites that have them; of each the columns place, site, op, stage, height and width; the place of the site
+        before it, None where the map then had another shape and a change means nothing; a sentence about other sites.
+
+    Raises:
+        InputError: if no site has them.
+    """
+    every = residual_points(net)
+    shapes = map_shapes(net, every, images)
+    large = [(site, shape) for site, shape in zip(every, shapes, strict=True) if min(shape[1:]) >= least]
+    if not large:
+        largest = max(min(shape[1:]) for shape in shapes)
+        raise InputError(f"{analysis}: needs maps of at least {least} px a side, the largest has {largest}")
+    sites = [site for site, _ in large]
+    columns = [
+        {"place": i, "site": site.name, "op": site.op, "stage": site.stage, "height": height, "width": width}
+        for i, (site, (_, height, width)) in enumerate(large)
+    ]
+    before = [None, *(i if a == b else None for i, ((_, a), (_, b)) in enumerate(pairwise(large)))]
+    left = [site.name for site in every if site not in sites]
+    names = f"{left[0]} to {left[-1]}" if len(left) > 1 else "".join(left)
+    note = f" Left out, for maps below {least} px a side: {names} ({len(left)} of {len(every)} sites)." if left else ""
+    return sites, columns, before, note
+
+
+def changes_by_op(rows: Rows) -> dict[tuple[str, int], list[float]]:
+    """Column `change` by (op, height of the map), without the changes that mean nothing."""
+    groups: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        if row["change"] is not None and row["op"] != "stem":
+            groups.setdefault((row["op"], row["height"]), []).append(row["change"])
+    return groups
+
+
+def describe_changes(groups: dict[tuple[str, int], list[float]], what: str) -> str:
+    """A sentence for each map size: what convs, MSAs and MLPs add there, and whether all MSAs add less than others."""
+    text = []
+    for height in sorted({height for _, height in groups}, reverse=True):
+        by_op = {op: values for (op, at), values in groups.items() if at == height}
+        parts = [f"{op} {mean(values):+.3g} ({len(values)})" for op, values in by_op.items()]
+        text.append(f"On maps {height} px high the mean change of {what} is {', '.join(parts)}.")
+        others = [op for op in by_op if op != "msa" and "msa" in by_op and max(by_op["msa"]) < min(by_op[op])]
+        if others:
+            text.append(f"Each MSA adds less than each {' and each '.join(others)} there.")
+    return " ".join(text)

@@ -23,26 +23,31 @@ class Explained:
     """What one analysis came to, for all nets that it was done on.
 
     Attributes:
-        analysis, title: as its findings'.
+        analysis, title: as in its results.
         nets: their names.
-        readings: of each net, in words; for a net that the analysis does not fit, why not.
+        summaries: of each net; for a net that the analysis does not fit, why not.
         png, csv: names of its files, "" where no net fits.
     """
 
     analysis: str
     title: str
     nets: list[str]
-    readings: list[str]
+    summaries: list[str]
     png: str = ""
     csv: str = ""
 
+    def check(self) -> None:
+        """Raise TypeError where a text is none or a file lies in another folder."""
+        texts = [self.analysis, self.title, *self.nets, *self.summaries]
+        files = [name for name in (self.png, self.csv) if name]
+        if not all(isinstance(text, str) for text in texts) or len(self.nets) != len(self.summaries):
+            raise TypeError("an analysis needs a summary for each net, as text")
+        if not all(isinstance(name, str) and NAME.fullmatch(name) for name in files):
+            raise TypeError("files must be named without a folder")
+
 
 def open_folder(folder: Path) -> Path:
-    """The folder for what an explanation writes, made where it is not there.
-
-    Raises:
-        InputError: if it cannot be.
-    """
+    """The folder for what an explanation writes, made where it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -56,24 +61,24 @@ def write_index(folder: Path, facts: dict[str, Any], parts: Iterable[Explained])
     Returns:
         The facts, and under "analyses" the parts of this call.
     """
-    told: list[dict[str, Any]] = []
+    done: list[dict[str, Any]] = []
     for part in parts:
-        others = [one for one in _kept(folder) if one["analysis"] != part.analysis]
-        told.append(asdict(part))
-        write_json(folder / INDEX, facts | {"analyses": [*others, told[-1]]})
-    return facts | {"analyses": told}
+        others = [one for one in _analyses_in(folder) if one["analysis"] != part.analysis]
+        done.append(asdict(part))
+        write_json(folder / INDEX, facts | {"analyses": [*others, done[-1]]})
+    return facts | {"analyses": done}
 
 
 def forget(folder: Path, analysis: str) -> None:
     """Drop an analysis from explain.json, before its files are written anew: they are never another net's."""
-    kept = _kept(folder)
-    left = [part for part in kept if part["analysis"] != analysis]
-    if len(left) < len(kept):
-        write_json(folder / INDEX, read_index(folder) | {"analyses": left})
+    parts = _analyses_in(folder)
+    others = [part for part in parts if part["analysis"] != analysis]
+    if len(others) < len(parts):
+        write_json(folder / INDEX, read_index(folder) | {"analyses": others})
 
 
-def _kept(folder: Path) -> list[dict[str, Any]]:
-    """What explain.json holds; of one that is none, nothing: it is written anew."""
+def _analyses_in(folder: Path) -> list[dict[str, Any]]:
+    """What explain.json holds; nothing where it is broken: it is written anew."""
     try:
         return [asdict(part) for part in read_index(folder)["analyses"]] if (folder / INDEX).exists() else []
     except InputError as error:
@@ -82,30 +87,17 @@ def _kept(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """What `write_index` wrote.
+    """What `write_index` wrote, its parts as `Explained`.
 
     Raises:
         InputError: if it cannot be read, or is not that.
     """
     path = folder / INDEX
     try:
-        told = parse_json(read_own(path))
-        parts = [Explained(**part) for part in told["analyses"]]
-        return told | {"analyses": [part for part in parts if _fits(part)]}
+        facts = parse_json(read_own(path))
+        parts = [Explained(**part) for part in facts["analyses"]]
+        for part in parts:
+            part.check()
+        return facts | {"analyses": parts}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: is not what `alternas explain` writes ({error!s:.200})") from None
-
-
-def _fits(part: Explained) -> bool:
-    """Whether its texts are texts and its files lie in the folder.
-
-    Raises:
-        TypeError: if not.
-    """
-    texts = [part.analysis, part.title, *part.nets, *part.readings]
-    files = [name for name in (part.png, part.csv) if name]
-    if not all(isinstance(text, str) for text in texts) or len(part.nets) != len(part.readings):
-        raise TypeError("an analysis needs a reading for each net, as text")
-    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in files):
-        raise TypeError("files must be named without a folder")
-    return True

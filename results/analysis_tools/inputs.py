@@ -1,11 +1,12 @@
-"""What an analysis looks at: a net, the images it is shown, and what comes out.
+"""What an analysis takes and gives: a net, labelled images, rows with a summary; and what is told of accuracies.
 
 N images, C channels, H x W pixels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,10 +15,14 @@ import torch.nn.functional as F
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ..ranking.stats import mean_ci
+
+Rows = Sequence[Mapping[str, Any]]
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Labelled images as they are, before they are normalised for a net.
+    """Labelled images before they are normalised for a net.
 
     Attributes:
         x_NCHW: float32, black 0 and white 1 (sets without a white keep their raw values).
@@ -43,9 +48,9 @@ class Images:
             if len(x):  # nothing is split into one batch of nothing
                 yield self.seen(x), y
 
-    def first(self, count: int) -> Images:
-        """The first `count` images."""
-        return replace(self, x_NCHW=self.x_NCHW[:count], y_N=self.y_N[:count])
+    def inputs(self, size: int) -> Iterator[Tensor]:
+        """`batches` without their labels."""
+        return (x_BCHW for x_BCHW, _ in self.batches(size))
 
     def with_pixels(self, x_NCHW: Tensor) -> Images:
         """Other pixels, the same labels."""
@@ -54,7 +59,7 @@ class Images:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """What a training lowers: a loss of its images, and L2 of some parameters.
+    """What a training minimises: a loss of its images, and L2 of some parameters.
 
     Attributes:
         loss: mean over a batch in nats, of (logits_BK, labels y_B or shares of labels y_BK).
@@ -91,29 +96,59 @@ class AnalysisInput:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisResult:
-    """What one analysis found of a subject.
+    """What one analysis found.
 
     Attributes:
         analysis: its name, which files are called by: "fourier", "cka".
         title: one line.
         rows: the numbers, one object a row, all with the same keys: they become a CSV file.
-        reading: a paragraph computed from the numbers.
+        summary: a paragraph computed from the numbers.
         draw: draws them on an empty figure.
     """
 
     analysis: str
     title: str
     rows: list[dict[str, Any]]
-    reading: str
+    summary: str
     draw: Callable[[Figure], None]
 
 
 @torch.no_grad()
-def hits(net: nn.Module, images: Images, batch: int = 256) -> Tensor:
+def hits(net: nn.Module, images: Images) -> Tensor:
     """(N,) float64 on the CPU: 1 for each image whose largest logit is its label's, else 0; the mode as it is."""
-    return torch.cat([net(x).argmax(1) == y for x, y in images.batches(batch)]).double().cpu()
+    return torch.cat([net(x).argmax(1) == y for x, y in images.batches(256)]).double().cpu()
 
 
-def accuracy(net: nn.Module, images: Images, batch: int = 256) -> float:
-    """Share of images whose largest logit is their label's; the net in the mode it is in."""
-    return hits(net, images, batch).mean().item()
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % t interval of the mean; of a single value everything."""
+    ci = mean_ci(values)
+    return (-math.inf, math.inf) if ci.low is None or ci.high is None else (ci.low, ci.high)
+
+
+def side_of_zero(values: Sequence[float]) -> int:
+    """1 or -1 where the whole 95 % t interval of the mean is above or below 0, else 0."""
+    low, high = interval(values)
+    return int(low > 0) - int(high < 0)
+
+
+def change_columns(change_N: Tensor) -> dict[str, float]:
+    """Columns `change`, of accuracy, and `low` and `high` of its 95 % interval over images."""
+    low, high = interval(change_N.tolist())
+    return {"change": change_N.mean().item(), "low": low, "high": high}
+
+
+def largest_loss(rows: Rows, name: str) -> list[str]:
+    """A sentence about the row that costs most accuracy; none where its interval over images does not lie below 0.
+
+    Args:
+        rows: with `change_columns`.
+        name: what a row is, as a format of its columns.
+    """
+    worst = min(rows, key=lambda row: row["change"])
+    if worst["high"] >= 0:
+        return []
+    change, low, high = (100 * worst[key] for key in ("change", "low", "high"))
+    overlaps = sum(row["low"] <= worst["high"] for row in rows) - 1
+    also = f"; {overlaps} of the others' overlap with this one" if overlaps else ""
+    where = name.format(**worst)
+    return [f"The largest loss is {where}: {change:+.1f} points (95 % {low:+.1f} to {high:+.1f} over images{also})."]

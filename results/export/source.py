@@ -14,7 +14,7 @@ from ...archs import Genotype, Stage
 from ...archs.blocks.spec import BLOCKS
 
 MODULES = (
-    "errors", "parts", "blocks/spec", "stage", "layout", "genotype",
+    "errors", "blocks/spec", "parts", "layout", "genotype",
     "blocks/attention", "blocks/residual", "blocks/encoder", "network",
 )  # fmt: skip
 
@@ -27,11 +27,9 @@ def load_class(name: str) -> Any:
 
 
 def more_modules(net: Genotype) -> list[str]:
-    """The modules beyond `MODULES` that `net` is built from: of `archs`, which need timm, or the user's own by name."""
-    grouped = net.stem.kind == "bit" or net.style.norm == "group"
+    """The modules beyond `MODULES` with blocks of `net`: of `archs`, which need timm, or the user's own by name."""
     named = [BLOCKS[kind].form(net.style.order).module for stage in net.stages for kind in stage.kinds]
-    blocks = [_block_module(name) for name in dict.fromkeys(named)]
-    return ["blocks/bit"] * grouped + [name for name in dict.fromkeys(blocks) if name not in MODULES]
+    return [name for name in dict.fromkeys(_block_module(name) for name in named) if name not in MODULES]
 
 
 def _block_module(name: str) -> str:

@@ -143,7 +143,7 @@ def _subject(name: str, net: Genotype, scene: InputSpec, facts: dict[str, Any]) 
 
 
 def _timm(name: str, image_size: str) -> TimedNet:
-    from ...archs.timm.models import count_timm, create
+    from ...archs.timm import count_timm, create
 
     size = parse_size(image_size) if image_size else None
     counted, shape = count_timm(name, size, None, None)

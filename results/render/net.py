@@ -253,7 +253,7 @@ def cost_facts(
 def _timm_facts(
     name: str, image_size: str, classes: int | None, channels: int | None, images: int | None
 ) -> tuple[dict[str, Any], RenderableType]:
-    from ...archs.timm.models import count_timm
+    from ...archs.timm import count_timm
 
     counted, shape = count_timm(name, parse_size(image_size) if image_size else None, classes, channels)
     facts = counted | {"timm": name, "image_size": list(shape[1:])}

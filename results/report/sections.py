@@ -230,7 +230,7 @@ def explained_parts(run: Run) -> Iterator[Picture]:
     """
     folder, room = run.folder / FOLDER, MOST_BYTES
     for part in read_index(folder)["analyses"] if (folder / INDEX).exists() else []:
-        texts = [f"{net}: {text}" for net, text in zip(part.nets, part.readings, strict=True)]
+        texts = [f"{net}: {text}" for net, text in zip(part.nets, part.summaries, strict=True)]
         path = folder / part.png if part.png else None
         if path is not None and not path.is_file():
             path = None

@@ -11,9 +11,8 @@ from zipfile import ZipFile
 import numpy as np
 from numpy.lib import format as npy
 
-from ...archs.arrays import UNREADABLE, header
 from ...archs.errors import InputError
-from ...archs.files import open_own
+from ...archs.files import UNREADABLE, npy_header, open_own
 
 BROKEN = (*UNREADABLE, TokenError)  # TokenError: of a header that is no Python
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
@@ -34,7 +33,7 @@ def read_array(path: Path, name: str, fits: Fits, wanted: str) -> np.ndarray:
     """
     try:
         with open_own(path) as raw, ZipFile(raw) as whole, whole.open(f"{name}.npy") as file:
-            shape, dtype = header(file)
+            shape, dtype = npy_header(file)
             if dtype.hasobject or not fits(shape, dtype):
                 raise InputError(f"{path}: must hold {wanted}, got {dtype} {shape}")
             if (size := prod(shape) * dtype.itemsize) > MOST_BYTES:

@@ -13,10 +13,9 @@ from typing import Any
 from safetensors.torch import save
 
 from ...archs import Genotype, Network
+from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError
 from ...archs.layout import ImageSize, Map, as_map
-from ...archs.timm import convert as timm_weights
-from ...archs.timm import models as timm_models
 from ...archs.weights import describe, fill, read, shapes
 from ..render.net import find_arch
 from .record import Record
@@ -205,12 +204,12 @@ def pretrained(name: str, size: Map | None) -> tuple[Network, str, dict[str, Any
     genotype_of(name, size)  # refused before anything is downloaded
     full = f"{config.architecture}.{config.tag}"
     try:
-        model = timm_models.create(name, True, image_size=size)
+        model = timm_nets.create(name, True, image_size=size)
     except (OSError, HTTPError, InputError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         hint = f"with a file of them: --from FILE.safetensors --arch timm:{full}"
         raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
-    network = timm_weights.convert(model)
+    network = timm_nets.convert(model)
     digest = hashlib.sha256(save({k: v.contiguous() for k, v in network.state_dict().items()})).hexdigest()[:12]
     return network, full, _facts(config, network), digest
 
@@ -224,9 +223,9 @@ def from_file(path: Path, name: str, size: Map | None) -> tuple[Network, dict[st
     config, there = _config(name), shapes(path)
     classes = (*there.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
     channels = (*there.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
-    model = timm_models.create(name, False, classes, channels, size)
+    model = timm_nets.create(name, False, classes, channels, size)
     fill(model, path)
-    network = timm_weights.convert(model)
+    network = timm_nets.convert(model)
     return network, _facts(config, network) if "." in name else {}
 
 
@@ -236,7 +235,7 @@ def genotype_of(name: str, size: Map | None = None) -> Genotype:
     Raises:
         InputError: if timm knows no such net, or no genotype says it.
     """
-    return timm_weights.read(timm_models.create(name, image_size=size))
+    return timm_nets.read(timm_nets.create(name, image_size=size))
 
 
 def _config(name: str) -> Any:
@@ -252,7 +251,7 @@ def _config(name: str) -> Any:
     except RuntimeError:  # an unknown tag
         config = None
     if config is None:
-        timm_models.create(name)  # refuses an unknown name, with the nearest known one
+        timm_nets.create(name)  # refuses an unknown name, with the nearest known one
         raise InputError(f"timm says nothing of how {name!r} is trained")
     return config
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import check_choice, check_count, is_whole
 from ...results.analysis.registry import ANALYSES, analyse, chosen
+from ...results.analysis_tools.across_nets import TRENDS
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput
 from ...results.analysis_tools.output import write_results
-from ...results.analysis_tools.trend import LOOKS
 from ...results.render.net import input_spec
 from ...results.runs.record import Record
 from ...results.runs.select import parse_run_spec, select_net, trained_weights
@@ -105,13 +105,13 @@ def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any
     if asked.against or asked.training:
         raise InputError(f"explain: {run.name} is a study, whose nets are all looked at; no --against or --training")
     for name in asked.analyses:
-        check_choice("analysis of a study", name, LOOKS)
+        check_choice("analysis of a study", name, TRENDS)
     data = data_of(run, console)
     nets = study_nets(run, data)
     ground = analysis_context(data, asked.samples, torch.device(asked.device))
     folder = open_folder(asked.out or run / FOLDER)
     write_shown(folder, ground.data, asked.samples, _trained(nets))
-    names = [name for name in chosen(asked.analyses) if name in LOOKS]
+    names = [name for name in chosen(asked.analyses) if name in TRENDS]
     parts = study_parts(run, names, nets, ground, folder, console)
     return write_index(folder, _facts(run, nets, ground, folder), parts)
 
@@ -121,8 +121,8 @@ def said(told: dict[str, Any]) -> list[str]:
     lines = [f"{told['images']} validation images of {told['data']}"]
     for part in told["analyses"]:
         lines += ["", part["title"] + (f"  ({told['folder']}/{part['png']})" if part["png"] else "")]
-        for net, reading in zip(part["nets"], part["readings"], strict=True):
-            lines += textwrap.wrap(f"{net}: {reading}", 100, initial_indent="  ", subsequent_indent="  ")
+        for net, summary in zip(part["nets"], part["summaries"], strict=True):
+            lines += textwrap.wrap(f"{net}: {summary}", 100, initial_indent="  ", subsequent_indent="  ")
     return lines
 
 

@@ -13,12 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from ...archs import InputError
+from ...results.analysis.cka import same_place_rows
 from ...results.analysis.registry import analyse
+from ...results.analysis_tools.across_nets import NetRows, trend
 from ...results.analysis_tools.index import Explained
 from ...results.analysis_tools.inputs import AnalysisResult
-from ...results.analysis_tools.metrics import alike
 from ...results.analysis_tools.output import write_results
-from ...results.analysis_tools.trend import Seen, trend
 from ...results.render.experiment import factor_text
 from ...results.runs.store import read_records, read_settings
 from ..data.dataset import DataSet
@@ -106,7 +106,7 @@ def _rows(name: str, net: StudyNet, other: StudyNet | None, ground: AnalysisCont
     def measured() -> list[dict[str, Any]] | str:
         subject = ground.subject(net)
         if other is not None:
-            return alike(subject, ground.subject(other))
+            return same_place_rows(subject, ground.subject(other))
         found = analyse(name, subject)
         return found.rows if isinstance(found, AnalysisResult) else found
 
@@ -115,5 +115,5 @@ def _rows(name: str, net: StudyNet, other: StudyNet | None, ground: AnalysisCont
 
 
 def _panel(name: str, line: str, seen: Sequence[tuple[StudyNet, Any]]) -> AnalysisResult | str:
-    nets = [Seen(n.label, n.record.seed, n.record.factors, rows) for n, rows in seen if not isinstance(rows, str)]
+    nets = [NetRows(n.label, n.record.seed, n.record.factors, rows) for n, rows in seen if not isinstance(rows, str)]
     return trend(name, line, nets) if nets else seen[0][1]

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ...archs import Genotype
 from ...results.analysis.registry import analyse
+from ...results.analysis_tools.across_nets import NetRows, trend
 from ...results.analysis_tools.inputs import AnalysisResult
-from ...results.analysis_tools.trend import Seen, trend
 from ..data.load import progress_on
 from ..data.splits import View
 from ..engine.resources import Resources
@@ -71,7 +71,7 @@ def states(
     return found
 
 
-def _seen(data: str, state: str, net: TrainedNet, home: Path, ground: AnalysisContext) -> list[Seen]:
+def _seen(data: str, state: str, net: TrainedNet, home: Path, ground: AnalysisContext) -> list[NetRows]:
     """The Hessian of one state, kept once it is known; none of a training that failed."""
     if net.record.status not in ("ok", "duplicate"):
         return []
@@ -84,4 +84,4 @@ def _seen(data: str, state: str, net: TrainedNet, home: Path, ground: AnalysisCo
     rows = kept(home / "analyses" / f"{name}.json", measured)
     label = f"{data}, {'end of warm-up' if state else 'end'}"
     factors = {"data": data, "at": state or "end"}
-    return [] if isinstance(rows, str) else [Seen(label, net.record.seed, factors, rows)]
+    return [] if isinstance(rows, str) else [NetRows(label, net.record.seed, factors, rows)]

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from ...archs import InputError, Network, build
 from ...archs.errors import MOST_SEEDS, check_count
-from ...results.analysis_tools.metrics import Labelled, shot_curve
+from ...results.analysis.linear_probe import Labelled, shot_accuracy
 from ...results.ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
 from ...results.render.experiment import PlotSpec
 from ...results.render.plots import draw
@@ -74,7 +74,7 @@ def measure(asked: FewShotRun, console: Console) -> dict[str, Any]:
     net = fitted(found.network, data).to(device)
     bench = open_loader(data.without_test(), device, workers=2)
     train, val = (Labelled(*features(net, bench.images(part, BATCH))) for part in ("train", "val"))
-    curves = [shot_curve(train, val, asked.shots, seed) for seed in range(asked.seeds)]
+    curves = [{n: shot_accuracy(train, val, n, seed) for n in asked.shots} for seed in range(asked.seeds)]
     probe = [{"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE)) for k in asked.shots]
     new = new_classes(found, data)
     pool = _of(val, new or tuple(range(len(data.classes))))

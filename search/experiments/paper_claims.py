@@ -17,7 +17,7 @@ from ...archs import Encoder, Genotype, Head, Stem, static_cost
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.layout import Map
 from ...results.analysis.registry import analyse
-from ...results.analysis_tools.paper_claims import CLAIMS, judge
+from ...results.analysis_tools.across_nets import CLAIMS, judge
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json

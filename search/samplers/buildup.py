@@ -18,7 +18,7 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
 from ...archs import Genotype, InputError
-from ...archs.stage import build_up
+from ...archs.parts import build_up
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors

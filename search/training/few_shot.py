@@ -1,6 +1,6 @@
 """Few-shot accuracy of a trained net's features, in closed form: the features, and class-disjoint episodes.
 
-N images, D features. Ridge regression and linear probes are those of `results/analysis_tools/metrics.py`. Nothing
+N images, D features. Ridge regression and linear probes are those of `results/analysis/linear_probe.py`. Nothing
 touches the global random state.
 """
 
@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...archs import InputError, Network
-from ...archs.parts import check_int
+from ...archs.errors import check_int
 from ...archs.weights import read
-from ...results.analysis_tools.metrics import Labelled, at_places, by_class, hit_rate
+from ...results.analysis.linear_probe import Labelled, at_places, by_class, hit_rate
 from .job import QUERIES, FewShot, TrainJob
 from .preprocess import DeviceLoader
 

@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 import numpy as np
 
-from ....archs.arrays import UNREADABLE, header
 from ....archs.errors import InputError
+from ....archs.files import UNREADABLE, npy_header
 from ..dataset import MEMORY_LIMIT, Broken, DataConfig, RawDataset, RawSplit
 from ..splits import skip_broken, warn_empty_classes
 
@@ -95,7 +95,7 @@ def _headers(path: Path) -> dict[str, Header]:
         with ZipFile(path) as whole:
             for info in whole.infolist():
                 with whole.open(info) as file:
-                    shape, dtype = header(file)
+                    shape, dtype = npy_header(file)
                     declared, stored = prod(shape) * dtype.itemsize, info.file_size - file.tell()
                 if dtype.hasobject or not dtype.itemsize or min(shape, default=0) < 0 or declared != stored:
                     raise ValueError(f"{info.filename} is not the array that it says it is")

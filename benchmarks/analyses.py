@@ -1,11 +1,11 @@
 """CKA of all layers of two nets beside the way it is usually written: time and peak memory.
 
-    python benchmarks/probes.py [--layers 60 --images 4096 --batch 256 --plain-batches 1]
+    python benchmarks/analyses.py [--layers 60 --images 4096 --batch 256 --plain-batches 1]
 
 Ours is `cka_map`: a Gram matrix a layer and batch, computed while the value passes, and one product of matrices for all
 pairs. The plain way keeps all activations of a batch and computes both Gram matrices anew for each pair. Each runs in a
 process of its own, on the same images and layers; peak memory is what it adds to nets and images. The plain way would
-take hours over all batches: it gets fewer, and times are compared by batch. Writes benchmarks/results/probes.json.
+take hours over all batches: it gets fewer, and times are compared by batch. Writes benchmarks/results/analyses.json.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def main() -> None:
     maps = [torch.tensor(each.pop("map")) for each in found.values()]
     by_batch = [each["seconds"] / each["batches"] for each in found.values()]
     keep(
-        "probes",
+        "analyses",
         vars(asked)
         | {"nets": NETS, "image_size": SIDE, "threads": torch.get_num_threads()}
         | found

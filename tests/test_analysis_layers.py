@@ -17,12 +17,11 @@ from alternas.archs import Genotype, InputError, Stage, Stem, build
 from alternas.results.analysis import linear_probe as linear
 from alternas.results.analysis import receptive_field as field
 from alternas.results.analysis import token_localization as tokens
-from alternas.results.analysis.linear_probe import features_of
+from alternas.results.analysis.linear_probe import PENALTIES, Labelled, draw_shots, features_of
 from alternas.results.analysis.receptive_field import receptive_fields, square_side
 from alternas.results.analysis.token_localization import patches, token_map, token_rows
 from alternas.results.analysis_tools.hooks import HookPoint, as_map, captured, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from alternas.results.analysis_tools.metrics import PENALTIES, Labelled, draw
 from nets import NETS, lively
 
 VARIED = ("basic", "bit trunk", "transformer", "hybrid", "vit", "vit 2-D shared", "post basic", "mbconv")
@@ -61,7 +60,7 @@ def test_a_probe_along_the_net_is_scikit_learns() -> None:
     f_ND = captured(net, residual_points(net), shown.x_NCHW)["stage 1 block 2"].mean((2, 3))
     first = torch.arange(200) // 5 % 2 == 0  # labels count 0 to 4
     train, test = Labelled(f_ND[first], shown.y_N[first]), Labelled(f_ND[~first], shown.y_N[~first])
-    drawn, held_out = draw(train, 10, 0)
+    drawn, held_out = draw_shots(train, 10, 0)
     mean, std = drawn.f_ND.double().mean(0), drawn.f_ND.double().std(0, correction=0) + 1e-5
 
     def accuracy(on: Labelled, penalty: float) -> float:
@@ -73,7 +72,7 @@ def test_a_probe_along_the_net_is_scikit_learns() -> None:
     assert row["accuracy"] == pytest.approx(accuracy(test, chosen), abs=0.011)
     assert row["accuracy"] > 0.4
     finding.draw(Figure())
-    assert "stage 2 block 2" in finding.reading
+    assert "stage 2 block 2" in finding.summary
 
 
 def test_halves_have_every_class() -> None:
@@ -85,8 +84,8 @@ def test_linear_probes_of_an_encoder_name_all_three() -> None:
     finding = linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=2, draws=2)
     quarters = {f"token {row},{column}" for row in (1, 3) for column in (1, 3)}
     assert {row["features"] for row in finding.rows} == {"cls", "gap"} | quarters
-    assert "the class token" in finding.reading
-    assert "single token" in finding.reading
+    assert "the class token" in finding.summary
+    assert "single token" in finding.summary
     with pytest.raises(InputError, match=r"^probe: 50 shots need 50 training images of class"):
         linear.analyse(AnalysisInput("vit", net_of("vit"), images(60)), shots=50)
 
@@ -226,7 +225,7 @@ def test_nothing_changes_in_the_net(name: str) -> None:
     findings = [linear.analyse(one, shots=2, draws=1), field.analyse(one, images=3, passes=2), tokens.analyse(one)]
     for finding in findings:
         assert all(row.keys() == finding.rows[0].keys() for row in finding.rows)
-        assert "nan" not in finding.reading
+        assert "nan" not in finding.summary
         finding.draw(Figure())
     assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
     assert [module.training for module in net.modules()] == modes

@@ -15,9 +15,8 @@ from alternas.archs import Encoder, Genotype, Head, InputError, Stem, build
 from alternas.results.analysis import fourier, variance
 from alternas.results.analysis.fourier import frequencies, highest, log_amplitudes
 from alternas.results.analysis.variance import map_variance
-from alternas.results.analysis_tools.hooks import residual_points
+from alternas.results.analysis_tools.hooks import mean_over_images, residual_points
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
-from alternas.results.analysis_tools.residual_stream import mean_over_images
 from nets import NETS
 
 
@@ -76,7 +75,7 @@ def test_changes_are_told_where_the_map_keeps_its_shape() -> None:
     one, two = last["stage 1 block 1"], last["stage 1 block 2"]
     assert two["change"] == pytest.approx(two["log_amplitude"] - one["log_amplitude"])
     assert one["frequency_pi"] == 7 / 8
-    assert f"{last['stage 2 block 2']['change']:+.3g}" in found.reading
+    assert f"{last['stage 2 block 2']['change']:+.3g}" in found.summary
     again = variance.analyse(subject)
     assert [row["site"] for row in again.rows if row["stage_end"]] == ["stem", "stage 1 block 2", "stage 2 block 2"]
     assert [row["change"] is None for row in again.rows] == [True, False, False, True, False]
@@ -99,27 +98,27 @@ def row(place: int, op: str, change: float | None, height: int = 8) -> dict[str,
 def test_the_reading_follows_the_numbers() -> None:
     """MSA and conv compared at one size of map."""
     rows = [row(0, "stem", None), row(1, "conv", 0.5), row(2, "conv", 0.1), row(3, "msa", -1.0), row(4, "msa", -2.0)]
-    told = fourier._reading([*rows, row(5, "conv", -9.0, height=4)], 7)
+    told = fourier._summary([*rows, row(5, "conv", -9.0, height=4)], 7)
     assert "On maps 8 px high the mean change of that amplitude is conv +0.3 (2), msa -1.5 (2)." in told
     assert "On maps 4 px high the mean change of that amplitude is conv -9 (1)." in told
     assert "Each MSA adds less than each conv there." in told
     assert "2 of 2 msa blocks lower it: too few or too unlike each other to tell whether as Park" in told
     assert "2 of 3 conv blocks raise it: too few or too unlike each other" in told
     many = [*rows, row(5, "msa", -1.5), row(6, "msa", -1.4), row(7, "conv", 0.2), row(8, "conv", 0.3)]
-    assert "4 of 4 msa blocks lower it: as Park" in fourier._reading(many, 7)
-    assert "4 of 4 conv blocks raise it: as Park" in fourier._reading(many, 7)
+    assert "4 of 4 msa blocks lower it: as Park" in fourier._summary(many, 7)
+    assert "4 of 4 conv blocks raise it: as Park" in fourier._summary(many, 7)
     turned = [one | {"change": None if one["change"] is None else -one["change"]} for one in many]
-    assert "Each MSA adds less" not in fourier._reading(turned, 7)
-    assert "0 of 4 msa blocks lower it: other than Park" in fourier._reading(turned, 7)
+    assert "Each MSA adds less" not in fourier._summary(turned, 7)
+    assert "0 of 4 msa blocks lower it: other than Park" in fourier._summary(turned, 7)
     overlapping = [*rows, row(5, "msa", 0.3)]
-    assert "Each MSA adds less" not in fourier._reading(overlapping, 7)
-    assert "no change can be told" in fourier._reading(rows[:1], 7)
+    assert "Each MSA adds less" not in fourier._summary(overlapping, 7)
+    assert "no change can be told" in fourier._summary(rows[:1], 7)
 
 
 def test_small_maps_are_left_out() -> None:
     found = fourier.analyse(subject_of("bit"))  # 4 px behind the stem, 2 px behind the second stage
     assert {row["height"] for row in found.rows} == {4}
-    assert "Left out" in found.reading
+    assert "Left out" in found.summary
     tiny = Genotype(Stem("none"), (), Encoder(16, 1, 2, patch=8), Head("token"))
     subject = AnalysisInput("tiny", build(tiny, 5, 16, 2), subject_of("basic").images)
     with pytest.raises(InputError, match="at least 4 px"):

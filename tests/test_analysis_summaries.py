@@ -19,10 +19,9 @@ from alternas.results.analysis import position_embeddings as positions
 from alternas.results.analysis import receptive_field as field
 from alternas.results.analysis import skip_connections as skips
 from alternas.results.analysis import token_localization as tokens
-from alternas.results.analysis.attention_distance import Reach
+from alternas.results.analysis.attention_distance import LayerDistance
 from alternas.results.analysis.registry import ANALYSES
 from alternas.results.analysis_tools.hooks import HookPoint
-from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 
 def blocks(op: str, *changes: float, height: int = 8) -> list[dict[str, Any]]:
@@ -45,13 +44,13 @@ def changed(*changes: tuple[float, float], **more: Any) -> list[dict[str, Any]]:
 
 def passed(cls: tuple[float, ...], others: tuple[float, ...]) -> str:
     rows = [changed((-0.1, 0.2), ratio=o, ratio_cls=c)[0] for c, o in zip(cls, others, strict=True)]
-    return skips._reading(rows, 50)
+    return skips._summary(rows, 50)
 
 
 def costs(low: float, high: float, spread: float) -> str:
-    """A reading of `noise`: mean changes at a low and a high frequency, which swing from image to image."""
+    """A summary of `noise`: mean changes at a low and a high frequency, which swing from image to image."""
     swing_N = spread * torch.tensor([1.0, -1.0]).repeat(20)
-    return noise._reading(0.9, changed((-0.2, 0.1), (-0.2, 0.1)), [low + swing_N, high - swing_N], 0.7, 2)
+    return noise._summary(0.9, changed((-0.2, 0.1), (-0.2, 0.1)), [low + swing_N, high - swing_N], 0.7, 2)
 
 
 def grid_tokens(best: Callable[[int, int], tuple[int, int]], side: int = 4) -> str:
@@ -62,18 +61,18 @@ def grid_tokens(best: Callable[[int, int], tuple[int, int]], side: int = 4) -> s
             off = float(np.hypot(to[0] - r, to[1] - c))
             rows.append({"row": r, "column": c, "own": 0.2, "rank": 1 if to == (r, c) else 2})
             rows[-1] |= {"best_row": to[0], "best_column": to[1], "cells_off": off}
-    return tokens._reading(rows, HookPoint("last", "", "out", "mlp", "1"), (side, side), 50)
+    return tokens._summary(rows, HookPoint("last", "", "out", "mlp", "1"), (side, side), 50)
 
 
 def by_head(*heads_at: tuple[float, float]) -> str:
     rows = [{"layer": "1", "head": i, "distance_px": d, "place": "a", "cka": c} for i, (d, c) in enumerate(heads_at)]
-    return heads._reading(rows, "cnn", 50)
+    return heads._summary(rows, "cnn", 50)
 
 
 def probed(*accuracies: float, test: int = 100) -> str:
     names = [f"block {i}" for i in range(len(accuracies))]
     gap = [{"place": n, "features": "gap", "accuracy": a} for n, a in zip(names, accuracies, strict=True)]
-    return linear._reading([*gap, {"place": names[-1], "features": "token 0,0", "accuracy": 0.2}], names, test)
+    return linear._summary([*gap, {"place": names[-1], "features": "token 0,0", "accuracy": 0.2}], names, test)
 
 
 def placed(near: float, line: float, rest: float, swing: float = 0.0) -> str:
@@ -82,13 +81,13 @@ def placed(near: float, line: float, rest: float, swing: float = 0.0) -> str:
         | {"neighbours": near + (-1) ** i * swing, "same_row": line, "same_column": line}
         for i in range(16)
     ]
-    return positions._reading(rows)
+    return positions._summary(rows)
 
 
 def corrupted(**accuracies: float) -> str:
     clean = {"corruption": "clean", "group": "clean", "accuracy": 0.9, "ece": 0.1}
     rest = [{"corruption": n, "group": "blur", "accuracy": a, "ece": 0.05} for n, a in accuracies.items()]
-    return robustness._reading([clean, *rest], 100)
+    return robustness._summary([clean, *rest], 100)
 
 
 def seen(*sides: float) -> str:
@@ -96,13 +95,13 @@ def seen(*sides: float) -> str:
         {"place": f"block {i}", "op": "conv", "side_50_px": s, "side_90_px": 2 * s, "image_px": 32, "images": 8}
         for i, s in enumerate(sides)
     ]
-    return field._reading(rows)
+    return field._summary(rows)
 
 
 def surface(height: Callable[[float, float], float]) -> str:
     steps = [i / 2 - 1 for i in range(5)]
     rows = [{"a": a, "b": b, "nll": 0.1, "l2": 0.0, "loss": height(a, b)} for a in steps for b in steps]
-    return landscape._reading(rows, 5, "256 images; cross-entropy")
+    return landscape._summary(rows, 5, "256 images; cross-entropy")
 
 
 def curved(*least: float) -> str:
@@ -111,22 +110,21 @@ def curved(*least: float) -> str:
         for b, v in enumerate(least)
         for r in range(1, 6)
     ]
-    return hessian._reading(rows, "images", "cross-entropy")
+    return hessian._summary(rows, "images", "cross-entropy")
 
 
 def mapped(cka_LL: Any) -> str:
     sites = [HookPoint(str(i), str(i), "out", "conv", stage) for i, stage in enumerate("0111222333")]
-    return cka._reading_of_one(np.array(cka_LL), sites)
+    return cka._summary_of_one(np.array(cka_LL), sites)
 
 
 def matched(best: list[int]) -> str:
     sites = [[HookPoint(str(i), str(i), "out", "conv", "1") for i in range(4)]] * 2
-    both = [AnalysisInput(name, torch.nn.Identity(), Images(*[torch.zeros(1)] * 4)) for name in ("one", "two")]
-    return cka._reading_of_two(np.eye(4)[best], sites, both)
+    return cka._summary_of_two(np.eye(4)[best], sites, ["one", "two"])
 
 
 def drawn(shares: list[list[float]]) -> str:
-    return rollout._reading([{"tokens": 2.0} for _ in shares], np.array(shares))
+    return rollout._summary([{"tokens": 2.0} for _ in shares], np.array(shares))
 
 
 STAGES = np.array([0, 1, 1, 1, 2, 2, 2, 3, 3, 3])
@@ -134,43 +132,43 @@ DEPTH = np.arange(10)
 SMOOTH = np.exp(-np.abs(DEPTH[:, None] - DEPTH) / 4)
 FAR = {"even": 10.0, "furthest": 20.0}
 
-# analysis: (a part of a sentence, a reading with it, readings without it)
+# analysis: (a part of a sentence, a summary with it, summaries without it)
 SAID: dict[str, list[tuple[str, str, list[str]]]] = {
     "variance": [
-        ("2 of 2 conv blocks raise it", variance._reading(blocks("conv", 1.0, 2.0), 9), [
-            variance._reading(blocks("conv", 1.0, -2.0), 9),
+        ("2 of 2 conv blocks raise it", variance._summary(blocks("conv", 1.0, 2.0), 9), [
+            variance._summary(blocks("conv", 1.0, -2.0), 9),
         ]),
-        ("Each MSA adds less than each conv", variance._reading([*blocks("conv", 1.0), *blocks("msa", -1.0, 0.9)], 9), [
-            variance._reading([*blocks("conv", 1.0), *blocks("msa", -9.0, 1.1)], 9),
-            variance._reading([*blocks("conv", 1.0), *blocks("msa", -9.0, height=4)], 9),
+        ("Each MSA adds less than each conv", variance._summary([*blocks("conv", 1.0), *blocks("msa", -1.0, 0.9)], 9), [
+            variance._summary([*blocks("conv", 1.0), *blocks("msa", -9.0, 1.1)], 9),
+            variance._summary([*blocks("conv", 1.0), *blocks("msa", -9.0, height=4)], 9),
         ]),
     ],
     "fourier": [
-        (": as Park & Kim found", fourier._reading(blocks("msa", -1.0, -1.1, -0.9), 9), [
-            fourier._reading(blocks("msa", -1.0), 9),
-            fourier._reading(blocks("msa", -1.0, -9.0), 9),
-            fourier._reading(blocks("conv", -1.0, -1.1, -0.9), 9),
+        (": as Park & Kim found", fourier._summary(blocks("msa", -1.0, -1.1, -0.9), 9), [
+            fourier._summary(blocks("msa", -1.0), 9),
+            fourier._summary(blocks("msa", -1.0, -9.0), 9),
+            fourier._summary(blocks("conv", -1.0, -1.1, -0.9), 9),
         ]),
-        (": other than Park & Kim found", fourier._reading(blocks("conv", -1.0, -1.1, -0.9), 9), [
-            fourier._reading(blocks("conv", 1.0, 1.1, 0.9), 9),
-            fourier._reading(blocks("conv", -1.0, 1.1, -0.9), 9),
+        (": other than Park & Kim found", fourier._summary(blocks("conv", -1.0, -1.1, -0.9), 9), [
+            fourier._summary(blocks("conv", 1.0, 1.1, 0.9), 9),
+            fourier._summary(blocks("conv", -1.0, 1.1, -0.9), 9),
         ]),
     ],
     "lesion": [
-        ("The largest loss is without", lesion._reading(0.9, changed((-0.5, 0.1), (0.0, 0.1)), 50), [
-            lesion._reading(0.9, changed((-0.05, 0.1), (0.0, 0.1)), 50),
-            lesion._reading(0.9, changed((0.2, 0.1)), 50),
+        ("The largest loss is without", lesion._summary(0.9, changed((-0.5, 0.1), (0.0, 0.1)), 50), [
+            lesion._summary(0.9, changed((-0.05, 0.1), (0.0, 0.1)), 50),
+            lesion._summary(0.9, changed((0.2, 0.1)), 50),
         ]),
-        ("1 of the others' overlap", lesion._reading(0.9, changed((-0.5, 0.1), (-0.4, 0.1)), 50), [
-            lesion._reading(0.9, changed((-0.5, 0.1), (-0.2, 0.1)), 50),
+        ("1 of the others' overlap", lesion._summary(0.9, changed((-0.5, 0.1), (-0.4, 0.1)), 50), [
+            lesion._summary(0.9, changed((-0.5, 0.1), (-0.2, 0.1)), 50),
         ]),
-        ("1 of the 2 units' 95 % intervals over images hold 0", lesion._reading(
-            0.9, changed((-0.5, 0.1), (0.0, 0.1)), 50), [lesion._reading(0.9, changed((-0.5, 0.1), (0.2, 0.1)), 50)],
+        ("1 of the 2 units' 95 % intervals over images hold 0", lesion._summary(
+            0.9, changed((-0.5, 0.1), (0.0, 0.1)), 50), [lesion._summary(0.9, changed((-0.5, 0.1), (0.2, 0.1)), 50)],
         ),
     ],
     "skips": [
-        ("The largest loss is without the skip", skips._reading(changed((-0.5, 0.1), (0.0, 0.1)), 50), [
-            skips._reading(changed((-0.05, 0.1), (0.0, 0.1)), 50),
+        ("The largest loss is without the skip", skips._summary(changed((-0.5, 0.1), (0.0, 0.1)), 50), [
+            skips._summary(changed((-0.05, 0.1), (0.0, 0.1)), 50),
         ]),
         ("Beside its branch the skip is largest", passed((1.0, 1.0), (1.0, 3.0)), [passed((1.0, 1.0), (2.0, 2.0))]),
         ("in the order of the paper's ViT", passed((2.0, 1.0), (1.0, 2.0)), [
@@ -214,9 +212,9 @@ SAID: dict[str, list[tuple[str, str, list[str]]]] = {
     ],
     "distance": [
         ("1 of 3 less than half as far as even attention and 1 more than 0.8 times as far",
-         distance._reading({"1": Reach([3.0, 6.0, 9.0], **FAR)}, 9), [
-            distance._reading({"1": Reach([6.0, 6.0, 9.0], **FAR)}, 9),
-            distance._reading({"1": Reach([3.0, 6.0, 7.0], **FAR)}, 9),
+         distance._summary({"1": LayerDistance([3.0, 6.0, 9.0], **FAR)}, 9), [
+            distance._summary({"1": LayerDistance([6.0, 6.0, 9.0], **FAR)}, 9),
+            distance._summary({"1": LayerDistance([3.0, 6.0, 7.0], **FAR)}, 9),
         ]),
     ],
     "heads": [
@@ -243,7 +241,7 @@ SAID: dict[str, list[tuple[str, str, list[str]]]] = {
         ]),
         ("at this energy high ones cost more", costs(-0.2, -0.5, 0.1), [costs(-0.5, -0.2, 0.1)]),
         ("The largest loss is at", costs(-0.2, -0.2, 0.1), [
-            noise._reading(0.9, changed((-0.05, 0.1)), [torch.zeros(9)], 0.7, 2),
+            noise._summary(0.9, changed((-0.05, 0.1)), [torch.zeros(9)], 0.7, 2),
         ]),
     ],
     "robustness": [
@@ -279,18 +277,18 @@ def test_filters_are_held_against_noise() -> None:
     net = torch.nn.Conv2d(3, 64, 4, 4)
     torch.nn.init.normal_(net.weight, generator=torch.Generator().manual_seed(0))
     _, shares = filters.components(net.weight.detach())
-    assert abs(int((shares.cumsum(0) < filters.MOST).sum()) + 1 - filters._even(net.weight.shape)) <= 2
+    assert abs(int((shares.cumsum(0) < filters.MOST).sum()) + 1 - filters._enough_of_noise(net.weight.shape)) <= 2
 
 
 def test_all_analyses_are_here() -> None:
     assert set(SAID) | {"filters"} == set(ANALYSES)
 
 
-def test_no_reading_has_words_that_numbers_cannot_bear() -> None:
+def test_no_summary_has_words_that_numbers_cannot_bear() -> None:
     """Of one net, some images and one training nobody is better, and nothing is proved or lost."""
     strong = ("looks convex", "hurt more", "says nothing", "are lost", "proves that", "always", "dearest")
     for analysis, said in SAID.items():
-        for _, reading, others in said:
-            for text in (reading, *others):
+        for _, summary, others in said:
+            for text in (summary, *others):
                 assert not [words for words in strong if words in text], analysis
                 assert "nan" not in text.replace("nan px", ""), analysis

@@ -1,4 +1,4 @@
-"""Few-shot accuracy of features: ridge and probe against scikit-learn, draws, and chance where there is nothing."""
+"""Few-shot accuracy of features: the probe against scikit-learn, draws, and chance where there is nothing."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from sklearn.preprocessing import StandardScaler, normalize
 from torch import Tensor
 
 from alternas.archs import InputError, build
-from alternas.results.analysis_tools import metrics as ridges
-from alternas.results.analysis_tools.metrics import (
+from alternas.results.analysis import linear_probe as probes
+from alternas.results.analysis.linear_probe import (
     HELD_OUT,
     PENALTIES,
     Labelled,
     classify,
-    draw,
-    ridge,
+    draw_shots,
     shot_accuracy,
-    shot_curve,
 )
 from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
@@ -65,55 +63,27 @@ def global_random_state_rests() -> Iterator[None]:
 @pytest.mark.parametrize("penalty", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("correlated", [False, True])
 @pytest.mark.parametrize(("images", "width"), [(80, 20), (20, 80), (30, 30)])
-def test_ridge_is_scikit_learns(images: int, width: int, correlated: bool, penalty: float) -> None:
+def test_guesses_are_those_of_the_normal_equations(images: int, width: int, correlated: bool, penalty: float) -> None:
     random = np.random.default_rng(width)
-    f_ND, t_NK = 3 + random.normal(size=(images, width)), random.normal(size=(images, 4)) - 1
+    f_ND, y_N = 3 + random.normal(size=(images, width)), np.arange(images) % 4
     if correlated:
         f_ND[:, : width // 2] = f_ND[:, -1:] + 0.01 * f_ND[:, : width // 2]
-    theirs = Ridge(alpha=penalty, fit_intercept=True).fit(f_ND, t_NK)
-    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), penalty)
-    assert w_DK.dtype == b_K.dtype == torch.double
-    np.testing.assert_allclose(w_DK.numpy(), theirs.coef_.T, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(b_K.numpy(), theirs.intercept_, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize(("images", "width"), [(40, 6), (6, 40)])
-def test_the_smaller_system_is_solved(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes, solve = [], torch.linalg.cholesky_ex
-    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: sizes.append(a.shape) or solve(a))
-    ridge(noise(images, width, 2).f_ND, torch.ones(images, 1), 1.0)
-    assert sizes == [(6, 6)]
+    centred, targets = f_ND - f_ND.mean(0), 2.0 * np.eye(4)[y_N] - 1
+    slopes = np.linalg.solve(centred.T @ centred + penalty * np.eye(width), centred.T @ (targets - targets.mean(0)))
+    wanted = (centred @ slopes + targets.mean(0)).argmax(1)
+    known = Labelled(torch.from_numpy(f_ND), torch.from_numpy(y_N))
+    assert classify(known, known.f_ND, penalty).tolist() == wanted.tolist()
 
 
 @pytest.mark.parametrize(("images", "width"), [(60, 8), (8, 60)])
-def test_where_cholesky_fails_an_svd_solves(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:Singular matrix")
+def test_where_cholesky_fails_an_svd_solves(images: int, width: int) -> None:
     """The Gram matrix is singular up to rounding errors far above the penalty."""
-    random, calls, svd = np.random.default_rng(0), [], torch.linalg.svd
-    monkeypatch.setattr(torch.linalg, "svd", lambda a, full_matrices: calls.append(1) or svd(a, full_matrices))
+    random = np.random.default_rng(0)
     f_ND = 1e4 * random.normal(size=(images, 2)) @ random.normal(size=(2, width))
-    t_NK = random.normal(size=(images, 3))
-    theirs = Ridge(alpha=1e-9, solver="svd").fit(f_ND, t_NK)
-    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), 1e-9)
-    assert calls
-    ours = f_ND @ w_DK.numpy() + b_K.numpy()
-    np.testing.assert_allclose(ours, theirs.predict(f_ND), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(("images", "width"), [(80, 20), (20, 80)])
-def test_the_svds_answer_is_scikit_learns(images: int, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda a: (a, torch.tensor(1)))
-    random = np.random.default_rng(1)
-    f_ND, t_NK = 3 + random.normal(size=(images, width)), random.normal(size=(images, 4)) - 1
-    w_DK, b_K = ridge(torch.from_numpy(f_ND), torch.from_numpy(t_NK), 2.0)
-    theirs = Ridge(alpha=2.0).fit(f_ND, t_NK)
-    np.testing.assert_allclose(w_DK.numpy(), theirs.coef_.T, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(b_K.numpy(), theirs.intercept_, rtol=0, atol=1e-8)
-
-
-@pytest.mark.parametrize("penalty", [0, -1.0, math.nan, math.inf, True, "1"])
-def test_ridge_needs_a_penalty(penalty: float) -> None:
-    with pytest.raises(InputError, match=rf"^ridge: penalty must be a finite number above 0, got {penalty!r}$"):
-        ridge(torch.ones(3, 2), torch.ones(3, 1), penalty)
+    known = Labelled(torch.from_numpy(f_ND), torch.arange(images) % 3)
+    theirs = Ridge(alpha=1e-9, solver="svd").fit(f_ND, 2.0 * np.eye(3)[known.y_N.numpy()] - 1).predict(f_ND)
+    assert classify(known, known.f_ND, 1e-9).tolist() == theirs.argmax(1).tolist()
 
 
 @pytest.mark.parametrize("labels", [range(10), (3, 8)])
@@ -131,7 +101,7 @@ def test_guesses_are_scikit_learns(digits: tuple[Labelled, Labelled], images: in
 def test_the_probe_is_its_description(digits: tuple[Labelled, Labelled], shots: int, seed: int) -> None:
     """Standardised by the shots, the penalty by held-out images (some equally good), all of it with scikit-learn."""
     train, test = digits
-    drawn, held_out = draw(train, shots, seed)
+    drawn, held_out = draw_shots(train, shots, seed)
     scale = StandardScaler().fit(drawn.f_ND.double().numpy())
     targets = 2.0 * np.eye(10)[drawn.y_N.numpy()] - 1
 
@@ -148,8 +118,8 @@ def test_the_probe_is_its_description(digits: tuple[Labelled, Labelled], shots: 
 
 def test_without_held_out_images_the_penalty_is_the_middle_one(digits: tuple[Labelled, Labelled]) -> None:
     train, test = digits
-    drawn, _ = draw(train, 5, 0)
-    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + ridges.STD_FLOOR
+    drawn, _ = draw_shots(train, 5, 0)
+    mean_D, std_D = drawn.f_ND.mean(0), drawn.f_ND.std(0, correction=0) + probes.STD_FLOOR
     known = Labelled((drawn.f_ND - mean_D) / std_D, drawn.y_N)
     guesses = [classify(known, (test.f_ND - mean_D) / std_D, penalty) for penalty in PENALTIES]
     wanted = [(guess == test.y_N).double().mean().item() for guess in guesses]
@@ -187,7 +157,7 @@ def test_draws_are_nested_and_apart() -> None:
     y_N = torch.tensor([2, 7, 9, 9]).repeat(60)[torch.from_numpy(np.random.default_rng(0).permutation(240))][:-30]
     images, sizes, before = Labelled(torch.arange(210.0)[:, None], y_N), torch.bincount(y_N), set()
     for shots in (1, 3, 20):
-        drawn, held_out = draw(images, shots, 5)
+        drawn, held_out = draw_shots(images, shots, 5)
         now, others = (set(part.f_ND.flatten().int().tolist()) for part in (drawn, held_out))
         assert before < now
         assert not now & others
@@ -196,15 +166,15 @@ def test_draws_are_nested_and_apart() -> None:
         assert torch.bincount(held_out.y_N).tolist() == wanted.tolist()
         assert all(y_N[int(f)] == y for f, y in zip(drawn.f_ND, drawn.y_N, strict=True))
         before = now
-    assert not torch.equal(draw(images, 20, 5)[0].f_ND, draw(images, 20, 6)[0].f_ND)
+    assert not torch.equal(draw_shots(images, 20, 5)[0].f_ND, draw_shots(images, 20, 6)[0].f_ND)
 
 
 def test_more_shots_help(digits: tuple[Labelled, Labelled]) -> None:
-    curves = [shot_curve(*digits, (1, 5, 20), seed) for seed in range(5)]
-    one, five, twenty = (np.mean([curve[shots] for curve in curves]) for shots in (1, 5, 20))
+    by_shots = {shots: [shot_accuracy(*digits, shots, seed) for seed in range(5)] for shots in (1, 5, 20)}
+    one, five, twenty = map(np.mean, by_shots.values())
     assert 0.3 < one < five - 0.1 < twenty - 0.15 < 0.85
-    assert len({curve[1] for curve in curves}) > 1
-    assert shot_curve(*digits, (1, 5, 20), 4) == curves[4]
+    assert len(set(by_shots[1])) > 1
+    assert shot_accuracy(*digits, 5, 4) == by_shots[5][4]
 
 
 def test_noise_is_at_chance() -> None:
@@ -251,14 +221,14 @@ def test_the_interval_stays_between_0_and_1(monkeypatch: pytest.MonkeyPatch, dig
 
 
 def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    found, guess = [], ridges.classify
+    found, guess = [], probes.classify
 
     def spy(known: Labelled, f_ND: Tensor, penalty: float) -> Tensor:
         found.append((torch.bincount(known.y_N)[known.y_N.unique()].tolist(), len(f_ND), penalty))
         torch.testing.assert_close(torch.cat([known.f_ND, f_ND]).norm(dim=1), torch.ones(12 + 20).double())
         return guess(known, f_ND, penalty)
 
-    monkeypatch.setattr(ridges, "classify", spy)
+    monkeypatch.setattr(probes, "classify", spy)
     episode_accuracies(noise(60, 6, 6), Episodes(4, 3, 5, count=7))
     assert found == 7 * [([3, 3, 3, 3], 20, 1.0)]
 

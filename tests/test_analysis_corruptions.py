@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from alternas.archs import InputError
 from alternas.results.analysis import robustness
-from alternas.results.analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
+from alternas.results.analysis.robustness import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 FALL = ("glass blur", "frost", "elastic transform")  # published strengths of which a later one is nearer
@@ -161,5 +161,5 @@ def test_robustness_of_a_net_that_sees_brightness() -> None:
     assert by["brightness", 5]["accuracy"] == 0.75  # 0.3 becomes 0.6: logits 40 and -40 for the other class
     assert by["brightness", 5]["nll"] == pytest.approx(80 / 4, rel=1e-3)
     assert by["brightness", 5]["ece"] > 0.2
-    assert f"and {by['clean', 0]['ece']:.3f} on clean images" in found.reading
-    assert "on 4 clean images" in found.reading
+    assert f"and {by['clean', 0]['ece']:.3f} on clean images" in found.summary
+    assert "on 4 clean images" in found.summary

@@ -65,7 +65,7 @@ def check(subject: AnalysisInput, analysis: str, analyse: Callable[[AnalysisInpu
     assert found.analysis == analysis
     assert found.rows
     assert all(row.keys() == found.rows[0].keys() for row in found.rows)
-    assert found.reading.endswith(".")
+    assert found.summary.endswith(".")
     return found
 
 

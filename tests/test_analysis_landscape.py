@@ -91,8 +91,8 @@ def test_finding() -> None:
     subject = AnalysisInput("basic", net, Images(x, net(x).argmax(1), torch.zeros(2), torch.ones(2)))
     found = landscape.analyse(subject, side=3)
     middle = found.rows[4]
-    assert f"a loss of {middle['loss']:.3g}" in found.reading
-    assert ("None of the other 8 points is lower." in found.reading) is (
+    assert f"a loss of {middle['loss']:.3g}" in found.summary
+    assert ("None of the other 8 points is lower." in found.summary) is (
         min(r["loss"] for r in found.rows) == middle["loss"]
     )
     found.draw(Figure())

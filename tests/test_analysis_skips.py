@@ -132,7 +132,7 @@ def test_an_analysis(name: str) -> None:
             last = (net(images.x_NCHW).argmax(1) == images.y_N).double().mean().item()
     assert finding.rows[-1]["accuracy"] == whole
     assert finding.rows[-1]["accuracy_without"] == last
-    assert ("class token" in finding.reading) == (name == "hybrid")
+    assert ("class token" in finding.summary) == (name == "hybrid")
     finding.draw(Figure())
 
 

@@ -1,7 +1,7 @@
-"""Adds up a net's operators: params, MACs, outputs, what training keeps, what is alive at once.
+"""Adds up what operators cost: params, MACs, outputs, what training keeps, what is alive at once.
 
-Torch-free. Convention: one multiply-accumulate is 1; conv, linear and attention products count,
-norms, activations, softmax, pooling and additions do not. That is `FlopCounterMode` / 2.
+Torch-free. Convention: one multiply-accumulate is 1; conv, linear and attention products count, norms, activations,
+softmax, pooling and additions do not. That is `FlopCounterMode` / 2.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FLOAT_BYTES = 4
 
 
 class OperatorCost(NamedTuple):
-    """The share of one place ("stem", "stage 2", "encoder", "head") and kind of operator."""
+    """What one kind of operator costs in one place ("stem", "stage 2", "encoder", "head")."""
 
     place: str
     kind: str
@@ -83,7 +83,7 @@ class CostAccumulator:
         self.peak = max(self.peak, base + max(steps))
 
     def take(self, later: CostAccumulator) -> None:
-        """Add what another tally has added up, which began where this one stands."""
+        """Add what another accumulator has added up, which began where this one stands."""
         for name, row in later._sums.items():
             own = self._sums[name]
             own[:] = map(add, own, row)

@@ -160,9 +160,9 @@ def test_an_analysis_of_one_and_of_two() -> None:
     for finding in (alone, both):
         finding.draw(figure := Figure())
         assert len(figure.axes) == 2
-        assert "nan" not in finding.reading
-    assert "hybrid" in both.reading
-    assert "basic" in both.reading
+        assert "nan" not in finding.summary
+    assert "hybrid" in both.summary
+    assert "basic" in both.summary
 
 
 BLOCKS = "the map falls into blocks at the ends of stages"
@@ -172,7 +172,7 @@ LENGTHS = {"resnet": (1, 3, 3, 3), "uneven": (1, 2, 5, 2), "two": (3, 3)}
 def readings(cka_LL: Any, lengths: tuple[int, ...]) -> str:
     stages = [str(s) for s, length in enumerate(lengths) for _ in range(length)]
     sites = [HookPoint(str(i), str(i), "out", "conv", stage) for i, stage in enumerate(stages)]
-    return cka._reading_of_one(np.array(cka_LL), sites)
+    return cka._summary_of_one(np.array(cka_LL), sites)
 
 
 def blocky(lengths: tuple[int, ...]) -> np.ndarray:
@@ -215,6 +215,6 @@ def test_the_gap_is_that_of_pairs_as_far_apart() -> None:
 def test_what_cannot_be_compared() -> None:
     one = subject("basic")
     with pytest.raises(InputError, match=r"^cka: needs a batch of at least 4 images, there is none$"):
-        analyse(replace(one, images=one.images.first(3)))
+        analyse(replace(one, images=replace(one.images, x_NCHW=one.images.x_NCHW[:3], y_N=one.images.y_N[:3])))
     with pytest.raises(InputError, match=r"^cka: basic and basic must take images of one size, normalised"):
         analyse(one, replace(one, images=replace(one.images, mean_C=torch.zeros(2))))

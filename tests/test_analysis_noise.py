@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from alternas.results.analysis import frequency_noise as noise
-from alternas.results.analysis.frequency_noise import asked, noisy, ring, ring_noise
+from alternas.results.analysis.frequency_noise import noisy, ring, ring_frequencies, ring_noise
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 
@@ -31,12 +31,12 @@ def test_the_ring_is_cut_at_the_half_sizes(side: int, frequency: float) -> None:
 def test_each_frequency_of_a_small_image_is_asked_for_once(size: tuple[int, int]) -> None:
     frequencies = [2 * k / size[0] for k in range(size[0] // 2 + 1)]
     assert torch.equal(sum(ring(*size, f) for f in frequencies), torch.ones(size, dtype=torch.float64))
-    assert asked(*size) == pytest.approx(frequencies)
+    assert ring_frequencies(*size) == pytest.approx(frequencies)
 
 
 @pytest.mark.parametrize("shape", [(4, 1, 32, 32), (4, 3, 32, 24), (4, 2, 7, 7)])
 def test_energy_lies_in_the_ring_alone(shape: tuple[int, ...]) -> None:
-    for frequency in asked(*shape[2:])[::2]:
+    for frequency in ring_frequencies(*shape[2:])[::2]:
         x = ring_noise(shape, frequency, 0.7, torch.Generator().manual_seed(0))
         energy, inside = torch.fft.fft2(x.double()).abs().square(), ring(shape[2], shape[3], frequency).bool()
         assert energy[..., ~inside].sum() < 1e-10 * energy.sum()
@@ -46,7 +46,7 @@ def test_energy_lies_in_the_ring_alone(shape: tuple[int, ...]) -> None:
 
 def test_every_ring_has_the_same_energy() -> None:
     """As the net gets it: normalised."""
-    for frequency in asked(32, 32):
+    for frequency in ring_frequencies(32, 32):
         x = ring_noise((64, 3, 32, 32), frequency, 0.7, torch.Generator().manual_seed(1))
         assert x.square().mean().sqrt().item() == pytest.approx(0.7, rel=0.08)
     images = Images(torch.rand(256, 2, 8, 8), torch.arange(256), torch.tensor([0.4, 0.5]), torch.tensor([0.1, 0.3]))
@@ -79,10 +79,10 @@ def test_a_net_that_sees_the_mean_alone() -> None:
     assert rows[0]["change"] < -0.05
     assert all(row["change"] == 0 for row in rows[1:])
     assert rows[0]["low"] < rows[0]["change"] < rows[0]["high"] < 0
-    assert "The largest loss is at 0 pi" in found.reading
-    assert "at this energy low ones cost more" in found.reading
+    assert "The largest loss is at 0 pi" in found.summary
+    assert "at this energy low ones cost more" in found.summary
     found.draw(Figure())
-    silent = noise.analyse(AnalysisInput("mean", net, images), rms=0).reading
+    silent = noise.analyse(AnalysisInput("mean", net, images), rms=0).summary
     assert "Of no frequency does the 95 % interval over images lie below 0" in silent
     assert "cost more" not in silent
 
@@ -98,14 +98,14 @@ class Finest(nn.Module):
 
 def test_a_net_that_sees_the_highest_frequency_alone() -> None:
     images = Images(torch.zeros(80, 1, 16, 16), torch.zeros(80).long(), torch.zeros(1), torch.ones(1))
-    told = noise.analyse(AnalysisInput("finest", Finest(), images), rms=1).reading
+    told = noise.analyse(AnalysisInput("finest", Finest(), images), rms=1).summary
     assert "at this energy high ones cost more" in told
 
 
 def test_halves_that_cost_alike_are_not_told_apart() -> None:
     rows = [{"frequency_pi": f, "change": -0.1, "low": -0.2, "high": -0.01} for f in (0.25, 0.75)]
     costs = [-(torch.arange(40) % 10 == k).double() for k in (0, 1)]
-    told = noise._reading(0.9, rows, costs, 0.7, 2)
+    told = noise._summary(0.9, rows, costs, 0.7, 2)
     assert "which cost more is not told" in told
     assert "ones cost more" not in told
-    assert "low ones cost more" in noise._reading(0.9, rows, [costs[0] - 0.5, costs[1]], 0.7, 2)
+    assert "low ones cost more" in noise._summary(0.9, rows, [costs[0] - 0.5, costs[1]], 0.7, 2)

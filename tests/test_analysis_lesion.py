@@ -107,13 +107,13 @@ def test_rows_and_reading() -> None:
         y = net(x).argmax(1)
     assert len(y.unique()) > 1
     found = lesion.analyse(AnalysisInput("msa", net, Images(x, y, torch.zeros(2), torch.ones(2))))
-    assert "right on 1.000 of 40" in found.reading
+    assert "right on 1.000 of 40" in found.summary
     for row in found.rows:
         unit = next(u for u in units(net) if u.name == row["unit"])
         with torch.no_grad(), lesioned(net, unit):
             assert row["accuracy"] == pytest.approx((net(x).argmax(1) == y).double().mean().item())
         assert row["change"] == row["accuracy"] - 1
     worst = min(found.rows, key=lambda row: row["change"])
-    assert (f"The largest loss is without {worst['unit']}" in found.reading) is (worst["high"] < 0)
+    assert (f"The largest loss is without {worst['unit']}" in found.summary) is (worst["high"] < 0)
     assert all(row["low"] <= row["change"] <= row["high"] for row in found.rows)
     found.draw(Figure())

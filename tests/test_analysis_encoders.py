@@ -41,7 +41,7 @@ def subject(name: str, count: int = 8) -> AnalysisInput:
 
 def check(finding: Any) -> None:
     assert all(row.keys() == finding.rows[0].keys() for row in finding.rows)
-    assert "nan" not in finding.reading
+    assert "nan" not in finding.summary
     finding.draw(Figure())
 
 
@@ -68,8 +68,8 @@ def test_positions_of_other_kinds() -> None:
     rows = positions.similarity_rows("2-D", both.numpy(), (4, 4))
     assert all(row["same_row"] == row["same_column"] == pytest.approx(0.5) for row in rows)
     assert {row["elsewhere"] for row in rows} == {0}
-    assert "rows and columns are more alike than others" in positions._reading(rows)
-    flat = positions._reading(positions.similarity_rows("flat", np.ones((16, 16)), (4, 4)))
+    assert "rows and columns are more alike than others" in positions._summary(rows)
+    flat = positions._summary(positions.similarity_rows("flat", np.ones((16, 16)), (4, 4)))
     assert "neither neighbours nor rows and columns stand out" in flat
     timms: Any = subject("timm vit").net
     assert torch.equal(positions.position_tables(timms)[0]["encoder"], timms.pos_embed[0, 1:])

@@ -1,1 +1,0 @@
-"""timm's nets: made by name, converted to ours and back, counted."""

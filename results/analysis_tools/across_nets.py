@@ -1,0 +1,387 @@
+"""What the analyses of several nets come to: trends over what a study varies, and the papers' claims over seeds.
+
+A trend is of nets that differ in a share of the data, a size or a window, each trained with several seeds, or of states
+of one training. A claim is one number a seed, positive where the paper is right.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from ...archs.errors import InputError
+from ..analysis.attention_distance import LOCAL
+from ..analysis.fourier import highest
+from ..analysis.registry import ANALYSES
+from ..ranking.stats import mean_ci, paired
+from .inputs import AnalysisResult, Rows
+from .output import curves
+
+
+def mean_of(values: Iterable[float]) -> float:
+    """The mean; ValueError where there is nothing to average."""
+    values = list(values)
+    if not values:
+        raise ValueError("nothing of the kind is there to average")
+    return mean(values)
+
+
+def variance_change(rows: Rows, op: str) -> float:
+    """Of `variance`: mean log factor by which the blocks of a kind change it."""
+    return mean_of(math.log(row["variance"] / (row["variance"] - row["change"])) for row in _comparable(rows, op))
+
+
+def high_frequency_change(rows: Rows, op: str) -> float:
+    """Of `fourier`: mean change of the log amplitude at the highest frequency over the blocks of a kind."""
+    return mean_of(row["change"] for row in _comparable(highest(rows), op))
+
+
+def _comparable(rows: Rows, op: str) -> Rows:
+    """The blocks of a kind that keep their map's shape: elsewhere a change means nothing."""
+    return [row for row in rows if row["op"] == op and row["change"] is not None]
+
+
+def negative_eigenvalues(rows: Rows) -> float:
+    """Of `hessian`: the share of eigenvalues below 0 (NEP)."""
+    return mean_of(row["eigenvalue"] < 0 for row in rows)
+
+
+def mean_positive_eigenvalue(rows: Rows) -> float:
+    """Of `hessian`: the mean of those above 0 (APE)."""
+    return mean_of(row["eigenvalue"] for row in rows if row["eigenvalue"] > 0)
+
+
+@dataclass(frozen=True)
+class NetRows:
+    """The rows of an analysis of one of the nets.
+
+    Attributes:
+        label: of what is varied, such as "3 %"; nets of one label differ in the seed alone.
+        seed: of its training.
+        factors: columns of the table, before those of the rows.
+        rows: the analysis's.
+    """
+
+    label: str
+    seed: int
+    factors: Mapping[str, Any]
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class TrendView:
+    """What of an analysis is shown beside that of other nets.
+
+    Attributes:
+        label: of the y axis.
+        curve: a number for each named place, in their order.
+        numbers: what is told, by name; one that a net does not have raises ValueError.
+    """
+
+    label: str
+    curve: Callable[[Rows], Mapping[str, float]]
+    numbers: Mapping[str, Callable[[Rows], float]]
+
+
+def trend(analysis: str, name: str, nets: Sequence[NetRows]) -> AnalysisResult:
+    """An analysis of TRENDS over nets in their order, which share all but what is varied; `name` is what they share.
+
+    The last label is compared with the first.
+    """
+    view = TRENDS[analysis]
+    rows = [{**net.factors, "seed": net.seed, **row} for net in nets for row in net.rows]
+    numbers = [(what, _by_label(nets, measure)) for what, measure in view.numbers.items()]
+    summary = " ".join(_describe_number(what, by_label) for what, by_label in numbers if by_label)
+
+    def draw(figure: Figure) -> None:
+        by_label = _by_label(nets, view.curve)
+        places = list(dict.fromkeys(place for seeds in by_label.values() for place in chain(*seeds.values())))
+        means = {label: pd.DataFrame([*seeds.values()]).mean() for label, seeds in by_label.items()}  # over seeds
+        ys = {label: mean.reindex(places).tolist() for label, mean in means.items()}
+        curves(figure.add_subplot(), places, ys, view.label)
+
+    return AnalysisResult(analysis, f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
+
+
+def _by_label(nets: Sequence[NetRows], measure: Callable[[Rows], Any]) -> dict[str, dict[int, Any]]:
+    """label -> seed -> what is measured, of the nets that have it."""
+    by_label: dict[str, dict[int, Any]] = {}
+    for net in nets:
+        try:
+            value = measure(net.rows)
+        except ValueError:
+            continue
+        by_label.setdefault(net.label, {})[net.seed] = value
+    return by_label
+
+
+def _describe_number(what: str, by_label: Mapping[str, Mapping[int, float]]) -> str:
+    """Means over seeds, and the difference of the first and the last label where seeds of both give an interval."""
+    means = ", ".join(f"{mean_ci(list(seeds.values())).mean:.3g} ({label})" for label, seeds in by_label.items())
+    text, labels = f"{what}: {means}.", list(by_label)
+    first, last = labels[0], labels[-1]
+    if first == last:
+        return text
+    try:
+        change = paired(by_label[first], by_label[last])
+    except InputError:  # no seed that both have
+        return text
+    if change.low is None or change.high is None:  # one seed
+        return text
+    verdict = "undecided" if change.low <= 0 <= change.high else "more" if change.low > 0 else "less"
+    return (
+        f"{text} From {first} to {last} that is {change.mean:+.3g} (95 % interval {change.low:+.3g} to "
+        f"{change.high:+.3g}, {change.n} seeds): {verdict}."
+    )
+
+
+def _column(place: str, value: str, rows: Rows) -> dict[str, float]:
+    return {row[place]: row[value] for row in rows}
+
+
+def _probe_accuracies(rows: Rows) -> dict[str, float]:
+    return _column("place", "accuracy", [row for row in rows if row["features"] == "gap"])
+
+
+def _mean_of_half(curve: Callable[[Rows], Mapping[str, float]], upper: bool, rows: Rows) -> float:
+    """Mean of a curve over its lower half, or over the rest."""
+    values = list(curve(rows).values())
+    half = len(values) // 2
+    return mean_of(value for value in (values[half:] if upper else values[:half]) if not math.isnan(value))
+
+
+def _first_layer_distances(rows: Rows) -> dict[str, float]:
+    """Distances of the heads of the lowest attention layer, nearest first, as shares of even attention's."""
+    shares = sorted(row["distance_px"] / row["even_px"] for row in rows if row["layer"] == rows[0]["layer"])
+    return {f"head {i}": share for i, share in enumerate(shares, 1)}
+
+
+def _deciles(rows: Rows) -> dict[str, float]:
+    """The eigenvalue below which each tenth lies."""
+    values = [row["eigenvalue"] for row in rows]
+    return {f"{10 * i} %": float(np.quantile(values, i / 10)) for i in range(11)}
+
+
+def _halves(what: str, curve: Callable[[Rows], Mapping[str, float]]) -> dict[str, Callable[[Rows], float]]:
+    return {f"{what} {'upper' if up else 'lower'} half": partial(_mean_of_half, curve, up) for up in (False, True)}
+
+
+_CKA = partial(_column, "place", "cka")
+TRENDS = {
+    "variance": TrendView(
+        "variance over the pixels of a map", partial(_column, "site", "variance"),
+        {f"Mean log factor of the variance, {op} blocks": partial(variance_change, op=op) for op in ("msa", "conv")},
+    ),
+    "fourier": TrendView(
+        "log amplitude of the highest frequency", lambda rows: _column("site", "log_amplitude", highest(rows)),
+        {
+            f"Mean change of the highest frequency, {op} blocks": partial(high_frequency_change, op=op)
+            for op in ("msa", "conv")
+        },
+    ),
+    "linear": TrendView(
+        "accuracy of a linear probe", _probe_accuracies, _halves("Mean accuracy of a probe in the", _probe_accuracies),
+    ),
+    "cka": TrendView("CKA with the last one's same place", _CKA, _halves("Mean CKA of the", _CKA)),
+    "cka_between": TrendView("CKA with the largest net's best match", _CKA, _halves("Mean CKA of the", _CKA)),
+    "distance": TrendView(
+        "attention distance, of even attention's", _first_layer_distances,
+        {
+            "Local heads of the lowest attention layer":
+                lambda rows: float(sum(share < LOCAL for share in _first_layer_distances(rows).values())),
+            "Mean distance of its heads, of even attention's":
+                lambda rows: mean_of(_first_layer_distances(rows).values()),
+        },
+    ),
+    "hessian": TrendView(
+        "eigenvalue of the Hessian, below which so many lie", _deciles,
+        {
+            "Share of negative eigenvalues (NEP)": negative_eigenvalues,
+            "Mean eigenvalue above 0 (APE)": mean_positive_eigenvalue,
+        },
+    ),
+}  # fmt: skip
+
+NetAnalyses = Mapping[str, Mapping[str, Rows]]  # of one seed: net -> analysis -> rows
+HOLDS, NOT, UNDECIDED, UNKNOWN = "holds", "does not hold here", "undecided", "not measured"
+
+
+class Claim(NamedTuple):
+    """A statement of a paper.
+
+    Attributes:
+        name: for tables.
+        says: the statement.
+        source: who says it, and where.
+        unit: of the number.
+        measure: the number, positive where the claim is right, from what the analyses found for one seed. Raises
+            KeyError or ValueError where it cannot be told.
+    """
+
+    name: str
+    says: str
+    source: str
+    unit: str
+    measure: Callable[[NetAnalyses], float]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim over seeds: `mean` and its 95 % t interval from `low` to `high`; `why` says what was not measured."""
+
+    claim: str
+    says: str
+    source: str
+    verdict: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    unit: str
+    seeds: int
+    why: str = ""
+
+
+def judge(claim: Claim, seeds: Sequence[NetAnalyses]) -> Verdict:
+    """`holds` if the whole interval is above 0, `does not hold here` if it is below, else `undecided`."""
+    values, why = [], ""
+    for analyses in seeds:
+        try:
+            values.append(claim.measure(analyses))
+        except (KeyError, ValueError) as error:
+            why = str(error)
+    values = [value for value in values if math.isfinite(value)]
+    if not values:
+        return Verdict(*claim[:3], UNKNOWN, None, None, None, claim.unit, 0, why)
+    ci, verdict = mean_ci(values), UNDECIDED
+    if ci.low is not None and ci.high is not None:
+        verdict = HOLDS if ci.low > 0 else NOT if ci.high < 0 else UNDECIDED
+    return Verdict(*claim[:3], verdict, ci.mean, ci.low, ci.high, claim.unit, ci.n, why)
+
+
+def _more(measure: Callable[..., float], more: str, less: str, *args: Any) -> Callable[[NetAnalyses], float]:
+    """By how much one net's measure exceeds another's."""
+    return lambda nets: measure(nets[more], *args) - measure(nets[less], *args)
+
+
+def _variance_at_stage_ends(nets: NetAnalyses) -> float:
+    """Mean log factor of the CNN's variance at the end of a stage over that before it."""
+    rows, gaps = nets["cnn"]["variance"], []
+    for stage in dict.fromkeys(row["stage"] for row in rows):
+        logs = [math.log(row["variance"]) for row in rows if row["stage"] == stage]
+        if len(logs) > 1:
+            gaps.append(logs[-1] - mean(logs[:-1]))
+    return mean_of(gaps)
+
+
+def _mean_cka(net: Mapping[str, Rows]) -> float:
+    return mean_of(row["cka"] for row in net["cka"] if row["layer"] != row["other_layer"])
+
+
+def _loss_without_a_skip(net: Mapping[str, Rows]) -> float:
+    return 100 * mean_of(row["accuracy"] - row["accuracy_without"] for row in net["skips"])
+
+
+def _first_half_of_skips(nets: NetAnalyses, column: str) -> float:
+    """Mean log ratio of the first half of the ViT's skips minus that of the second."""
+    logs = [math.log(row[column]) for row in nets["vit"]["skips"] if row[column] is not None]
+    half = len(logs) // 2
+    return mean_of(logs[:half]) - mean_of(logs[half:])
+
+
+def _loss_by_noise(net: Mapping[str, Rows], place: int) -> float:
+    """Points that noise of the lowest (0) or highest (-1) frequency costs."""
+    return -100 * net["noise"][place]["change"]
+
+
+def _head_distances(nets: NetAnalyses) -> list[list[float]]:
+    """Of the heads of each layer of the ViT."""
+    rows = nets["vit"]["distance"]
+    layers = dict.fromkeys(row["layer"] for row in rows)
+    return [[row["distance_px"] for row in rows if row["layer"] == layer] for layer in layers]
+
+
+def _spread_of_first_heads(nets: NetAnalyses) -> float:
+    layers = _head_distances(nets)
+    if len(layers[0]) < 2:
+        raise ValueError("needs two heads a layer")
+    return stdev(layers[0]) - stdev(layers[-1])
+
+
+def _first_field(net: Mapping[str, Rows]) -> float:
+    """Log of the side that holds half of the receptive field behind the first block."""
+    return math.log(next(row["side_50_px"] for row in net["field"] if row["op"] != "stem"))
+
+
+def _accuracy(net: Mapping[str, Rows]) -> float:
+    return 100 * net["skips"][0]["accuracy"]
+
+
+def _loss_by_corruptions(net: Mapping[str, Rows]) -> float:
+    clean, *rest = net["robustness"]
+    return 100 * (clean["accuracy"] - mean_of(row["accuracy"] for row in rest))
+
+
+def _loss_of_unit(nets: NetAnalyses, op: str) -> float:
+    """Mean points that losing a unit of a kind costs in the AlterNet."""
+    return -100 * mean_of(row["change"] for row in nets["alternet"]["lesion"] if row["op"] == op)
+
+
+CLAIMS = (
+    Claim("msa lowers variance", "MSAs of a ViT lower the variance of feature maps", "P&K figure 9", "log",
+          lambda nets: -variance_change(nets["vit"]["variance"], "msa")),
+    Claim("msa lowers variance in AlterNet", "MSAs among conv blocks lower the variance of feature maps",
+          "P&K on AlterNet", "log", lambda nets: -variance_change(nets["alternet"]["variance"], "msa")),
+    Claim("conv raises variance", "Conv blocks of a CNN raise the variance of feature maps", "P&K figure 9", "log",
+          lambda nets: variance_change(nets["cnn"]["variance"], "conv")),
+    Claim("variance peaks at stage ends", "In a CNN variance is larger at a stage's end than before it",
+          "P&K figure 9", "log", _variance_at_stage_ends),
+    Claim("msa is low-pass", "MSAs of a ViT lower the highest frequency's share", "P&K figures 2 and 8",
+          "log amplitude", lambda nets: -high_frequency_change(nets["vit"]["fourier"], "msa")),
+    Claim("conv is high-pass", "Conv blocks of a CNN raise the highest frequency's share", "P&K figures 2 and 8",
+          "log amplitude", lambda nets: high_frequency_change(nets["cnn"]["fourier"], "conv")),
+    Claim("low noise hurts ViT", "Low-frequency noise costs a ViT more than a CNN", "P&K figure 2b", "points",
+          _more(_loss_by_noise, "vit", "cnn", 0)),
+    Claim("high noise hurts CNN", "High-frequency noise costs a CNN more than a ViT", "P&K figure 2b", "points",
+          _more(_loss_by_noise, "cnn", "vit", -1)),
+    Claim("gap has fewer negative eigenvalues", "Reading a ViT by averaging lessens negative Hessian eigenvalues",
+          "P&K on GAP classifiers", "share",
+          _more(lambda net: negative_eigenvalues(net["hessian"]), "vit", "vit_gap")),
+    Claim("vit begins less convex", "At the end of warm-up a ViT has more negative Hessian eigenvalues than a CNN",
+          "P&K on Hessian spectra", "share",
+          _more(lambda net: negative_eigenvalues(net["hessian"]), "vit_warmup", "cnn_warmup")),
+    Claim("msa flattens the loss", "The positive Hessian eigenvalues of a ViT are smaller than a CNN's",
+          "P&K on Hessian spectra", "log",
+          _more(lambda net: math.log(mean_positive_eigenvalue(net["hessian"])), "cnn", "vit")),
+    Claim("lost msa costs more", "In an AlterNet losing an MSA costs more than losing a conv", "P&K, lesion study",
+          "points", lambda nets: _loss_of_unit(nets, "msa") - _loss_of_unit(nets, "conv")),
+    Claim("vit stands corruptions", "Common corruptions cost a ViT less than a CNN", "P&K on corruptions", "points",
+          _more(_loss_by_corruptions, "cnn", "vit")),
+    Claim("hybrid beats both", "An AlterNet is more accurate than a CNN and a ViT of about its MACs",
+          "P&K on AlterNet", "points",
+          lambda nets: _accuracy(nets["alternet"]) - max(_accuracy(nets["cnn"]), _accuracy(nets["vit"]))),
+    Claim("vit is uniform", "The layers of a ViT resemble each other more than those of a CNN", "Raghu figure 1",
+          "CKA", _more(_mean_cka, "vit", "cnn")),
+    Claim("skips matter in ViT", "A trained ViT loses more without a skip than a CNN", "Raghu on skips", "points",
+          _more(_loss_without_a_skip, "vit", "cnn")),
+    Claim("class token kept first", "The class token's skip ratio is higher in the first half of a ViT",
+          "Raghu on skips", "log", lambda nets: _first_half_of_skips(nets, "ratio_cls")),
+    Claim("other tokens kept last", "The other tokens' skip ratio is higher in the second half of a ViT",
+          "Raghu on skips", "log", lambda nets: -_first_half_of_skips(nets, "ratio")),
+    Claim("first heads differ", "Heads of a ViT's first layer look both near and far, those of its last all far",
+          "Raghu figure 3", "px", _spread_of_first_heads),
+    Claim("attention widens", "The attention distance of a ViT grows with depth", "Raghu figure 3; ViT figure 7",
+          "px", lambda nets: mean(_head_distances(nets)[-1]) - mean(_head_distances(nets)[0])),
+    Claim("vit sees far at once", "Behind its first block a ViT's receptive field is larger than a CNN's",
+          "Raghu figure 6", "log", _more(_first_field, "vit", "cnn")),
+    Claim("gap forgets places", "A ViT read by averaging localises its tokens less than one with a class token",
+          "Raghu on places", "CKA", _more(lambda net: mean_of(row["own"] for row in net["tokens"]), "vit", "vit_gap")),
+)  # fmt: skip
