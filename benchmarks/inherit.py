@@ -29,7 +29,7 @@ from alternas.archs.parts import attention_beside
 from alternas.results.ranking.stats import mean_ci, paired
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
-from alternas.search.experiments.nets import net_of
+from alternas.search.experiments.study_nets import net_of
 from alternas.search.training import recipes
 from alternas.search.training.job import InitWeights, JobResult, TrainJob
 from alternas.search.training.recipe import Recipe

@@ -70,7 +70,7 @@ def explain(
             data or DATA, SEEDS if seeds is None else seeds, epochs, (samples, quick), name, workers or 0, as_json
         )
         return
-    from ..search.experiments.explain import Explain, said
+    from ..search.experiments.explain import Explain, summary_lines
     from ..search.experiments.explain import explain as run_explain
 
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
@@ -79,23 +79,22 @@ def explain(
     if as_json:
         print_json(facts)
     else:
-        print_lines(*said(facts))
+        print_lines(*summary_lines(facts))
 
 
 def _paper_claims(
     data: str, seeds: int, epochs: float | None, depth: tuple[int, bool], name: str, workers: int, as_json: bool
 ) -> None:
-    from ..search.experiments.paper_claims import Findings, drawing, usual_epochs
-    from ..search.experiments.paper_claims import findings as run_findings
+    from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
 
-    recipe = recipe_of("", data, usual_epochs(data) if epochs is None else epochs, False)
+    recipe = recipe_of("", data, EPOCHS.get(data) if epochs is None else epochs, False)
     place = resources_of("", workers, 1.0, None)
-    asked = Findings(request_of(data, "", "auto", False, False), recipe, seeds, *depth, name, place)
-    told = run_findings(asked, console_of(as_json))
+    config = ClaimsConfig(request_of(data, "", "auto", False, False), recipe, seeds, *depth, name, place)
+    result = explain_claims(config, console_of(as_json))
     if as_json:
-        print_json(told)
+        print_json(result)
     else:
-        print_text(drawing(told))
+        print_text(drawing(result))
 
 
 @commands.command()

@@ -186,11 +186,11 @@ def buildup(
     asked = SwapAttention(
         _named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place
     )
-    found = swap_attention(asked, console_of(as_json))
+    result, drawing = swap_attention(asked, console_of(as_json))
     if as_json:
-        print_json(found.to_dict())
+        print_json(result)
     else:
-        print_text(found.drawing())
+        print_text(drawing)
 
 
 @commands.command("few-shot")
@@ -211,18 +211,18 @@ def few_shot(
     as_json: Json = False,
 ) -> None:
     """Evaluate trained features with few images: linear probes and episodes, in closed form."""
-    from ..search.experiments.few_shot import FewShotRun, drawing, measure
-    from ..search.experiments.few_shot import plot as draw_curves
+    from ..search.experiments.few_shot_curves import FewShotConfig, drawing, few_shot_curves
+    from ..search.experiments.few_shot_curves import plot as draw_curves
 
     request = request_of(data, image_size, loader, skip_broken, download)
     k, n = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
-    asked = FewShotRun(_named(weights, arch, from_size), request, k, n, episodes, seeds)
-    found = measure(asked, console_of(as_json))
-    found["files"] = [str(path) for path in draw_curves(found, Path(plot))] if plot else []
+    config = FewShotConfig(_named(weights, arch, from_size), request, k, n, episodes, seeds)
+    curves = few_shot_curves(config, console_of(as_json))
+    curves["files"] = [str(path) for path in draw_curves(curves, Path(plot))] if plot else []
     if as_json:
-        print_json(found)
+        print_json(curves)
     else:
-        print_text(drawing(found))
+        print_text(drawing(curves))
 
 
 @commands.command()
@@ -251,21 +251,23 @@ def study(
     as_json: Json = False,
 ) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
-    from ..search.experiments.registry import ComparisonRun, make_study
+    from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
     how = recipe_of(recipe, data, epochs, compile_nets)
-    found = make_study(ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json))
+    result, drawing = run_comparison(
+        ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json)
+    )
     if as_json:
-        print_json(found.to_dict())
+        print_json(result)
     else:
-        print_text(found.drawing())
+        print_text(drawing)
 
 
 @commands.command()
 def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
-    from ..search.experiments.registry import STUDIES
+    from ..search.experiments.comparisons import STUDIES
 
     print_listing([{"study": name, "about": study.about} for name, study in STUDIES.items()], as_json)

@@ -116,7 +116,9 @@ class SearchContext:
             cost = self.cost_fn(net)
             return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
 
-        return SamplerContext(self.space, self.settings.seed, costs, self.violation, steady=self.latencies is None)
+        return SamplerContext(
+            self.space, self.settings.seed, costs, self.violation, cost_is_exact=self.latencies is None
+        )
 
 
 def prepare(config: SearchConfig, console: Console) -> SearchContext:

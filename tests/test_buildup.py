@@ -1,4 +1,4 @@
-"""The build-up as a strategy: the published trajectory, look-ahead, repeats, limits, every space."""
+"""The build-up as a strategy: the published trajectory, repeats, limits, every space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,6 @@ TRIED = [  # what the rule makes of these
     ((0, 0, 0, 0), "start"), ((0, 0, 0, 1), "accepted"), ((0, 0, 0, 2), "accepted"), ((0, 0, 1, 2), "accepted"),
     ((0, 0, 2, 2), "rejected"), ((0, 1, 1, 2), "accepted"), ((0, 2, 1, 2), "rejected"), ((1, 1, 1, 2), "rejected"),
 ]  # fmt: skip
-OTHERWISE = {(0, 0, 1, 0), (0, 0, 1, 1), (0, 1, 0, 2), (0, 0, 3, 2), (1, 0, 1, 2), (1, 2, 1, 2)}  # the other outcomes'
 
 
 def msa_of(net: Genotype) -> Msa:
@@ -91,10 +90,10 @@ def anything(net: Genotype) -> bool:
     return True
 
 
-def paper(ahead: bool = False, fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
+def paper(fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN], ahead)
+    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN])
     found = Lab(space, slots=slots)
     found.study.sampler = sampler
     return found, sampler
@@ -110,7 +109,7 @@ def test_the_published_trajectory(slots: int) -> None:
     steps = sampler.steps(lab.run(sampler).study)
     assert verdicts(steps) == TRIED
     assert lab.msa == [msa for msa, _ in TRIED]
-    assert lab.most == 1, "without look-ahead one at a time"
+    assert lab.most == 1, "each step waits for the one before"
     last = next(net for net in lab.asked if msa_of(net) == (0, 1, 1, 2))
     assert [stage.places for stage in last.stages] == [s.places for s in zoo.get("alternet50_cifar", 32).stages]
     cost = static_cost(last, 100, 32, 3)
@@ -130,42 +129,22 @@ def test_differences_are_those_to_the_parent() -> None:
     assert [by_key[step.parent_key] for step in steps[4:]] == [(0, 0, 1, 2)] * 2 + [(0, 1, 1, 2)] * 2
 
 
-@pytest.mark.parametrize("pick", [lambda n: 0, lambda n: n - 1, lambda n: random.Random(n).randrange(n)])
-def test_look_ahead_finds_the_same_net_and_trains_no_more_than_both_outcomes(pick: Callable[[int], int]) -> None:
-    lab, sampler = paper(ahead=True)
-    lab.slots, lab.pick = 3, pick
-    assert verdicts(sampler.steps(lab.run(sampler).study)) == TRIED
-    extra = set(lab.msa) - {msa for msa, _ in TRIED}
-    assert extra
-    assert extra <= OTHERWISE
-    assert len(lab.msa) == len(set(lab.msa))
-    assert lab.most == 3
-
-
-def test_look_ahead_is_both_outcomes_one_level_deep() -> None:
-    lab, sampler = paper(ahead=True)
-    assert msa_of(lab.ask()) == (0, 0, 0, 0)
-    lab.end()
-    nets = []
-    while sampler.ready(lab.study):
-        nets.append(msa_of(lab.ask()))
-    assert nets == [(0, 0, 0, 1), (0, 0, 0, 2), (0, 0, 1, 0)]
-    assert verdicts(sampler.steps(lab.study))[-1] == ((0, 0, 0, 1), "pending")
-
-
-def test_walks_go_side_by_side_and_decisions_go_first() -> None:
+def test_paths_go_side_by_side() -> None:
     space = get("alternet", 32)
     sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0), [PLAIN, BASIC])
     lab = Lab(space)
     lab.study.sampler = sampler
-    found = [(net.stages[0].block, msa_of(net)) for net in (lab.ask() for _ in range(4))]
     plain, first = (0, 0, 0, 0), (0, 0, 0, 1)
-    assert found == [("bottleneck", plain), ("basic", plain), ("bottleneck", first), ("basic", first)]
-    assert not sampler.ready(lab.study)
-    lab.pick = lambda running: 1
+    assert [(net.stages[0].block, msa_of(net)) for net in (lab.ask(), lab.ask())] == [
+        ("bottleneck", plain),
+        ("basic", plain),
+    ]
+    assert not sampler.ready(lab.study), "both starts run"
+    lab.pick = lambda running: running - 1
     lab.end()  # the basic start
-    assert [msa_of(lab.ask()) for _ in range(2)] == [(0, 0, 1, 1), (0, 0, 1, 0)], "both outcomes of its first step"
-    assert not sampler.ready(lab.study), "one level, and the other start still runs"
+    net = lab.ask()
+    assert (net.stages[0].block, msa_of(net)) == ("basic", first)
+    assert not sampler.ready(lab.study), "its first step and the other start run"
 
 
 @pytest.mark.parametrize(
@@ -228,10 +207,9 @@ def macs_at(side: int) -> Callable[[Genotype], tuple[float, float]]:
 
 @pytest.mark.parametrize("name", sorted(SPACES.keys() - {"hybrid", "resnet"}))
 @pytest.mark.parametrize("side", [16, 32])
-@pytest.mark.parametrize("ahead", [False, True])
-def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int, ahead: bool) -> None:
+def test_every_space_is_walked_to_its_end_by_the_rule(name: str, side: int) -> None:
     space = get(name, side)
-    sampler = BuildUp(SamplerContext(space, 0, macs_at(side)), ahead=ahead)
+    sampler = BuildUp(SamplerContext(space, 0, macs_at(side)))
     lab = Lab(space, noise, slots=4).run(sampler)
     nets = {net.key: net for net in lab.asked}
     assert len(nets) == len(lab.asked), "no net twice"
@@ -278,11 +256,11 @@ def test_starts_that_cannot_begin_are_refused() -> None:
 
 @pytest.mark.parametrize("stop", range(1, 9))
 def test_a_new_sampler_goes_on_as_the_old_one(stop: int) -> None:
-    whole, sampler = paper(ahead=True, slots=3)
+    whole, sampler = paper(slots=3)
     whole.run(sampler)
-    broken, sampler = paper(ahead=True, slots=3)
+    broken, sampler = paper(slots=3)
     broken.run(sampler, most=stop)
-    fresh = paper(ahead=True)[1]
+    fresh = paper()[1]
     broken.run(fresh)
     assert [net.key for net in broken.asked] == [net.key for net in whole.asked]
     assert fresh.steps(broken.study) == sampler.steps(broken.study)
@@ -297,10 +275,9 @@ def test_a_sampler_holds_nothing_against_another_study() -> None:
     assert not sampler.ready(lab.study)
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_nets_over_the_limits_are_not_proposed(ahead: bool) -> None:
+def test_nets_over_the_limits_are_not_proposed() -> None:
     over = {(0, 0, 0, 2), (0, 0, 1, 1)}
-    lab, sampler = paper(ahead, lambda net: msa_of(net) not in over)
+    lab, sampler = paper(lambda net: msa_of(net) not in over)
     lab.slots, lab.accuracy = 3, lambda net: 0.5 + 0.1 * sum(msa_of(net))
     steps = sampler.steps(lab.run(sampler).study)
     assert verdicts(steps)[1:5] == [

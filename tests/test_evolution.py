@@ -13,8 +13,8 @@ from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
 from alternas.search.samplers.context import SamplerContext
-from alternas.search.samplers.evolution import FIRST, Evolution
-from alternas.search.samplers.learning_curves import END
+from alternas.search.samplers.evolution import MIN_PARENTS, Evolution
+from alternas.search.samplers.learning_curves import FULL_TRAINING
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors
@@ -69,7 +69,7 @@ def run(ledger: SearchController, slots: int = 1) -> FakeExecutor:
 
 
 def test_children_are_new_and_of_the_front(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Evolution, "_best", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
+    monkeypatch.setattr(Evolution, "_select", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
     ledger = open_controller(trials=60, strategy="evolution")
     run(ledger)
     records = [r for r in ledger.store.records if r.kind == "search"]
@@ -79,10 +79,10 @@ def test_children_are_new_and_of_the_front(open_controller: Open, monkeypatch: p
         parents = [r for r in records[:i] if r.status == "ok"]
         ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
         steps = [rank for r, rank in zip(parents, ranks, strict=True) if child.genes in neighbors(r.genes, options)]
-        near += len(parents) >= FIRST and min(steps, default=9) <= 3
-        front += len(parents) >= FIRST and min(steps, default=9) == 1
-    assert near > 0.2 * (len(records) - FIRST), "uniform draws are never so near"
-    assert front > 0.1 * (len(records) - FIRST), "about half of these from the first front"
+        near += len(parents) >= MIN_PARENTS and min(steps, default=9) <= 3
+        front += len(parents) >= MIN_PARENTS and min(steps, default=9) == 1
+    assert near > 0.2 * (len(records) - MIN_PARENTS), "uniform draws are never so near"
+    assert front > 0.1 * (len(records) - MIN_PARENTS), "about half of these from the first front"
 
 
 def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
@@ -91,15 +91,15 @@ def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
     seen: list[tuple[int | None, int]] = []
 
     def first(self: Evolution, brood: list[Any], draw: Any) -> Any:
-        seen.append((self._level, len(self._parents)))
+        seen.append((self._rung, len(self._parents)))
         return brood[0]
 
-    monkeypatch.setattr(Evolution, "_best", first)
-    monkeypatch.setattr(evolution, "FIRST", 8)
+    monkeypatch.setattr(Evolution, "_select", first)
+    monkeypatch.setattr(evolution, "MIN_PARENTS", 8)
     run(open_controller(trials=24, strategy="evolution", scheduler="mo-asha"))
     level, parents = seen[0]
     assert level is not None
-    assert level < END
+    assert level < FULL_TRAINING
     assert parents == 8
     assert len(seen) > 12, "most of what follows are children"
     levels = [level for level, _ in seen]
@@ -115,14 +115,14 @@ def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: py
     def most_blocks(brood: list[Any], points: Any) -> Any:
         return max(brood, key=lambda found: sum(found[name] for name in msa))
 
-    monkeypatch.setattr(strategy, "_points", list)
+    monkeypatch.setattr(strategy, "_predicted_front", list)
     monkeypatch.setattr(strategy, "_most_promising", most_blocks)
     for near, expected in ((0, 0), (1000, 1)):
-        monkeypatch.setattr(evolution, "NEAR", near)
-        assert sum(bool(strategy._best([genes], random.Random(0))[name]) for name in msa) == expected
+        monkeypatch.setattr(evolution, "N_NEIGHBORS", near)
+        assert sum(bool(strategy._select([genes], random.Random(0))[name]) for name in msa) == expected
     more = [child for child in neighbors(genes, options_of(space)) if any(child[name] for name in msa)]
-    strategy._known = {strategy._ground.facts(child).traits for child in more}
-    assert strategy._best([genes], random.Random(0)) == genes, "what was proposed is no way up"
+    strategy._proposed = {strategy._context.features_of(child).traits for child in more}
+    assert strategy._select([genes], random.Random(0)) == genes, "what was proposed is no way up"
 
 
 def test_it_resumes_as_if_unbroken(open_controller: Open, tmp_path: Any) -> None:

@@ -31,7 +31,7 @@ from alternas.search.data.load import load
 from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import Explain, explain
-from alternas.search.experiments.paper_claims import nets
+from alternas.search.experiments.explain_claims import nets
 from alternas.search.experiments.trained_nets import analysis_context, objective_of
 from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
@@ -176,7 +176,7 @@ def test_the_loss_is_the_recipes() -> None:
 def test_the_images_are_listed(run: Path) -> None:
     explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
     data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 12, torch.device("cpu"))
-    subject = ground.subject(module._named(*module.select_net(run, 2)))
+    subject = ground.analysis_input(module._named(*module.select_net(run, 2)))
 
     def raw(row: dict[str, str], images: Any) -> torch.Tensor:
         x = images.images[int(row["index"])].astype("<f4")
@@ -242,7 +242,7 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
     assert "the lower half of trial 0 (resnet) is most like what trial 1 (resnet) holds" in part["summaries"][0]
     monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: f"{subject.name} it is")
     told = explain(Explain("mine:2", "1", ("variance",), samples=8), QUIET)
-    lines = module.said(told)
+    lines = module.summary_lines(told)
     assert [line.strip() for line in lines if "it is" in line] == [
         f"{name}: {name} it is" for name in ("trial 2 (alternet)", "trial 1 (resnet)")
     ]
@@ -341,7 +341,7 @@ def test_an_analysis_that_fits_no_net_says_why(run: Path, monkeypatch: pytest.Mo
     told = explain(Explain("mine:2", analyses=("variance",)), QUIET)
     (part,) = told["analyses"]
     assert (part["png"], part["summaries"]) == ("", ["trial 2 (alternet): has no attention"])
-    assert "has no attention" in module.said(told)[-1]
+    assert "has no attention" in module.summary_lines(told)[-1]
 
 
 def test_the_command(alternas: Callable[..., Any], run: Path) -> None:

@@ -31,13 +31,18 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.splits import View, seen
 from alternas.search.engine.resources import Resources
-from alternas.search.experiments import explain_training as module
+from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
-from alternas.search.experiments.explain import Explain, explain
-from alternas.search.experiments.explain_comparison import reference, study_nets
-from alternas.search.experiments.explain_training import states, trainings
-from alternas.search.experiments.nets import net_of
+from alternas.search.experiments.explain import (
+    Explain,
+    explain,
+    reference,
+    state_trainings,
+    study_nets,
+    training_states,
+)
 from alternas.search.experiments.plan import Training
+from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
@@ -159,10 +164,10 @@ def test_cka_is_that_of_the_same_places(run: Path) -> None:
 
 def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> None:
     ground = analysis_context(digits(), 24, CPU)
-    small, large = (ground.subject(net) for net in study_nets(run, digits())[0:4:2])
+    small, large = (ground.analysis_input(net) for net in study_nets(run, digits())[0:4:2])
     sites = [residual_points(one.net) for one in (small, large)]
     assert len(sites[0]) == len(sites[1]), "these ResNets have the same places"
-    small, large = (ground.subject(net) for net in study_nets(run, digits())[4:8:2])
+    small, large = (ground.analysis_input(net) for net in study_nets(run, digits())[4:8:2])
     sites = [residual_points(one.net) for one in (small, large)]
     assert len(sites[0]) < len(sites[1])
     x = small.images.seen(small.images.x_NCHW)
@@ -176,8 +181,8 @@ def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     nets = {net.name: net for net in study_nets(run, digits())}
     few, whole = nets["vit s, 10 %, seed 1"], nets["vit s, 100 %, seed 1"]
     ground = analysis_context(digits(), 8, CPU)
-    assert len(ground.subject(whole).training) == 16
-    x = torch.cat([x for x, _ in ground.subject(few).training])
+    assert len(ground.analysis_input(whole).training) == 16
+    x = torch.cat([x for x, _ in ground.analysis_input(few).training])
     shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()
     (mean,), (std,) = digits().mean, digits().std
     assert len(shown) < len(x) == 256, "images are shown again"
@@ -290,7 +295,7 @@ def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None
     recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema=0.9, warmup=0.3)
     recipe = dataclasses.replace(recipe, schedule="constant", cooldown=0.2, augment=Augment(flip=True, mixup=0.8))
     net = TrainedNet("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
-    warm, few = trainings(net, len(digits().train))
+    warm, few = state_trainings(net, len(digits().train))
     steps = recipe.steps(len(digits().train))
     assert (warm.steps, few.steps) == (round(0.3 * steps), steps)
     assert (few.view.share, few.view.draw, few.seed) == (0.06, 3, 3)
@@ -329,14 +334,14 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     torch.manual_seed(7)
     save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
     ground = analysis_context(digits(), 8, CPU)
-    ((name, found),) = states(run, [TrainedNet("it", run, net)], ground, Resources(), QUIET)
+    ((name, found),) = training_states(run, [TrainedNet("it", run, net)], ground, Resources(), QUIET)
     assert (name, rooms) == ("it", [run / "training"])
     assert isinstance(found, AnalysisResult)
     by = {(row["data"], row["at"]): [] for row in found.rows}
     assert list(by) == [("all", "warmup"), ("all", "end"), ("6 %", "warmup"), ("6 %", "end")]
     for row in found.rows:
         by[row["data"], row["at"]].append(row["eigenvalue"])
-    own = hessian(ground.subject(TrainedNet("it", run, net))).rows
+    own = hessian(ground.analysis_input(TrainedNet("it", run, net))).rows
     assert by["all", "end"] == pytest.approx([row["eigenvalue"] for row in own])
     assert len({values[0] for values in by.values()}) == 4, "four nets"
     assert "(6 %, end of warm-up)" in found.summary

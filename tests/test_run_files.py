@@ -20,7 +20,7 @@ from alternas.results.runs.store import Store, locked, read_records, read_settin
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
 from alternas.search.engine.progress import EventFiles
-from alternas.search.experiments.trained_nets import EDITION, kept
+from alternas.search.experiments.trained_nets import EDITION, cached
 from alternas.search.trials.storage import study_note
 from command_line import within
 from runs import finished_run
@@ -137,7 +137,7 @@ READS = {
     "run.json": read_settings,
     "latency.jsonl": read_latencies,
     "study.json": study_note,
-    f"any.{EDITION}.json": lambda folder: kept(folder / "any.json", dict),
+    f"any.{EDITION}.json": lambda folder: cached(folder / "any.json", dict),
     "any": lambda folder: read_own(folder / "any"),
 }
 NONE = ("records.jsonl", "latency.jsonl", "study.json", f"any.{EDITION}.json")  # that may not be there

@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
-from alternas.search.experiments.registry import STUDIES
+from alternas.search.experiments.comparisons import STUDIES
 from command_line import QUICK, records, run, start
 
 PLACE = ["--workers", "2"]

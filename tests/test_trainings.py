@@ -21,11 +21,10 @@ from alternas.search.data.load import load
 from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
-from alternas.search.experiments.comparison import ComparisonSetting, quickened
-from alternas.search.experiments.nets import FAMILIES, SIZES, net_of, swapped
+from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training, WeightsOrigin
-from alternas.search.experiments.registry import STUDIES
 from alternas.search.experiments.run import compute_of
+from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
 from alternas.search.experiments.swap_attention import rule
 from alternas.search.training import recipes
 from alternas.search.training.job import FewShot, JobResult, TrainJob
@@ -191,7 +190,7 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSe
                 groups.setdefault(repr(t.factors), set()).add(t.seed)
         assert all(seeds == set(range(setting.seeds)) for seeds in groups.values()), "seeds repeat all factors"
         assert len(groups) > 1
-        sight = study.sight(setting)
+        sight = study.plot(setting)
         assert {sight.x, sight.line} - {""} <= {*plan[-1].factors, "error"}
     full, quick = (compute_of(study.plan(s), s.data) for s in settings)
     assert quick <= full * 2 / 3
@@ -213,7 +212,7 @@ def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet)
 def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], carry: Any) -> None:
     study, quick = STUDIES["data-size"], settings[1]
     records, _ = carry(list(study.plan(quick)))
-    rows = study_rows(records, study.sight(quick).names)
+    rows = study_rows(records, study.plot(quick).names)
     assert [(row["net"], row["fraction"]) for row in rows] == [(f, s) for s in (0.1, 1.0) for f in FAMILIES]
     assert all(row["accuracy"]["n"] == 2 and row["failed"] == 0 for row in rows)
 

@@ -19,8 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from ...archs.errors import InputError
-from ...archs.parts import check_int
+from ...archs.errors import InputError, check_int
 from ..analysis_tools.hooks import HookPoint, as_map, residual_points, seeing, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ..analysis_tools.output import curves

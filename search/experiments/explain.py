@@ -1,36 +1,45 @@
-"""`explain`: trained nets of a run, the images of its data, and what the papers' analyses say of them."""
+"""`explain`: trained nets of a run, the images of its data, and what the papers' analyses say of them.
+
+Of a search: its best net, beside another one. Of a study: all its nets, beside what the study varies, over all seeds
+(Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022). With `training`: how curved the loss is at the end of a
+net's warm-up, and where it sees 6 % of the data (Park & Kim, section 3: negative eigenvalues of the Hessian are many
+early on and on few data).
+"""
 
 from __future__ import annotations
 
 import math
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from ...archs import InputError
+from ...archs import Genotype, InputError
 from ...archs.errors import check_choice, check_count, is_whole
+from ...results.analysis.cka import same_place_rows
 from ...results.analysis.registry import ANALYSES, analyse, chosen
-from ...results.analysis_tools.across_nets import TRENDS
+from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
-from ...results.analysis_tools.inputs import AnalysisInput
+from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ...results.analysis_tools.output import write_results
+from ...results.render.experiment import factor_text
 from ...results.render.net import input_spec
 from ...results.runs.record import Record
 from ...results.runs.select import parse_run_spec, select_net, trained_weights
-from ...results.runs.store import read_data_facts, read_records
+from ...results.runs.store import read_data_facts, read_records, read_settings
+from ..data.dataset import DataSet
 from ..data.load import coming, progress_on
 from ..data.splits import View
 from ..engine.resources import Resources
-from ..training.recipe import Recipe
-from .explain_comparison import is_study, study_nets, study_parts
-from .explain_training import NAME, SHARE, TITLE, states
-from .shown_images import write_shown
-from .trained_nets import AnalysisContext, TrainedNet, analysis_context, data_of, view_of
+from ..training.optim import warmup_steps
+from .comparisons import STUDIES, ComparisonSetting
+from .plan import ExperimentContext, Training
+from .run import run_experiment
+from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, data_of, write_shown
 
 ZOO = "zoo"
 
@@ -65,87 +74,84 @@ class Explain:
             raise InputError("device: no CUDA here, got cuda")
 
 
-def explain(asked: Explain, console: Console) -> dict[str, Any]:
-    """Do the analyses, write their pictures and tables; what was found, as explain.json says it.
+def explain(config: Explain, console: Console) -> dict[str, Any]:
+    """Do the analyses, write their pictures and tables; returns the content of explain.json.
 
     Raises:
-        InputError: if there is no such net, its weights are gone, or the data are not those of the run any more.
+        InputError: if there is no such net, its weights are gone, the data are not those of the run any more, or
+            something asked for does not go with a study.
     """
-    run, trial = parse_run_spec(asked.net)
-    if trial is None and is_study(run):
-        return _explain_study(asked, run, console)
-    nets = [_named(*select_net(run, trial))]
-    if asked.against:
-        nets.append(_other(asked.against, run, nets[0].record))
-        if nets[0].name == nets[1].name:
-            raise InputError(f"against: {asked.against} is {nets[0].name}, the net itself")
-    for net in nets:
-        trained_weights(net.home, net.record)
-    ground = analysis_context(data_of(run, console), asked.samples, torch.device(asked.device))
-    subjects = [ground.subject(net) for net in nets]
-    folder = open_folder(asked.out or run / FOLDER)
-    trained = _trained(nets)
-    few = [(View(SHARE, draw=net.record.seed), Recipe.from_dict(net.record.recipe)) for net in nets]
-    write_shown(folder, ground.data, asked.samples, [*trained, *(few if asked.training else [])])
+    run, trial = parse_run_spec(config.net)
+    study: list[StudyNet] = []
+    if trial is None and read_settings(run).get("settings", {}).get("study") in STUDIES:
+        if config.against or config.training:
+            raise InputError(
+                f"explain: {run.name} is a study, whose nets are all looked at; no --against or --training"
+            )
+        for name in config.analyses:
+            check_choice("analysis of a study", name, TRENDS)
+        data = data_of(run, console)
+        nets = study = study_nets(run, data)
+    else:
+        nets = _nets(config, run, trial)
+        data = data_of(run, console)
+    context = analysis_context(data, config.samples, torch.device(config.device))
+    inputs = [] if study else [context.analysis_input(net) for net in nets]
+    folder = open_folder(config.out or run / FOLDER)
+    trained = [(net.view, net.recipe) for net in nets]
+    if config.training:
+        trained += [(View(FEW_SHARE, draw=net.record.seed), net.recipe) for net in nets]
+    write_shown(folder, data, config.samples, trained)
 
     def parts() -> Iterator[Explained]:
-        yield from _parts(chosen(asked.analyses), subjects, folder, console)
-        if asked.training:
-            yield write_results(folder, NAME, states(run, nets, ground, asked.training, console), TITLE)
+        names = chosen(config.analyses)
+        if study:
+            yield from _study_parts([name for name in names if name in TRENDS], study, context, folder, console)
+        else:
+            yield from _parts(names, inputs, folder, console)
+        if config.training:
+            states = training_states(run, nets, context, config.training, console)
+            yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
 
-    return write_index(folder, _facts(run, nets, ground, folder), parts())
-
-
-def _explain_study(asked: Explain, run: Path, console: Console) -> dict[str, Any]:
-    """All nets of a study side by side, by the analyses that can be held so.
-
-    Raises:
-        InputError: if something asked for does not go with a study, or it has no trained nets.
-    """
-    if asked.against or asked.training:
-        raise InputError(f"explain: {run.name} is a study, whose nets are all looked at; no --against or --training")
-    for name in asked.analyses:
-        check_choice("analysis of a study", name, TRENDS)
-    data = data_of(run, console)
-    nets = study_nets(run, data)
-    ground = analysis_context(data, asked.samples, torch.device(asked.device))
-    folder = open_folder(asked.out or run / FOLDER)
-    write_shown(folder, ground.data, asked.samples, _trained(nets))
-    names = [name for name in chosen(asked.analyses) if name in TRENDS]
-    parts = study_parts(run, names, nets, ground, folder, console)
-    return write_index(folder, _facts(run, nets, ground, folder), parts)
+    facts = {
+        "run": run.resolve().name,
+        "nets": [
+            {"name": n.name, "trial": n.record.trial, "key": n.record.key, "accuracy": n.record.own_accuracy}
+            for n in nets
+        ],
+        "data": data.name,
+        "images": len(context.images),
+        "folder": str(folder),
+    }
+    return write_index(folder, facts, parts())
 
 
-def said(told: dict[str, Any]) -> list[str]:
+def summary_lines(facts: dict[str, Any]) -> list[str]:
     """The lines that the command prints: each analysis in words, and where its picture is."""
-    lines = [f"{told['images']} validation images of {told['data']}"]
-    for part in told["analyses"]:
-        lines += ["", part["title"] + (f"  ({told['folder']}/{part['png']})" if part["png"] else "")]
+    lines = [f"{facts['images']} validation images of {facts['data']}"]
+    for part in facts["analyses"]:
+        lines += ["", part["title"] + (f"  ({facts['folder']}/{part['png']})" if part["png"] else "")]
         for net, summary in zip(part["nets"], part["summaries"], strict=True):
             lines += textwrap.wrap(f"{net}: {summary}", 100, initial_indent="  ", subsequent_indent="  ")
     return lines
 
 
-def _parts(names: list[str], subjects: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
-    with progress_on(console) as progress:
-        task = progress.add_task("", total=len(names))
-        for name in names:
-            coming(progress, task, ANALYSES[name].about.lower())
-            if ANALYSES[name].two:
-                pair = " and ".join(subject.name for subject in subjects)
-                found = [(pair, analyse(name, subjects[0], subjects[1] if len(subjects) > 1 else None))]
-            else:
-                found = [(subject.name, analyse(name, subject)) for subject in subjects]
-            yield write_results(folder, name, found)
-            progress.advance(task)
+# --- One net of a run, or two
+
+
+def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
+    nets = [_named(*select_net(run, trial))]
+    if config.against:
+        nets.append(_other(config.against, run, nets[0].record))
+        if nets[0].name == nets[1].name:
+            raise InputError(f"against: {config.against} is {nets[0].name}, the net itself")
+    for net in nets:
+        trained_weights(net.home, net.record)  # an error now, before the data are loaded
+    return nets
 
 
 def _other(text: str, run: Path, record: Record) -> TrainedNet:
-    """The net to hold it against.
-
-    Raises:
-        InputError: if there is none of that name.
-    """
+    """The net of `against`."""
     if text == ZOO:
         plain = [r for r in read_records(run) if r.kind == "baseline" and r.status == "ok" and r.key != record.key]
         if not plain:
@@ -155,14 +161,10 @@ def _other(text: str, run: Path, record: Record) -> TrainedNet:
     if is_whole(text):
         return _named(*select_net(run, int(text)))
     other, trial = parse_run_spec(text)
-    if _shown(run) != _shown(other):
+    shown, shown_other = ((input_spec(of), read_data_facts(of).get("split")) for of in (run, other))
+    if shown != shown_other:
         raise InputError(f"against: nets of {other.name} see other images or classes than those of {run.name}")
     return _named(*select_net(other, trial), "" if other.samefile(run) else other.resolve().name)
-
-
-def _shown(run: Path) -> tuple[Any, ...]:
-    """What its nets are shown: size and classes of the images, and which they are."""
-    return input_spec(run), read_data_facts(run).get("split")
 
 
 def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
@@ -171,19 +173,162 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
     return TrainedNet(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
 
 
-def _trained(nets: Sequence[TrainedNet]) -> list[tuple[View, Recipe]]:
-    """What nets were trained on, and how."""
-    return [(view_of(net.record), Recipe.from_dict(net.record.recipe)) for net in nets]
+def _parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
+    with progress_on(console) as progress:
+        task = progress.add_task("", total=len(names))
+        for name in names:
+            coming(progress, task, ANALYSES[name].about.lower())
+            if ANALYSES[name].two:
+                pair = " and ".join(of.name for of in inputs)
+                results = [(pair, analyse(name, inputs[0], inputs[1] if len(inputs) > 1 else None))]
+            else:
+                results = [(of.name, analyse(name, of)) for of in inputs]
+            yield write_results(folder, name, results)
+            progress.advance(task)
 
 
-def _facts(run: Path, nets: Sequence[TrainedNet], ground: AnalysisContext, folder: Path) -> dict[str, Any]:
-    return {
-        "run": run.resolve().name,
-        "nets": [
-            {"name": n.name, "trial": n.record.trial, "key": n.record.key, "accuracy": n.record.own_accuracy}
-            for n in nets
-        ],
-        "data": ground.data.name,
-        "images": len(ground.images),
-        "folder": str(folder),
-    }
+# --- All nets of a study, side by side
+
+
+@dataclass(frozen=True)
+class StudyNet(TrainedNet):
+    """A trained net of a study: the curve's panel that it belongs to ("vit"), and what is varied there ("3 %")."""
+
+    line: str
+    label: str
+
+
+def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
+    """The nets of a study that were trained on all classes, in the order of their trainings.
+
+    Raises:
+        InputError: if there is none.
+    """
+    study = STUDIES[read_settings(run)["settings"]["study"]]
+    records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
+    if not records:
+        raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
+    line = study.plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
+    nets = []
+    for record in sorted(records, key=lambda r: r.trial):
+        of = str(record.factors.get(line, study.name))
+        label = ", ".join(factor_text(name, value) for name, value in record.factors.items() if name != line)
+        nets.append(StudyNet(f"{of}, {label}, seed {record.seed}", run, record, of, label))
+    return nets
+
+
+def _study_parts(
+    names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
+) -> Iterator[Explained]:
+    """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
+    lines = list(dict.fromkeys(net.line for net in nets))
+    with progress_on(console) as progress:
+        task = progress.add_task("", total=len(names) * len(nets))
+        for name in names:
+            measured: dict[str, list[tuple[StudyNet, Any]]] = {line: [] for line in lines}
+            for net in nets:
+                coming(progress, task, f"{name} of {net.name}")
+                measured[net.line].append((net, _study_rows(name, net, reference(name, net, nets), context)))
+                progress.advance(task)
+            panels: list[tuple[str, AnalysisResult | str]] = []
+            for line, of in measured.items():
+                seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
+                panels.append((line, trend(name, line, seen) if seen else of[0][1]))
+            yield write_results(folder, name, panels)
+
+
+def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
+    """The net that another is held against; of another seed, if there is one: equal seeds begin with equal weights.
+
+    Args:
+        name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
+            its family of the same label; other analyses take none.
+        net: the one.
+        nets: all.
+    """
+    candidates: list[StudyNet] = []
+    if name == "cka":
+        line = [other for other in nets if other.line == net.line]
+        candidates = [other for other in line if other.label == line[-1].label and other is not net]
+    elif name == "cka_between":
+        same = [n for n in nets if (n.label, n.record.family) == (net.label, net.record.family)]
+        most = max(n.record.cost["macs"] for n in same)
+        candidates = [n for n in same if net.record.cost["macs"] < n.record.cost["macs"] == most]
+    seeds = 1 + max(other.record.seed for other in nets)
+    return min(candidates, key=lambda other: (other.record.seed - net.record.seed - 1) % seeds, default=None)
+
+
+def _study_rows(
+    name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext
+) -> list[dict[str, Any]] | str:
+    """What an analysis measures of a net, or why it measures nothing."""
+    if other is None and name.startswith("cka"):
+        return "no other training to hold it against"
+
+    def measure() -> list[dict[str, Any]] | str:
+        own = context.analysis_input(net)
+        return _rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
+
+    of = [net.record.training, name, *([other.record.training] if other else []), str(len(context.images))]
+    return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
+
+
+def _rows(name: str, of: AnalysisInput) -> list[dict[str, Any]] | str:
+    result = analyse(name, of)
+    return result.rows if isinstance(result, AnalysisResult) else result
+
+
+# --- States of a net's training
+
+TRAINING_FOLDER, FEW_SHARE, WARMUP = "training", 0.06, "warmup"
+TRAINING_NAME = "hessian_training"
+TRAINING_TITLE = "How curved the loss is at the end of warm-up, and on 6 % of the data"
+
+
+def state_trainings(net: TrainedNet, images: int) -> list[Training]:
+    """The net's warm-up alone, step for step as its whole training has it, and a whole training on 6 % of the images.
+
+    Args:
+        net: with the recipe and the seed that it was trained with.
+        images: of the training split.
+    """
+    genotype, recipe, seed = Genotype.from_dict(net.record.genotype), net.recipe, net.record.seed
+    steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
+    few = View(FEW_SHARE, draw=seed)
+    return [
+        Training(genotype, rising, warmup_steps(recipe, steps), seed, {"net": net.name, "data": "all"}, keep=(WARMUP,)),
+        Training(genotype, recipe, steps, seed, {"net": net.name, "data": "6 %"}, few, keep=(WARMUP,)),
+    ]
+
+
+def training_states(
+    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, resources: Resources, console: Console
+) -> list[tuple[str, AnalysisResult | str]]:
+    """Train in RUN/training/ what is not trained yet; the Hessian of each net's four states.
+
+    Raises:
+        InputError: if the folder holds trainings on other data.
+        OperationError: if workers do not start or everything fails.
+    """
+    home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
+    experiment = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
+    records = {r.training: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
+    results: list[tuple[str, AnalysisResult | str]] = []
+    with progress_on(console) as progress:
+        task = progress.add_task("Hessians", total=4 * len(nets))
+        for net, (warm, few) in zip(nets, plans, strict=True):
+            early, late = (TrainedNet(net.name, home, records[training.id]) for training in (warm, few))
+            seen: list[NetRows] = []
+            for data, state, of in (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late)):
+                if of.record.status in ("ok", "duplicate"):
+                    name = "-".join(filter(None, (of.record.training or of.record.key, state)))
+                    rows = cached(
+                        home / "analyses" / f"{name}.json",
+                        lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)),
+                    )
+                    label = f"{data}, {'end of warm-up' if state else 'end'}"
+                    if not isinstance(rows, str):
+                        seen.append(NetRows(label, of.record.seed, {"data": data, "at": state or "end"}, rows))
+                progress.advance(task)
+            results.append((net.name, trend("hessian", net.name, seen) if seen else "no training ended well"))
+    return results

@@ -16,7 +16,7 @@ from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_choice, check_count
-from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
+from ...results.ranking.stats import CHANGE, paired, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
@@ -27,12 +27,12 @@ from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .finetune import headless, origin_of
-from .nets import swapped
 from .plan import ExperimentContext, Training
 from .run import run_experiment
+from .study_nets import swapped
 
-TRAINED = {"all": "none", "new": "inherited"}  # what --train freezes
-SIGHT = PlotSpec("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))
+FREEZE = {"all": "none", "new": "inherited"}  # what --train freezes
+PLOT = PlotSpec("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))
 BEFORE, AFTER = "before", "after"
 
 
@@ -42,7 +42,7 @@ class SwapAttention:
 
     Attributes:
         weights: of the trained ResNet.
-        msa: MSA blocks at the end of each stage; () takes what the rule says.
+        msa: MSA blocks at the end of each stage; () takes those of `rule`.
         train: "all", or "new": the head and what was swapped in, alone; of the net before, then, the head.
         data, recipe, seeds, folder, resources: as of `Finetune`.
     """
@@ -57,66 +57,65 @@ class SwapAttention:
     resources: Resources
 
     def __post_init__(self) -> None:
-        check_choice("train", self.train, TRAINED)
+        check_choice("train", self.train, FREEZE)
         check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
-@dataclass(frozen=True)
-class SwapResult:
-    """What came of it: the rows before and after, and their paired difference over seeds in accuracy."""
+def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, Any], RenderableType]:
+    """Build up, or resume it.
 
-    folder: Path
-    rows: list[dict[str, Any]]
-    difference: MeanCI
-    inherited: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        found = {"folder": str(self.folder), "difference": vars(self.difference), "verdict": verdict(self.difference)}
-        return found | {"inherited": self.inherited, "rows": study_json(self.rows)}
-
-    def drawing(self) -> RenderableType:
-        d = self.difference
-        interval = "" if d.low is None or d.high is None else f" (95 %: {100 * d.low:+.2f} to {100 * d.high:+.2f})"
-        parts = self.inherited["parts"]
-        new = ", ".join(part["place"] for part in parts if part["how"] == "identity") or "nothing"
-        lines = [
-            f"after minus before, validation: {100 * d.mean:+.2f} points{interval}, {d.n} seeds: {verdict(d)}",
-            f"swapped in: {new}; {self.inherited['share']:.1%} of the weights inherited",
-        ]
-        return Group(study_table(self.rows, SIGHT), plain(*lines))
-
-
-def swap_attention(asked: SwapAttention, console: Console) -> SwapResult:
-    """Build up, or go on with it.
+    Returns:
+        The rows before and after, their paired difference over seeds in accuracy, and what was inherited: as JSON,
+        and for the terminal.
 
     Raises:
         InputError: if weights or data cannot be read, or the net has no blocks to swap.
         OperationError: if workers do not start or everything fails.
     """
-    found = asked.weights.find()
-    data = load_showing(asked.data, console)
-    before = headless(found.network.genotype)
+    weights, data, recipe = config.weights.find(), load_showing(config.data, console), config.recipe
+    before = headless(weights.network.genotype)
     before.check(data.image_size)
-    after = swapped(before, asked.msa or rule(before), data.image_size)
+    after = swapped(before, config.msa or rule(before), data.image_size)
     if after.key == before.key:
-        raise InputError(f"msa: {asked.msa} swaps nothing in {found.label}")
-    folder = run_folder(asked.folder or plain_name("buildup", asked.weights.text, data.name, *_kind(asked)))
-    other = found.network.num_classes != len(data.classes)
-    nets, freeze = ((BEFORE, before), (AFTER, after)), TRAINED[asked.train]
-    steps, test = asked.recipe.steps(len(data.train)), data.test is not None
-    origin = origin_of(found, folder, other, freeze)
+        raise InputError(f"msa: {config.msa} swaps nothing in {weights.label}")
+    differs = "".join(map(str, config.msa)), config.train.replace("all", "")  # from the usual build-up of these
+    folder = run_folder(config.folder or plain_name("buildup", config.weights.text, data.name, *differs))
+    other_classes = weights.network.num_classes != len(data.classes)
+    origin = origin_of(weights, folder, other_classes, FREEZE[config.train])
+    steps, test = recipe.steps(len(data.train)), data.test is not None
     plan = [
-        Training(
-            net, asked.recipe, steps, seed, {"net": name},
-            origin=origin, test=test,
-        )
-        for seed in range(asked.seeds)
-        for name, net in nets
-    ]  # fmt: skip
-    settings = {"from": found.label, "msa": [s.msa for s in after.stages], "train": asked.train}
-    room = ExperimentContext(folder, "study", data, asked.resources, settings, test, {Path(origin.file): found.network})
-    records = run_experiment(plan, room, console)
-    return _compared(folder, records)
+        Training(net, recipe, steps, seed, {"net": name}, origin=origin, test=test)
+        for seed in range(config.seeds)
+        for name, net in ((BEFORE, before), (AFTER, after))
+    ]
+    settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
+    starts = {Path(origin.file): weights.network}
+    experiment = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    return _compared(folder, run_experiment(plan, experiment, console))
+
+
+def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], RenderableType]:
+    ended = [r for r in records if r.status == "ok"]
+    accuracies = {
+        name: {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
+        for name in (BEFORE, AFTER)
+    }
+    change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
+    lineage = next((r.lineage for r in ended if r.factors["net"] == AFTER), {"share": 0.0, "parts": []})
+    inherited = {name: lineage[name] for name in ("share", "parts")}
+    rows = study_rows(records, PLOT.metrics)
+    result = {"folder": str(folder), "difference": vars(change), "verdict": verdict(change)}
+    result |= {"inherited": inherited, "rows": study_json(rows)}
+
+    low, high = change.low, change.high
+    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    new = ", ".join(part["place"] for part in inherited["parts"] if part["how"] == "identity") or "nothing"
+    points = f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
+    lines = [
+        f"after minus before, validation: {points}",
+        f"swapped in: {new}; {inherited['share']:.1%} of the weights inherited",
+    ]
+    return result, Group(study_table(rows, PLOT), plain(*lines))
 
 
 def rule(net: Genotype) -> tuple[int, ...]:
@@ -137,22 +136,3 @@ def rule(net: Genotype) -> tuple[int, ...]:
             f"buildup: needs a second or later stage of two blocks or more to swap one; got {depths} blocks"
         )
     return counts
-
-
-def _kind(asked: SwapAttention) -> tuple[str, str]:
-    """What tells this build-up from the usual one of the same weights and data."""
-    return "".join(map(str, asked.msa)), asked.train.replace("all", "")
-
-
-def _compared(folder: Path, records: Sequence[Record]) -> SwapResult:
-    scores = {
-        name: {r.seed: r.accuracy for r in _ok(records, name) if r.accuracy is not None} for name in (BEFORE, AFTER)
-    }
-    after = _ok(records, AFTER)
-    inherited = {name: after[0].lineage[name] for name in ("share", "parts")} if after else {"share": 0.0, "parts": []}
-    rows = study_rows(records, SIGHT.metrics)
-    return SwapResult(folder, rows, paired(scores[BEFORE], scores[AFTER], CHANGE), inherited)
-
-
-def _ok(records: Sequence[Record], name: str) -> list[Record]:
-    return [r for r in records if r.factors["net"] == name and r.status == "ok"]

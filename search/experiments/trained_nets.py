@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import csv
+import hashlib
+import io
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,22 +18,22 @@ from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
 from ...archs.errors import short_repr
-from ...archs.files import parse_json, read_own
+from ...archs.files import atomic_write, parse_json, read_own
 from ...archs.weights import read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.select import trained_weights
 from ...results.runs.store import read_data_facts, read_settings, write_json
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataConfig, DataSet, Pictures, Split
 from ..data.load import images_at, load_showing
 from ..data.splits import View, seen
 from ..training.loaders import open_loader
 from ..training.optim import loss_of, optimizer_for
-from ..training.preprocess import sample
+from ..training.preprocess import chosen_places, sample
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
-EDITION = 2  # of what analyses measure: what an earlier one kept is not read
+EDITION = 2  # of what analyses measure: what an earlier one cached is not read
 
 
 @dataclass(frozen=True)
@@ -41,35 +44,45 @@ class TrainedNet:
     home: Path
     record: Record
 
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe.from_dict(self.record.recipe)
+
+    @property
+    def view(self) -> View:
+        """The part of the data that it was trained on."""
+        facts = self.record.data
+        return View(facts.get("fraction", 1.0), tuple(facts.get("classes", ())), facts.get("draw", 0))
+
 
 @dataclass(frozen=True, eq=False)
 class AnalysisContext:
-    """What the nets of a run are looked at on.
+    """What the nets of a run are analysed on.
 
     Attributes:
-        data: of the run.
-        images: of its validation split, the same ones each time, with black 0 and white 1.
+        images: of the validation split, the same ones each time, with black 0 and white 1.
     """
 
     data: DataSet
     images: Images
 
-    def subject(self, net: TrainedNet, state: str = "") -> AnalysisInput:
-        """A net with its weights, and batches of what it was trained on: its part of the data, augmented by its recipe.
+    def analysis_input(self, net: TrainedNet, state: str = "") -> AnalysisInput:
+        """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
 
         Args:
             net: trained to the end.
-            state: the name under which earlier weights were kept; "" takes the final ones.
+            state: the name under which earlier weights were saved; "" takes the final ones.
 
         Raises:
             InputError: if the weights are gone or are not the record's net's, or the record has no recipe.
         """
-        record, weights = net.record, trained_weights(net.home, net.record)
+        weights = trained_weights(net.home, net.record)
         weights = weights.with_suffix(f".{state}.safetensors") if state else weights
-        device, recipe = self.images.x_NCHW.device, Recipe.from_dict(record.recipe)
-        network = read(weights, Genotype.from_dict(record.genotype), self.data.image_size).to(device).eval()
-        training = _training_batches(seen(self.data, view_of(record)), recipe, device)
-        return AnalysisInput(net.name, network, self.images, training, objective_of(network, recipe))
+        device, recipe = self.images.x_NCHW.device, net.recipe
+        network = read(weights, Genotype.from_dict(net.record.genotype), self.data.image_size).to(device).eval()
+        data = seen(self.data, net.view)
+        batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, MINIBATCHES)
+        return AnalysisInput(net.name, network, self.images, tuple(batches), objective_of(network, recipe))
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
@@ -80,9 +93,8 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
         return torch.as_tensor(np.asarray(values, dtype=np.float32) / peak, device=device)
 
     labels = torch.as_tensor(data.val.y_N[places], device=device)
-    return AnalysisContext(
-        data, Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
-    )
+    images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
+    return AnalysisContext(data, images)
 
 
 def objective_of(net: nn.Module, recipe: Recipe) -> Objective:
@@ -100,14 +112,12 @@ def objective_of(net: nn.Module, recipe: Recipe) -> Objective:
     return Objective(partial(loss_of, recipe), decay, ", ".join(words))
 
 
-def view_of(record: Record) -> View:
-    """The part of the data that a net was trained on."""
-    facts = record.data
-    return View(facts.get("fraction", 1.0), tuple(facts.get("classes", ())), facts.get("draw", 0))
+def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
+    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
 
 
-def kept(path: Path, measure: Callable[[], Any]) -> Any:
-    """What this edition kept in the JSON file, whose name has its number, or what `measure` finds, then kept there.
+def cached(path: Path, measure: Callable[[], Any]) -> Any:
+    """What this edition cached in the JSON file, whose name has its number, or what `measure` returns, then cached.
 
     Raises:
         InputError: if the file is there and is no JSON.
@@ -118,20 +128,53 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
             return parse_json(read_own(path))
         except (OSError, ValueError) as error:
             raise InputError(f"{path}: cannot be read ({error})") from None
-    found = measure()
-    write_json(path, found)
-    return found
+    result = measure()
+    write_json(path, result)
+    return result
 
 
-def in_minibatches(recipe: Recipe, images: int) -> Recipe:
-    """The recipe with the analyses' small batches."""
-    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
+def write_shown(folder: Path, data: DataSet, most: int, trained: Iterable[tuple[View, Recipe]]) -> None:
+    """Which images an explanation was made on, as tables beside it: its numbers can be repeated without this code.
+
+    images-N.csv: the N validation images; minibatches-SHARE-DRAW.csv: those of what nets were trained on, and how.
+    "index" counts from 0 in the whole split, in the order of the data; "name" is a picture's, "sha256" the digest of
+    an image's raw values as little-endian float32, by channel, row and column.
+
+    Raises:
+        InputError: if the folder cannot be written to.
+    """
+    places = sample(len(data.val), most).numpy()
+    tables = {f"images-{len(places)}": list(_image_rows("val", data.val, places))}
+    for view, recipe in trained:
+        name = f"minibatches-{view.share:g}-{view.draw}"
+        if name not in tables:
+            part = seen(replace(data, train=Split(np.arange(len(data.train)), data.train.y_N)), view).train
+            assert isinstance(part.images, np.ndarray)
+            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, len(part), 0, MINIBATCHES)
+            tables[name] = [
+                {"minibatch": step} | row
+                for step, chosen in steps
+                for row in _image_rows("train", data.train, part.images[chosen.numpy()])
+            ]
+    for name, rows in tables.items():
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+        try:
+            atomic_write(folder / f"{name}.csv", lambda file, text=text: file.write(text.getvalue().encode()))
+        except OSError as error:
+            raise InputError(f"explain: {folder} cannot be written to ({error.strerror or error})") from None
 
 
-def _training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:
-    """Some small batches of training images, augmented as the recipe says but not mixed."""
-    few = in_minibatches(recipe, len(data.train))
-    return tuple(open_loader(data, device, 0).batches(few, 0, 0, MINIBATCHES))
+def _image_rows(split: str, images: Split, places: np.ndarray) -> Iterator[dict[str, Any]]:
+    for order, (place, x_CHW) in enumerate(zip(places.tolist(), images_at(images, places), strict=True)):
+        name = ""
+        if isinstance(images.images, Pictures):
+            name = images.images.source.name(int(images.images.places_N[place]))
+        digest = hashlib.sha256(np.ascontiguousarray(x_CHW, dtype="<f4").tobytes()).hexdigest()
+        facts = {"order": order, "split": split, "index": place, "label": int(images.y_N[place])}
+        yield facts | {"name": name, "sha256": digest}
 
 
 def recipe_of(run: Path) -> Recipe:
@@ -160,8 +203,8 @@ def data_of(run: Path, console: Console) -> DataSet:
     notes = facts.get("notes", {})
     size = (facts["image_size"][0], facts["image_size"][1]) if "pictures" in notes else None
     skipped = bool(notes.get("skipped") or notes.get("skipped_classes"))
-    request = DataConfig(facts["name"], size, settings.get("loader", "auto"), skipped)
-    data = load_showing(request, console)
+    config = DataConfig(facts["name"], size, settings.get("loader", "auto"), skipped)
+    data = load_showing(config, console)
     if data.split_hash != facts.get("split"):
         raise InputError(f"data: {data.name} is not what run {run.name} was trained on any more")
     return data

@@ -1,3 +1,3 @@
-"""What to train next: strategies, schedulers and the ledger. Knows no Ray."""
+"""What to propose: strategies as Optuna samplers, their surrogate and learning curves. Knows no Ray."""
 
 from __future__ import annotations

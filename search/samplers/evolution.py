@@ -1,160 +1,139 @@
-"""Pareto evolution as an Optuna sampler: children of the front, one move away, the most promising of a brood.
+"""Pareto evolution: mutate nets of the front, and train the child that a surrogate expects to add most to it.
 
-Mutations of good nets are what beats TPE on tabular benchmarks (regularised evolution, Real et al., AAAI
-2019); here the good ones are those on the front of accuracy and cost, and near it. Of a brood of children
-the one is taken that a surrogate expects to add most to the front (BANANAS, White et al., AAAI 2021), or a
-better one beside it.
+Mutations of good nets are what beats TPE on tabular benchmarks (regularised evolution, Real et al., AAAI 2019);
+here the good ones are those on the front of accuracy and cost, and near it. Of several offspring the one is chosen
+with the largest expected hypervolume improvement (BANANAS, White et al., AAAI 2021), or a better one of its neighbours.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes, options_of
 from ...spaces.base import mutations
-from .context import NetFeatures, SamplerContext, Traits
-from .learning_curves import END, Curve, LearningCurves, Past
-from .random import WholeSampler, uniform
-from .surrogate import FrontImprovement, Observation, Surrogate
+from .context import Observation, SamplerContext, Traits
+from .learning_curves import FULL_TRAINING, LearningCurves, TrialReader
+from .random import JointSampler, uniform
+from .surrogate import Surrogate, expected_hypervolume_improvement
 
-FIRST = 5  # nets that must have come to a rung, or the end, before their children are drawn
-FRESH = 0.1  # share of uniform draws from then on
-STRANGERS = 0.25  # share of a brood that is drawn uniformly
-AGAIN = 0.25  # chance of one more move
-RANKS = 3  # fronts that parents are taken from; each is half as likely as the one before
-BROOD = 8  # of which one is chosen
-NEAR = 8  # nets one move from it, of which one may take its place
-TRIES = 24  # more, for children that are known already
-MOST = 128  # trained nets that are ranked and learned from: the nearest to the front
-
-
-@dataclass(frozen=True)
-class _Parent:
-    """A net that was trained as far as parents are compared."""
-
-    trial: int
-    genes: Genes
-    accuracy: float
-    facts: NetFeatures
+MIN_PARENTS = 5  # nets that have reached a rung, or the end, before their children are drawn
+RANDOM_PROPOSALS = 0.1  # share of uniform draws from then on
+RANDOM_OFFSPRING = 0.25  # share of the offspring that is drawn uniformly
+P_MUTATE_AGAIN = 0.25  # chance of one more mutation
+PARENT_FRONTS = 3  # fronts that parents are taken from; each is half as likely as the one before
+N_OFFSPRING = 8  # of which one is chosen
+N_NEIGHBORS = 8  # mutations of the one chosen, of which one may take its place
+MAX_TRIES = 24  # further draws where offspring are infeasible or known already
+MAX_PARENTS = 128  # trained nets that are ranked and learned from: the nearest to the front
 
 
-class Evolution(WholeSampler):
-    """Children depend on (seed, trial number) and on the trials so far alone, as long as these are below `MOST`.
+class Evolution(JointSampler):
+    """Proposals depend on (seed, trial number) and on the trials so far alone, up to `MAX_PARENTS` of these.
 
-    Parents are compared at the furthest rung of the scheduler that enough nets have passed: at first an early one.
+    Parents are compared at the furthest rung of the scheduler that enough nets have reached: at first an early one.
     """
 
-    def __init__(self, ground: SamplerContext) -> None:
-        super().__init__(ground.seed, options_of(ground.space))
-        self._ground = ground
-        self._past, self._readings, self._surrogate = Past(), LearningCurves(), Surrogate()
-        self._parents: list[_Parent] = []  # those of the first fronts first
+    def __init__(self, context: SamplerContext) -> None:
+        super().__init__(context.seed, options_of(context.space))
+        self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate()
+        self._curves = LearningCurves(context.features_of)
+        self._running: list[FrozenTrial] = []  # train or wait
+        self._proposed: set[Traits] = set()
+        self._rung: int | None = None  # where parents are compared
+        self._parents: list[Observation] = []  # those of the first front first
         self._ranks: list[int] = []
-        self._level: int | None = None  # the rung where parents are compared
-        self._known: set[Traits] = set()  # of nets that were proposed
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._learn([t for t in self._past.ended(study) if t.params.keys() == self._options.keys()])
+        self._update(study)
         draw = random.Random(f"{self._seed}/{trial.number}")
-        if self._level is None or draw.random() < FRESH:
+        if self._rung is None or draw.random() < RANDOM_PROPOSALS:
             return {}
-        brood = self._brood(draw)
-        return self._best(brood, draw) if brood else {}
+        offspring = self._offspring(draw)
+        return self._select(offspring, draw) if offspring else {}
 
-    def _learn(self, ended: Sequence[FrozenTrial]) -> None:
-        """Take in trials that have ended, and what has become of the others."""
-        running = self._running()
-        self._known |= {self._ground.facts(trial.params).traits for trial in (*ended, *running)}
-        self._readings.learn(ended, running)
-        level = self._readings.level(FIRST)
-        if level is None:
+    def _update(self, study: optuna.Study) -> None:
+        """Read the trials that have ended or passed a rung, and rank the parents anew."""
+        names = self._options.keys()
+        ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
+        self._running = [t for t in self._reader.running if "key" in t.user_attrs and t.params.keys() == names]
+        self._proposed |= {self._context.features_of(t.params).traits for t in (*ended, *self._running)}
+        self._curves.update(ended, self._running)
+        rung = self._curves.furthest_rung(MIN_PARENTS)
+        if rung is None:
             return
-        if level == END == self._level:  # of many nets, only the new ones need be looked at
-            fresh = [Curve(t.number, t.params, {END: t.values[0]}) for t in ended if t.state == TrialState.COMPLETE]
-            parents = self._parents
+        if rung == FULL_TRAINING == self._rung:  # of many nets, only the new ones need be looked at
+            new, parents = self._curves.observations(rung, ended), self._parents
         else:
-            fresh, parents = self._readings.passed(level), []
-        self._level = level
-        if fresh:
-            self._rank([*parents, *(self._parent(curve, level) for curve in fresh)])
+            new, parents = self._curves.observations(rung), []
+        self._rung = rung
+        if new:
+            parents = [*parents, *new]
+            ranks = pareto_ranks([(parent.accuracy, parent.features.cost) for parent in parents])
+            order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:MAX_PARENTS]
+            self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
 
-    def _parent(self, curve: Curve, level: int) -> _Parent:
-        return _Parent(curve.trial, curve.genes, curve.at[level], self._ground.facts(curve.genes))
-
-    def _rank(self, parents: list[_Parent]) -> None:
-        """Keep the parents of the first fronts."""
-        ranks = pareto_ranks([(parent.accuracy, parent.facts.cost) for parent in parents])
-        order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:MOST]
-        self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
-
-    def _running(self) -> list[FrozenTrial]:
-        """Trials that train or wait, all their genes drawn."""
-        return [t for t in self._past.running if "key" in t.user_attrs and t.params.keys() == self._options.keys()]
-
-    def _brood(self, draw: random.Random) -> list[Genes]:
-        """Nets that keep the limits and were never proposed: children, and a few strangers."""
-        found: dict[Traits, Genes] = {}
-        near = [0.5 ** (rank - 1) / self._ranks.count(rank) if rank <= RANKS else 0.0 for rank in self._ranks]
-        for _ in range(BROOD + TRIES):
-            genes = uniform(draw, self._options) if draw.random() < STRANGERS else self._child(draw, near)
+    def _offspring(self, draw: random.Random) -> list[Genes]:
+        """Feasible nets that were never proposed: mutated parents, and a few uniform draws."""
+        offspring: dict[Traits, Genes] = {}
+        ranks = self._ranks
+        weights = [0.5 ** (rank - 1) / ranks.count(rank) if rank <= PARENT_FRONTS else 0.0 for rank in ranks]
+        for _ in range(N_OFFSPRING + MAX_TRIES):
+            if draw.random() < RANDOM_OFFSPRING:
+                genes = uniform(draw, self._options)
+            else:
+                genes = self._mutate(draw.choices(self._parents, weights)[0].genes, draw)
+                while draw.random() < P_MUTATE_AGAIN:
+                    genes = self._mutate(genes, draw)
             if self._is_new(genes):
-                found.setdefault(self._ground.facts(genes).traits, genes)
-            if len(found) == BROOD:
+                offspring.setdefault(self._context.features_of(genes).traits, genes)
+            if len(offspring) == N_OFFSPRING:
                 break
-        return list(found.values())
+        return list(offspring.values())
 
-    def _child(self, draw: random.Random, near: Sequence[float]) -> Genes:
-        genes = self._moved(draw.choices(self._parents, near)[0].genes, draw)
-        while draw.random() < AGAIN:
-            genes = self._moved(genes, draw)
-        return genes
-
-    def _moved(self, genes: Genes, draw: random.Random) -> Genes:
+    def _mutate(self, genes: Genes, draw: random.Random) -> Genes:
         return genes | draw.choice(mutations(genes, self._options))
 
     def _is_new(self, genes: Genes) -> bool:
-        """Whether this net keeps the limits and was never proposed."""
-        facts = self._ground.facts(genes)
-        return facts.traits not in self._known and self._ground.fits(facts.net)
+        """Whether a net is feasible and was never proposed."""
+        net = self._context.features_of(genes)
+        return net.traits not in self._proposed and self._context.is_feasible(net.net)
 
-    def _best(self, brood: list[Genes], draw: random.Random) -> Genes:
-        """The one that is expected to add most to the front, or a better one beside it."""
-        points = self._points()
-        best = self._most_promising(brood, points)
+    def _select(self, offspring: list[Genes], draw: random.Random) -> Genes:
+        """The most promising of the offspring, or a better one of its neighbours."""
+        front = self._predicted_front()
+        best = self._most_promising(offspring, front)
         steps = mutations(best, self._options)
-        beside = [best | step for step in draw.sample(steps, min(NEAR, len(steps)))]
-        return self._most_promising([best, *filter(self._is_new, beside)], points)
+        neighbors = [best | step for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
+        return self._most_promising([best, *filter(self._is_new, neighbors)], front)
 
-    def _points(self) -> list[tuple[float, float]]:
-        """Accuracy and cost of what was trained and of what trains or waits, as the surrogate sees them.
+    def _predicted_front(self) -> list[tuple[float, float]]:
+        """Accuracy and cost of what was trained and of what trains or waits, as the surrogate predicts them.
 
-        What was measured is partly luck: a front of lucky nets would hide those that are as good as it looks.
+        Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
-        facts, parents = self._ground.facts, self._parents
-        assert self._level is not None
-        examples = [Observation(parent.facts, parent.accuracy) for parent in parents]
-        examples += self._readings.examples(facts, self._level, MOST - len(examples))
-        self._surrogate.fit(examples)
-        there = {parent.trial for parent in self._parents}
-        running = [facts(trial.params) for trial in self._running() if trial.number not in there]
-        means = [*self._surrogate.fitted[: len(parents)], *(self._surrogate.guess(running)[0] if running else ())]
-        nets = [*(parent.facts for parent in parents), *running]
+        parents = self._parents
+        assert self._rung is not None
+        extrapolated = self._curves.extrapolate(self._rung, MAX_PARENTS - len(parents))
+        self._surrogate.fit([*parents, *extrapolated])
+        numbers = {parent.trial for parent in parents}
+        running = [self._context.features_of(t.params) for t in self._running if t.number not in numbers]
+        means = [*self._surrogate.fitted[: len(parents)], *(self._surrogate.predict(running)[0] if running else ())]
+        nets = [*(parent.features for parent in parents), *running]
         return [(float(mean), net.cost) for mean, net in zip(means, nets, strict=True)]
 
-    def _most_promising(self, brood: list[Genes], points: list[tuple[float, float]]) -> Genes:
-        nets = [self._ground.facts(genes) for genes in brood]
-        dearest = max(cost for cost in (*(net.cost for net in nets), *(cost for _, cost in points)))
-        front = FrontImprovement(points, dearest, min(accuracy for accuracy, _ in points))
-        added = front.gains(*self._surrogate.guess(nets), np.array([net.cost for net in nets]))
-        return brood[int(np.argmax(added))]
+    def _most_promising(self, candidates: Sequence[Genes], front: Sequence[tuple[float, float]]) -> Genes:
+        nets = [self._context.features_of(genes) for genes in candidates]
+        costs = np.array([net.cost for net in nets])
+        reference = min(accuracy for accuracy, _ in front), max(*costs, *(cost for _, cost in front))
+        mean, sd = self._surrogate.predict(nets)
+        return candidates[int(np.argmax(expected_hypervolume_improvement(mean, sd, costs, front, reference)))]

@@ -1,4 +1,4 @@
-"""Uniform draws as an Optuna sampler, and the chooser that lets any sampler answer a space's genes."""
+"""Uniform draws and enumeration as Optuna samplers, and the chooser that lets any sampler answer a space's genes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, Trial
 
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
 from .context import SamplerContext
-from .learning_curves import Past
+from .learning_curves import TrialReader
 
 
 class RandomSampler(BaseSampler):
@@ -38,8 +38,8 @@ class RandomSampler(BaseSampler):
         return random.Random(f"{self._seed}/{trial.number}/{param_name}").choice(param_distribution.choices)
 
 
-class WholeSampler(RandomSampler):
-    """Proposes all genes of a net at once; where it proposes none, they are drawn uniformly."""
+class JointSampler(RandomSampler):
+    """Base of samplers that propose all genes of a net at once; where they propose none, genes are drawn uniformly."""
 
     def __init__(self, seed: int, options: Mapping[str, tuple[Gene, ...]]) -> None:
         super().__init__(seed)
@@ -50,7 +50,7 @@ class WholeSampler(RandomSampler):
 
 
 def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, CategoricalDistribution]:
-    """Every gene's, as a study has them."""
+    """Optuna's distribution of each gene."""
     return {name: CategoricalDistribution(choices) for name, choices in options.items()}
 
 
@@ -60,7 +60,7 @@ def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Gen
 
 
 class TrialChooser:
-    """Lets an Optuna trial answer a space's genes, each inside a `guard`. Every gene is categorical, as drawn."""
+    """Lets an Optuna trial answer a space's genes, all categorical, each inside a `guard`."""
 
     def __init__(self, trial: Trial, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._trial, self._guard = trial, guard
@@ -70,18 +70,15 @@ class TrialChooser:
             return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]
 
 
-OVER = 500  # members in a row over the limits, before those within are looked for from the cheapest on
+MAX_INFEASIBLE = 500  # members in a row over the limits, before feasible ones are looked for from the cheapest on
 
 
-class Enumerate(WholeSampler):
-    """Proposes the members of a space in `members`' order, whatever the seed, but for those known or over the limits.
+class Enumerate(JointSampler):
+    """Proposes the feasible members of a space that are not known yet, in `members`' order, whatever the seed."""
 
-    Once all are known it is no longer `ready`: so the search ends.
-    """
-
-    def __init__(self, ground: SamplerContext) -> None:
-        super().__init__(ground.seed, options_of(ground.space))
-        self._members, self._past = _within(ground), Past()
+    def __init__(self, context: SamplerContext) -> None:
+        super().__init__(context.seed, options_of(context.space))
+        self._members, self._reader = _feasible_members(context), TrialReader()
         self._next = next(self._members, None)
 
     def sample_relative(
@@ -90,21 +87,20 @@ class Enumerate(WholeSampler):
         return dict(self._next[0]) if self.ready(study) and self._next else {}
 
     def ready(self, study: optuna.Study) -> bool:
-        """Whether a member is left that was never proposed."""
-        self._past.ended(study)
-        while self._next and self._next[1] in self._past.known:
+        """Whether a member is left that was never proposed; once there is none the search ends."""
+        self._reader.newly_finished(study)
+        while self._next and self._next[1] in self._reader.keys:
             self._next = next(self._members, None)
         return self._next is not None
 
 
-def _within(ground: SamplerContext) -> Iterator[tuple[Genes, str]]:
-    """Genes and keys of the members within the limits: as `members` has them, then those that are too rare for that."""
-    over = 0
-    for genes, net in members(ground.space):
-        fits = ground.fits(net)
-        over = 0 if fits else over + 1
-        if fits:
+def _feasible_members(context: SamplerContext) -> Iterator[tuple[Genes, str]]:
+    """Genes and keys in `members`' order; where feasible ones are rare, the rest from the cheapest on."""
+    infeasible = 0
+    for genes, net in members(context.space):
+        infeasible = 0 if context.is_feasible(net) else infeasible + 1
+        if infeasible == 0:
             yield genes, net.key
-        elif over > OVER:
-            yield from FeasibleNets(ground.space, ground.over).walk()
+        elif infeasible > MAX_INFEASIBLE:
+            yield from FeasibleNets(context.space, context.violation).walk()
             return

@@ -1,3 +1,3 @@
-"""The tabular bench: strategies run on a table of trained nets, with a simulated clock."""
+"""The tabular benchmark: strategies run on a table of trained nets, with a simulated clock."""
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from optuna.storages import InMemoryStorage
 from ...archs import Cost, Genotype, static_cost
 from ...archs.errors import InputError
 from ...results.runs.record import Record
-from ...spaces import Chooser, Space, get
+from ...spaces import Space, get
 from ..config import ETA, RUNGS, Settings
 from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
@@ -35,14 +35,7 @@ OUTSIDE = 10**15  # cost of a net that the table has not got: over any limit
 
 @dataclass(frozen=True)
 class SearcherConfig:
-    """A way to search.
-
-    Attributes:
-        strategy: its name.
-        scheduler: its name.
-        rungs, eta: of the scheduler.
-        repeats: trainings of each net.
-    """
+    """A strategy with a scheduler, the rungs and eta of that, and trainings per net."""
 
     strategy: str
     scheduler: str = "none"
@@ -53,9 +46,9 @@ class SearcherConfig:
 
 @dataclass(frozen=True)
 class Trace:
-    """What a search found: after so much training, in full trainings, this share of the table's hypervolume."""
+    """Share of the table's hypervolume found, by training spent."""
 
-    spent: list[float] = field(default_factory=list)
+    spent: list[float] = field(default_factory=list)  # in full trainings
     volume: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # on the simulated clock
 
@@ -69,7 +62,7 @@ class Trace:
 
 
 class _EnoughError(Exception):
-    """As much as was asked for has been found, or spent."""
+    """Enough has been found, or spent."""
 
 
 class Simulator:
@@ -143,26 +136,21 @@ class _Alone:
     """A space whose baselines are not trained for comparison."""
 
     def __init__(self, space: Space) -> None:
-        self.space, self.name = space, space.name
+        self.space = space
 
-    def sample(self, chooser: Chooser) -> Genotype:
-        return self.space.sample(chooser)
-
-    def size(self) -> int | None:
-        return self.space.size()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.space, name)
 
     def baselines(self) -> tuple[Genotype, ...]:
         return ()
 
 
 class _Records:
-    """A store that keeps its records in memory."""
+    """A store in memory."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-
-    def append(self, record: Record) -> None:
-        self.records.append(record)
+        self.append = self.records.append
 
 
 class _NoView:
@@ -213,21 +201,21 @@ def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
     return cost_fn
 
 
-ORACLE, LARGEST = "oracle", "largest"
+ORACLE, LARGEST = "oracle", "largest"  # orders rather than strategies: the true front, and from the largest net down
 STOCK = ("optuna.samplers:TPESampler", "optuna.samplers:NSGAIISampler", "optuna.samplers:NSGAIIISampler")
-COSTLY = ("enumerate",)  # not a way to search
 PLAIN = SearcherConfig("random")
 
 
 def searchers(
-    strategies: Sequence[str], schedulers: Sequence[str], how: SearcherConfig = PLAIN
+    strategies: Sequence[str], schedulers: Sequence[str], base: SearcherConfig = PLAIN
 ) -> list[SearcherConfig]:
     """Every strategy with every scheduler; without strategies all of ours, Optuna's as they come, and the two orders.
 
-    Without schedulers, `asha` is run for random draws alone: successive halving as it is known.
+    Orders are not run with a scheduler, nor Optuna's stock samplers. Without schedulers, `asha` is run for random
+    draws alone: successive halving as it is known.
 
     Args:
-        how: rungs and eta of the schedulers.
+        base: rungs and eta of the schedulers.
 
     Raises:
         InputError: if one is unknown.
@@ -236,55 +224,31 @@ def searchers(
         if name not in (ORACLE, LARGEST):
             check_strategy(name)
     for name in schedulers or SCHEDULERS:
-        scheduler(name, how.rungs, how.eta)
-    ours = tuple(name for name in STRATEGIES if name not in COSTLY)
-    chosen = strategies or (ORACLE, LARGEST, *ours, *STOCK)
-    found = [
-        _on(name, up, how)
-        for name in chosen
-        for up in schedulers or SCHEDULERS
-        if up == "none" or _climbs(name)
-        if schedulers or up != "asha" or name == PLAIN.strategy
-    ]
-    if not found:
+        scheduler(name, base.rungs, base.eta)
+    configs = []
+    for strategy in strategies or (ORACLE, LARGEST, *(name for name in STRATEGIES if name != "enumerate"), *STOCK):
+        scheduled = strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
+        for name in schedulers or SCHEDULERS:
+            if name == "none":
+                configs.append(SearcherConfig(strategy))
+            elif scheduled and (schedulers or name != "asha" or strategy == PLAIN.strategy):
+                configs.append(SearcherConfig(strategy, name, base.rungs, base.eta))
+    if not configs:
         raise InputError(f"bench: {', '.join(strategies)} with scheduler {', '.join(schedulers)}: nothing to run")
-    return found
+    return configs
 
 
-def _on(strategy: str, up: str, how: SearcherConfig) -> SearcherConfig:
-    return SearcherConfig(strategy) if up == "none" else SearcherConfig(strategy, up, how.rungs, how.eta)
-
-
-def _climbs(strategy: str) -> bool:
-    """Whether a strategy is run with schedulers: orders are not, and Optuna's samplers are shown as they come."""
-    return strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
-
-
-def run(table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int) -> Trace:
+def run(table: TabularBenchmark, searcher: SearcherConfig, seed: int, workers: int) -> Trace:
     """One search, or one of the orders, which are always the same."""
-    if contender.strategy == ORACLE:
-        return _in_order(table, _oracle(table))
-    if contender.strategy == LARGEST:
+    if searcher.strategy == ORACLE:  # of the true front, always the net next that adds most
+        left, keys = table.front(), list[str]()
+        while left:
+            keys.append(max(left, key=lambda key: table.hypervolume([*keys, key])))
+            left.remove(keys[-1])
+    elif searcher.strategy == LARGEST:
         keys = sorted(table.entries, key=lambda key: (-table.entries[key].costs["macs"], key))
-        return _in_order(table, keys)
-    return simulate(table, contender, seed, workers)
-
-
-def _oracle(table: TabularBenchmark) -> list[str]:
-    """The true front, always the net first that adds most."""
-    left, chosen = table.front(), list[str]()
-    while left:
-        best = max(left, key=lambda key: table.hypervolume([*chosen, key]))
-        chosen.append(best)
-        left.remove(best)
-    return chosen
-
-
-def _in_order(table: TabularBenchmark, keys: list[str]) -> Trace:
-    """What is found by training nets one after the other."""
-    trace = Trace()
-    for number in range(1, len(keys) + 1):
-        trace.spent.append(float(number))
-        trace.volume.append(table.hypervolume(keys[:number]))
-        trace.seconds.append(0.0)
-    return trace
+    else:
+        return simulate(table, searcher, seed, workers)
+    counts = range(1, len(keys) + 1)
+    volumes = [table.hypervolume(keys[:count]) for count in counts]
+    return Trace([float(count) for count in counts], volumes, [0.0] * len(keys))

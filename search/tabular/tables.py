@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import statistics
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -43,7 +44,7 @@ class Entry:
 
     @cached_property
     def accuracy(self) -> float:
-        """Mean over the seeds: what the judge goes by."""
+        """Mean over the seeds."""
         return statistics.mean(t.curve[-1] for t in self.trainings.values())
 
     def drawn(self, key: str, seed: int) -> Training:
@@ -61,20 +62,18 @@ class TabularBenchmark:
 
     def hypervolume(self, keys: list[str], cost: str = "macs") -> float:
         """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
-        return self._area(keys, cost) / self._whole(cost)
+        costs = [entry.costs[cost] for entry in self.entries.values()]
+
+        def area(keys: Iterable[str]) -> float:
+            points = [(self.entries[key].accuracy, self.entries[key].costs[cost]) for key in keys]
+            return hypervolume(points, CHANCE, [(min(costs), max(costs))])
+
+        return area(keys) / area(self.entries)
 
     def front(self, cost: str = "macs") -> list[str]:
         """Keys of the non-dominated nets, by seed-mean accuracy."""
         points = [(entry.accuracy, entry.costs[cost]) for entry in self.entries.values()]
         return [key for key, rank in zip(self.entries, pareto_ranks(points), strict=True) if rank == 1]
-
-    def _area(self, keys: list[str], cost: str) -> float:
-        costs = [entry.costs[cost] for entry in self.entries.values()]
-        points = [(self.entries[key].accuracy, self.entries[key].costs[cost]) for key in keys]
-        return hypervolume(points, CHANCE, [(min(costs), max(costs))])
-
-    def _whole(self, cost: str) -> float:
-        return self._area(list(self.entries), cost)
 
 
 def load_table(data: str, path: Path = FILE) -> TabularBenchmark:
@@ -91,7 +90,7 @@ def load_table(data: str, path: Path = FILE) -> TabularBenchmark:
     check_choice("data", data, sorted(set(rows["data"])))
     entries: dict[str, Entry] = {}
     for row in rows.loc[rows["data"] == data].to_dict(orient="records"):
-        found = entries.setdefault(row["key"], Entry({name: float(row[name]) for name in ("macs", "params")}, {}))
+        entry = entries.setdefault(row["key"], Entry({name: float(row[name]) for name in ("macs", "params")}, {}))
         curve = tuple(float(row[name]) for name in COLUMNS)
-        found.trainings[int(row["seed"])] = Training(curve, float(row["seconds"]))
+        entry.trainings[int(row["seed"])] = Training(curve, float(row["seconds"]))
     return TabularBenchmark(data, entries)

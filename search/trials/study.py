@@ -23,7 +23,7 @@ from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.context import SamplerContext, candidate_baselines
-from ..samplers.learning_curves import readings
+from ..samplers.learning_curves import rung_accuracies
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
 
@@ -168,7 +168,7 @@ class StudyAdapter:
             if _is_baseline(frozen):
                 continue
             attrs = frozen.user_attrs
-            accuracies = [accuracy for _, accuracy in readings(frozen)]
+            accuracies = [accuracy for _, accuracy in rung_accuracies(frozen)]
             rest = attrs.get("aim", 0), attrs.get("parent"), attrs.get("note", {})
             found.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
         return found
@@ -293,6 +293,6 @@ def validate_sampler(strategy: str, context: SamplerContext) -> None:
     for accuracy in (0.5, 0.6, 0.7):  # made up
         with user_sampler_errors(strategy):
             trial = study.ask()
-        cost, _ = context.price(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
+        cost, _ = context.costs_of(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
         with user_sampler_errors(strategy):
             study.tell(trial, [accuracy, cost])

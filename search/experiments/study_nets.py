@@ -1,4 +1,4 @@
-"""The nets that studies compare: each family at three sizes that suit the images, or those that the user names."""
+"""The nets that studies compare: each family at three sizes that suit the images, and swapped-in attention."""
 
 from __future__ import annotations
 
@@ -38,18 +38,21 @@ def net_of(family: str, size: str, image: Map) -> Genotype:
     check_choice("family", family, FAMILIES)
     if max(image) > SMALL_SIDE:
         return zoo.get(LARGE[family][number], image)
-    of = 16 if max(image) <= 16 else 64
+    scale = 16 if max(image) <= 16 else 64
+    embed_dim, depth = ENCODERS[scale][number]
     if family == "vit":
-        return vit(ENCODERS[of][number], image, GRID[of])
-    trunk = _trunk(*TRUNKS[of][number])
-    if family == "resnet":
-        return trunk
-    return _alternet(trunk, image) if family == "alternet" else _hybrid(trunk, ENCODERS[of][number], image)
-
-
-def with_pool(net: Genotype, pool: str) -> Genotype:
-    """The transformer `net`, read by its class token ("token") or by averaging ("avg")."""
-    return replace(net, head=replace(net.head, pool=pool))
+        patch = _patch(image, GRID[scale])
+        return Genotype(Stem("none"), (), Encoder(embed_dim, depth, embed_dim // 16, patch=patch), Head("token"))
+    width, depths = TRUNKS[scale][number]
+    stages = tuple(Stage("basic", blocks, width * 2**i, 1 if i == 0 else 2) for i, blocks in enumerate(depths))
+    trunk = Genotype(Stem("cifar", width), stages)
+    if family == "alternet":
+        return swapped(trunk, (0, *(1 for _ in stages[1:])), image)
+    if family == "hybrid":  # an encoder takes the place of the last stage
+        return Genotype(
+            trunk.stem, stages[:-1], Encoder(embed_dim, max(1, depth // 2), embed_dim // 16, patch=1), Head("token")
+        )
+    return trunk
 
 
 def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
@@ -61,50 +64,20 @@ def swapped(net: Genotype, counts: tuple[int, ...], image: Map) -> Genotype:
     if len(counts) != len(net.stages):
         raise InputError(f"msa: one number a stage, got {len(counts)} for {len(net.stages)} stages")
     sides = [stage[-1].map_out for stage in net.plan(image).stages]
-    wanted = max(4, preset_for(image).windows[0])
+    largest = max(4, preset_for(image).windows[0])
     stages = []
-    for stage, count, side in zip(net.stages, counts, sides, strict=True):
+    for stage, count, (height, width) in zip(net.stages, counts, sides, strict=True):
         heads, head_dim = attention_beside(stage.width)
-        window = _window(wanted, side)
+        window = height if largest >= height else fit_window(largest, height)
+        window = window if height == width else 0  # 0: the whole map
         stages.append(replace(stage, msa=count, heads=heads, head_dim=head_dim, window=window) if count else stage)
     return replace(net, stages=tuple(stages))
-
-
-def _window(wanted: int, side: Map) -> int:
-    """A window of `wanted` where it fits; 0, the whole map, on a map that is not square."""
-    if side[0] != side[1]:
-        return 0
-    return side[0] if wanted >= side[0] else fit_window(wanted, side[0])
-
-
-def _trunk(width: int, depths: tuple[int, ...]) -> Genotype:
-    stages = [Stage("basic", depth, width * 2**i, 1 if i == 0 else 2) for i, depth in enumerate(depths)]
-    return Genotype(Stem("cifar", width), tuple(stages))
-
-
-def _alternet(trunk: Genotype, image: Map) -> Genotype:
-    return swapped(trunk, tuple(0 if i == 0 else 1 for i in range(len(trunk.stages))), image)
-
-
-def _hybrid(trunk: Genotype, sizes: tuple[int, int], image: Map) -> Genotype:
-    """All stages but the last; the encoder takes its place."""
-    stages = trunk.stages[:-1]
-    embed_dim, depth = sizes
-    encoder = Encoder(embed_dim, max(1, depth // 2), embed_dim // 16, patch=1)
-    return Genotype(trunk.stem, stages, encoder, Head("token"))
 
 
 def with_grid(net: Genotype, image: Map, tokens: int) -> Genotype:
     """The ViT `net` with about `tokens` x `tokens` patches."""
     assert net.encoder is not None
     return replace(net, encoder=replace(net.encoder, patch=_patch(image, tokens)))
-
-
-def vit(sizes: tuple[int, int], image: Map, tokens: int) -> Genotype:
-    """A ViT of (embed_dim, depth) over about `tokens` x `tokens` patches."""
-    embed_dim, depth = sizes
-    encoder = Encoder(embed_dim, depth, embed_dim // 16, patch=_patch(image, tokens))
-    return Genotype(Stem("none"), (), encoder, Head("token"))
 
 
 def _patch(image: Map, tokens: int) -> int:

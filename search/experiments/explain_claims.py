@@ -1,0 +1,180 @@
+"""`explain --paper-claims`: a small CNN, ViT and AlterNet are trained, analysed, and compared to the papers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from ...archs import Encoder, Genotype, Head, Stem, static_cost
+from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.layout import Map
+from ...results.analysis.registry import analyse
+from ...results.analysis_tools.across_nets import CLAIMS, judge
+from ...results.render.terminal import plain
+from ...results.runs.record import Record
+from ...results.runs.store import plain_name, run_folder, write_json
+from ..data.dataset import DataConfig, DataSet
+from ..data.load import coming, load_showing, progress_on
+from ..engine.pool import Resources
+from ..training.recipe import Recipe
+from .plan import ExperimentContext, Training
+from .run import run_experiment
+from .study_nets import SMALL_SIDE, net_of
+from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
+
+WARMUP = "warmup"
+EARLY = f"hessian_{WARMUP}"
+ANALYSES = (
+    "variance", "fourier", "lesion", "noise", "robustness", "hessian", "cka", "skips", "distance", "field", "tokens",
+)  # fmt: skip
+QUICK_STEPS = 60
+WIDTHS, DEPTHS, CLASSES = (32, 48, 64, 96, 128, 192, 256, 384), (3, 4, 6), 10  # of a ViT
+# Passes over the data after which a ViT has learned: 0.94, at 60 epochs 0.78; else those of the recipe.
+EPOCHS = {"digits": 200.0}
+
+
+@dataclass(frozen=True)
+class ClaimsConfig:
+    """The papers' claims are held against nets trained on these data.
+
+    Attributes:
+        recipe: of every training; its epochs must be enough for a ViT.
+        seeds: number of trainings of each net, at least 2.
+        samples: validation images of the analyses, at most.
+        quick: whether short trainings will do, to see that it works.
+        name: of the run; "" derives it from the data.
+    """
+
+    data: DataConfig
+    recipe: Recipe
+    seeds: int
+    samples: int
+    quick: bool
+    name: str
+    resources: Resources
+
+    def __post_init__(self) -> None:
+        check_count("seeds", self.seeds, least=2, most=MOST_SEEDS)  # for an interval
+        check_count("samples", self.samples, least=8)
+
+
+def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
+    """Train what is not trained yet, analyse what is not analysed yet, and judge.
+
+    Returns:
+        data, folder, seeds, "nets" (accuracy of each seed, MACs) and "claims", see `Verdict`.
+
+    Raises:
+        InputError: if something asked for is wrong.
+        OperationError: if workers do not start or everything fails.
+    """
+    data = load_showing(config.data, console)
+    folder = run_folder(config.name or plain_name("paper-claims", config.data.name, "quick" if config.quick else ""))
+    plan = _plan(config, data)
+    settings = {"study": "paper-claims", "quick": config.quick}
+    records = run_experiment(plan, ExperimentContext(folder, "study", data, config.resources, settings), console)
+    context = analysis_context(data, config.samples, torch.device("cpu"))
+    facts = _analyse_all(plan, records, config, context, folder, console)
+    trained: dict[str, Any] = {}
+    for training, record in zip(plan, records, strict=True):
+        cost = static_cost(training.net, len(data.classes), data.image_size, data.in_chans)
+        net = trained.setdefault(training.factors["net"], {"macs": cost.macs, "params": cost.params, "accuracy": []})
+        net["accuracy"].append(record.accuracy)
+    result = {
+        "data": data.name,
+        "folder": str(folder),
+        "seeds": config.seeds,
+        "nets": trained,
+        "claims": [asdict(judge(claim, facts)) for claim in CLAIMS],
+    }
+    write_json(folder / "paper_claims.json", result)
+    return result
+
+
+def _plan(config: ClaimsConfig, data: DataSet) -> list[Training]:
+    recipe, steps = config.recipe, config.recipe.steps(len(data.train))
+    if config.quick and steps > QUICK_STEPS:
+        recipe = recipe.with_epochs(recipe.epochs * QUICK_STEPS / steps)
+        steps = recipe.steps(len(data.train))
+    return [
+        Training(net, recipe, steps, seed, {"net": name}, keep=(WARMUP,))
+        for name, net in nets(data.image_size).items()
+        for seed in range(config.seeds)
+    ]
+
+
+def nets(image: Map) -> dict[str, Genotype]:
+    """The nets that are compared: the same plain ResNet and AlterNet as in studies, and ViTs of about its MACs.
+
+    The ViT is the one with MACs next to those of the ResNet, among those whose maps have frequencies: 8 tokens a
+    side, if it can.
+    """
+    size = "m" if max(image) <= SMALL_SIDE else "s"
+    cnn = net_of("resnet", size, image)
+    patch = min(16, max(2, min(image) // 8))
+    while image[0] % patch or image[1] % patch:
+        patch -= 1
+    vits = [
+        Genotype(Stem("none"), (), Encoder(dim, depth, dim // 16, patch=patch), Head("token"))
+        for dim, depth in product(WIDTHS, DEPTHS)
+    ]
+    macs = static_cost(cnn, CLASSES, image).macs
+    vit = min(vits, key=lambda vit: abs(math.log(static_cost(vit, CLASSES, image).macs / macs)))
+    alternet = net_of("alternet", size, image)
+    return {"cnn": cnn, "vit": vit, "vit_gap": replace(vit, head=Head("avg")), "alternet": alternet}
+
+
+def _analyse_all(
+    plan: Sequence[Training],
+    records: Sequence[Record],
+    config: ClaimsConfig,
+    context: AnalysisContext,
+    folder: Path,
+    console: Console,
+) -> list[dict[str, Any]]:
+    """For each seed: net -> analysis -> rows; cached in the folder, so that none is done twice."""
+    facts: list[dict[str, Any]] = [{} for _ in range(config.seeds)]
+    with progress_on(console) as progress:
+        task = progress.add_task("analyses", total=len(plan))
+        for training, record in zip(plan, records, strict=True):
+            name = training.factors["net"]
+            coming(progress, task, f"analyses of {name}, seed {training.seed}")
+            if record.status == "ok":
+                net = TrainedNet(name, folder, record)
+                file = folder / "analyses" / f"{record.training}-{config.samples}.json"
+                rows = cached(file, lambda net=net: _analyse(net, context))
+                facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
+            progress.advance(task)
+    return facts
+
+
+def _analyse(net: TrainedNet, context: AnalysisContext) -> dict[str, Any]:
+    """The rows of each analysis that fits the net."""
+    whole, early = context.analysis_input(net), context.analysis_input(net, WARMUP)
+    results = {name: analyse(name, whole) for name in ANALYSES} | {EARLY: analyse("hessian", early)}
+    return {name: result.rows for name, result in results.items() if not isinstance(result, str)}
+
+
+def drawing(result: Mapping[str, Any]) -> RenderableType:
+    """Tables that fit 80 columns; paper_claims.json says each claim in full, and whose it is."""
+    trained = Table("net", "MACs", "accuracy by seed", box=None)
+    for name, net in result["nets"].items():
+        accuracies = ", ".join("failed" if value is None else f"{value:.3f}" for value in net["accuracy"])
+        trained.add_row(name, f"{net['macs']:,}", accuracies)
+    title = (
+        f"The papers' claims on {result['data']}, {result['seeds']} seeds: mean and 95 % interval, positive if right"
+    )
+    claims = Table("claim", "verdict", "mean", "interval", "unit", title=title, title_justify="left", box=None)
+    for row in result["claims"]:
+        mean = "" if row["mean"] is None else f"{row['mean']:+.3g}"
+        interval = "" if row["low"] is None else f"{row['low']:+.2g} {row['high']:+.2g}"
+        claims.add_row(row["claim"], row["verdict"], mean, interval, row["unit"])
+    return Group(trained, claims, plain(f"in full: {result['folder']}/paper_claims.json"))

@@ -1,0 +1,136 @@
+"""Few-shot accuracy of trained weights on any data: K-shot linear probes and K-way N-shot episodes, in closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+
+from ...archs import InputError, Network, build
+from ...archs.errors import MOST_SEEDS, check_count
+from ...results.analysis.linear_probe import Labelled, shot_accuracy
+from ...results.ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
+from ...results.render.experiment import PlotSpec
+from ...results.render.plots import draw
+from ...results.render.terminal import plain
+from ...results.runs.weights import WeightsSpec
+from ..data.dataset import DataConfig, DataSet
+from ..data.load import load_showing
+from ..training.few_shot import BATCH, episode_table, features
+from ..training.inherit import inherit
+from ..training.job import QUERIES
+from ..training.loaders import open_loader
+
+SEEN = "the net was trained on these very images and classes: nothing here says how it learns new ones"
+TOO_FEW = "no episodes: too few validation images a class"
+
+
+@dataclass(frozen=True)
+class FewShotConfig:
+    """What is measured.
+
+    Attributes:
+        shots: training images a class, of probes and episodes.
+        ways: classes of an episode.
+        episodes: number of each kind.
+        seeds: draws of the probes' images.
+    """
+
+    weights: WeightsSpec
+    data: DataConfig
+    shots: tuple[int, ...]
+    ways: tuple[int, ...]
+    episodes: int
+    seeds: int
+
+    def __post_init__(self) -> None:
+        for name, values in (("shots", self.shots), ("ways", self.ways), ("episodes", (self.episodes,))):
+            if not values:
+                raise InputError(f"{name}: must be 1 or more, got none")
+            for value in values:
+                check_count(name, value)
+        check_count("seeds", self.seeds, most=MOST_SEEDS)
+
+
+def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
+    """The weights' curves: "probe", accuracy on all classes by shots, and "episodes", by ways and shots.
+
+    Episodes are drawn from classes that the net was not trained on, as far as that is known; where it was
+    trained on all of them, "seen" says so. Where classes have few validation images episodes ask about
+    fewer "queries" a class, and with none left there are no episodes.
+
+    Raises:
+        InputError: if weights or data cannot be read, or a class has too few images.
+    """
+    weights, data = config.weights.find(), load_showing(config.data, console)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    net = _fit_images(weights.network, data).to(device)
+    loader = open_loader(data.without_test(), device, workers=2)
+    train, val = (Labelled(*features(net, loader.images(part, BATCH))) for part in ("train", "val"))
+    curves = [{n: shot_accuracy(train, val, n, seed) for n in config.shots} for seed in range(config.seeds)]
+    probe = [{"shots": k} | vars(mean_ci([curve[k] for curve in curves], SHARE)) for k in config.shots]
+
+    known = weights.classes or () if weights.data == data.name else ()
+    new = [label for label, name in enumerate(data.classes) if name not in known]
+    pool = val
+    if new:
+        is_new = torch.isin(val.y_N, torch.tensor(new, device=val.y_N.device))
+        pool = Labelled(val.f_ND[is_new], val.y_N[is_new])
+    queries = min(QUERIES, int(pool.y_N.bincount()[pool.y_N.unique()].min()) - max(config.shots))
+    episodes = episode_table(pool, config.ways, config.shots, config.episodes, 0, queries) if queries > 0 else []
+    classes = {"classes": [data.classes[i] for i in new], "seen": not new, "queries": max(0, queries)}
+    return {"weights": weights.label, "data": data.name, "probe": probe, "episodes": episodes} | classes
+
+
+def _fit_images(network: Network, data: DataSet) -> Network:
+    """The network for images of the data's size and channels."""
+    if (network.image_size, network.in_chans) == (data.image_size, data.in_chans):
+        return network
+    new = build(network.genotype, network.num_classes, data.image_size, data.in_chans)
+    inherit(new, network)
+    return new
+
+
+def plot(curves: dict[str, Any], stem: Path) -> list[Path]:
+    """Both curves as STEM-probe and STEM-episodes, PNG and SVG."""
+    title = f"{curves['weights']} on {curves['data']}"
+    probe = [{"shots": row["shots"], "accuracy": _without_shots(row)} for row in curves["probe"]]
+    spec = PlotSpec(
+        f"linear probe: {title}", "shots", log_x=True, x_label="training images a class", y_label="accuracy"
+    )
+    files = draw(probe, spec, stem.with_name(f"{stem.name}-probe"))
+    if not curves["episodes"]:
+        return files
+    episodes = []
+    for row in curves["episodes"]:
+        accuracy = {"mean": row["accuracy"], "sd": None, "n": row["episodes"], "low": row["low"], "high": row["high"]}
+        episodes.append({"shots": row["shots"], "ways": f"{row['ways']} ways", "accuracy": accuracy})
+    spec = PlotSpec(
+        f"episodes: {title}", "shots", line="ways", log_x=True, x_label="support images a class", y_label="accuracy"
+    )
+    return files + draw(episodes, spec, stem.with_name(f"{stem.name}-episodes"))
+
+
+def _without_shots(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "shots"}
+
+
+def drawing(curves: dict[str, Any]) -> RenderableType:
+    """Both curves as tables for the terminal."""
+    probe, episodes = (Table(box=None, header_style="bold", pad_edge=False) for _ in range(2))
+    for table, names in ((probe, ("shots", "accuracy")), (episodes, ("ways", "shots", "accuracy", "95 % interval"))):
+        for name in names:
+            table.add_column(name, justify="right")
+    for row in curves["probe"]:
+        probe.add_row(str(row["shots"]), mean_ci_text(MeanCI(**_without_shots(row))))
+    for row in curves["episodes"]:
+        interval = f"{row['low']:.4f} to {row['high']:.4f}"
+        episodes.add_row(str(row["ways"]), str(row["shots"]), f"{row['accuracy']:.4f}", interval)
+    title = plain(f"linear probe of {curves['weights']} on {curves['data']}, closed form", style="bold")
+    notes = [f"episodes ask about {curves['queries']} images a class" if curves["queries"] else TOO_FEW]
+    notes += [SEEN] if curves["seen"] else []
+    return Group(title, probe, plain("", "episodes", style="bold"), episodes, plain(*notes, style="dim"))
