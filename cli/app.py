@@ -16,7 +16,8 @@ import typer
 from ..archs.errors import InputError, OperationError
 from ..archs.files import disk_full_message
 from ..results.render.terminal import LogHandler, guarded, visible
-from . import analyze, export, ops, results, search, train
+from . import analyze, export, ops, results, search, train  # noqa: F401 - each declares its commands
+from .options import COMMANDS
 
 app = typer.Typer(
     name="alternas",
@@ -29,12 +30,11 @@ app = typer.Typer(
 
 MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
-RESUMING = ("search", "retrain", "finetune", "buildup", "study")  # commands that go on where they were
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
 
 
-for group in (search, results, export, train, analyze, ops):  # in the order of the help
-    app.add_typer(group.commands)
+for command in sorted(COMMANDS, key=lambda command: command.place):
+    app.command(command.name)(command.run)
 
 
 _terminated: list[int] = []  # the signal that came
@@ -46,14 +46,6 @@ def _terminate(number: int, _: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _check_here() -> None:
-    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise InputError("the current folder has been deleted; change to one that is there") from None
-
-
 def main() -> None:
     """Entry point: runs the command, and ends with its exit code."""
     with guarded():
@@ -62,12 +54,12 @@ def main() -> None:
 
 
 def _run() -> int:
-    """One command: turns `InputError` into one line and exit code 2."""
+    """Run one command; turn its errors into one line and an exit code."""
     _terminated.clear()
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
     try:
-        _check_here()
+        _check_folder()
         code = app(standalone_mode=False)
     except InputError as error:
         code = _print_error(str(error), 2)
@@ -90,12 +82,20 @@ def _run() -> int:
         else:
             raise
     if code == INTERRUPTED:
-        again = "; the same command resumes" if {*sys.argv[1:2]} & {*RESUMING} else ""
-        print(f"alternas: stopped{again}", file=sys.stderr)
+        resumes = any(command.resumes and [command.name] == sys.argv[1:2] for command in COMMANDS)
+        print(f"alternas: stopped{'; the same command resumes' if resumes else ''}", file=sys.stderr)
         code = TERMINATED if _terminated else code
     else:
         signal.signal(signal.SIGTERM, before)
     return code
+
+
+def _check_folder() -> None:
+    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been deleted; change to one that is there") from None
 
 
 def _print_error(message: str, code: int) -> int:

@@ -5,31 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
-from .options import Json, Svg
-
-commands = typer.Typer()
+from .options import Json, NetSize, Svg, argument, command, option
 
 
-@commands.command()
+@command(9)
 def export(
-    run: Annotated[str, typer.Argument(help="Run name or folder; RUN:TRIAL selects one net.")],
-    out: Annotated[Path, typer.Option(help="Folder to create.")],
-    trial: Annotated[int | None, typer.Option(help="Trial to export instead of the best.")] = None,
-    pick: Annotated[
-        str, typer.Option(help="Which net of the front to export: accuracy (default), gain, or cheapest.")
-    ] = "",
-    formats: Annotated[
-        str, typer.Option(help="Export formats, separated by commas: package, onnx, pt2, timm.")
-    ] = "package",
+    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.")],
+    out: Annotated[Path, option("Folder to create.")],
+    trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
+    pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
+    formats: Annotated[str, option("Export formats, separated by commas: package, onnx, pt2, timm.")] = "package",
     as_json: Json = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
-    from ..results.export.folder import export_net, said
-    from ..results.runs.select import parse_run_spec
+    from ..results.export.write import export_net, summary_lines
+    from ..results.runs.weights import parse_run_spec
 
     folder, named = parse_run_spec(run)
     if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
@@ -39,25 +31,17 @@ def export(
     if as_json:
         print_json(facts)
     else:
-        print_lines(*said(facts, out))
+        print_lines(*summary_lines(facts, out))
 
 
-@commands.command()
+@command(10)
 def cost(
-    arch: Annotated[
-        str, typer.Argument(help="Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")
-    ],
-    image_size: Annotated[
-        str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")
-    ] = "",
-    classes: Annotated[int | None, typer.Option(help="Number of classes (default: the run's, timm's or 1000).")] = None,
-    channels: Annotated[
-        int | None, typer.Option(help="Number of image channels (default: the run's, timm's or 3).")
-    ] = None,
-    batch: Annotated[int, typer.Option(help="Batch size, to estimate training memory.")] = 1,
-    images: Annotated[
-        str, typer.Option(help="Number of training images, such as 2.1G, to estimate training compute.")
-    ] = "",
+    arch: Annotated[str, argument("Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
+    image_size: NetSize = "",
+    classes: Annotated[int | None, option("Number of classes (default: the run's, timm's or 1000).")] = None,
+    channels: Annotated[int | None, option("Number of image channels (default: the run's, timm's or 3).")] = None,
+    batch: Annotated[int, option("Batch size, to estimate training memory.")] = 1,
+    images: Annotated[str, option("Number of training images, such as 2.1G, to estimate training compute.")] = "",
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +59,7 @@ def cost(
         print_text(drawing)
 
 
-@commands.command()
+@command(11)
 def archs(as_json: Json = False) -> None:
     """List the zoo: named nets and their sources."""
     from ..archs.zoo import ZOO
@@ -84,11 +68,11 @@ def archs(as_json: Json = False) -> None:
     print_listing(rows, as_json)
 
 
-@commands.command()
+@command(12)
 def spaces(
-    space: Annotated[str, typer.Argument(help="Name of a space, or your own file to check (default: all).")] = "",
+    space: Annotated[str, argument("Name of a space, or your own file to check (default: all).")] = "",
     image_size: Annotated[
-        str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
+        str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
     ] = "",
     as_json: Json = False,
 ) -> None:
@@ -97,10 +81,10 @@ def spaces(
     from ..spaces import SPACES, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)
-    sizes = [parse_size(image_size)] if image_size else [(side, side) for side in usual]
-    found = [(find(name, size), size) for name in ([space] if space else SPACES) for size in sizes]
-    rows = [
-        {"space": s.name, "image_size": f"{h}x{w}", "genes": len(options_of(s)), "nets": s.size()}
-        for s, (h, w) in found
-    ]
+    rows = []
+    for name in [space] if space else SPACES:
+        for height, width in [parse_size(image_size)] if image_size else [(side, side) for side in usual]:
+            at = find(name, (height, width))
+            facts = {"genes": len(options_of(at)), "nets": at.size()}
+            rows.append({"space": at.name, "image_size": f"{height}x{width}"} | facts)
     print_listing(rows, as_json)

@@ -1,4 +1,4 @@
-"""The commands `dashboard` and `doctor`, around a search: parse, call one function, print."""
+"""Commands around a search: dashboard, doctor."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from typing import Annotated
 
 import typer
 
-from .options import Address, Data, Json, StoragePath
-
-commands = typer.Typer()
+from .options import Address, Data, Json, StoragePath, argument, command, option, print_result
 
 
-@commands.command()
+@command(22)
 def dashboard(
-    run: Annotated[str, typer.Argument(help="Run name or folder.")],
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
-    storage: Annotated[str, typer.Option(help="URL of the run's database, if its search was given one.")] = "",
+    run: Annotated[str, argument("Run name or folder.")],
+    host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
+    storage: Annotated[str, option("URL of the run's database, if its search was given one.")] = "",
 ) -> None:
     """Open a run's study in optuna-dashboard, during or after the search; Ctrl-C stops it."""
     from ..results.runs.store import find_run
@@ -26,23 +24,19 @@ def dashboard(
     serve(find_run(run), host, port, storage)
 
 
-@commands.command()
+@command(23)
 def doctor(
     address: Address = "",
     data: Data = "digits",
-    shared_folder: Annotated[Path, typer.Option(help="Folder that all nodes must be able to write to.")] = Path("runs"),
+    shared_folder: Annotated[Path, option("Folder that all nodes must be able to write to.")] = Path("runs"),
     storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Check this machine or a Ray cluster: versions, GPUs, data, storage, and a tiny trial on each node."""
-    from ..results.render.terminal import print_json, print_text
     from ..search.engine.doctor import drawn, examine
 
     checks = examine(address, data, shared_folder, storage_path)
     fit = all(check.ok for check in checks)
-    if as_json:
-        print_json({"ok": fit, "checks": [check.to_dict() for check in checks]})
-    else:
-        print_text(drawn(checks))
+    print_result(as_json, {"ok": fit, "checks": [check.to_dict() for check in checks]}, lambda: drawn(checks))
     if not fit:
         raise typer.Exit(1)

@@ -1,12 +1,17 @@
-"""Options that several commands share, and the values that they come to."""
+"""How a command is declared, and the options that several commands share."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 
 if TYPE_CHECKING:
@@ -15,128 +20,178 @@ if TYPE_CHECKING:
     from ..search.training.recipe import Recipe
 
 
-Run = Annotated[str, typer.Argument(help="Run name (a folder below runs/) or path of a run's folder.")]
-Svg = Annotated[Path | None, typer.Option("--svg", help="Also draw the net into this SVG file.")]
+@dataclass(frozen=True)
+class Command:
+    """A command: its name, its place in the help, and whether the same words again resume what they began."""
+
+    name: str
+    place: int
+    resumes: bool
+    run: Callable[..., Any]
 
 
-Data = Annotated[
-    str,
-    typer.Option(help=f"Data set: {FORMS}."),
-]
-ImageSize = Annotated[
-    str, typer.Option(help="Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).")
-]
-Loader = Annotated[str, typer.Option(help="How data are read: memory, stream, or auto (memory up to 2 GiB).")]
-SkipBroken = Annotated[bool, typer.Option("--skip-broken", help="Skip images that cannot be read.")]
-Download = Annotated[bool, typer.Option("--download", help="Download the data if they are missing.")]
-RecipeName = Annotated[
-    str,
-    typer.Option(
-        "--recipe",
-        help="Training recipe: a name from `alternas recipes` or a JSON file (default: cue for cue and clutter, "
-        "else smoke).",
-    ),
-]
-Epochs = Annotated[float | None, typer.Option(help="Full training budget in epochs (default: the recipe's).")]
-Compile = Annotated[bool, typer.Option("--compile", help="Compile each net with torch.compile.")]
-Workers = Annotated[int, typer.Option(help="Number of trials trained in parallel; 0 uses all resources.")]
-Cpus = Annotated[float, typer.Option("--cpus-per-trial", help="CPUs per worker.")]
-Gpus = Annotated[
-    float | None,
-    typer.Option(
-        "--gpus-per-trial", help="GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU)."
-    ),
-]
-Address = Annotated[str, typer.Option(help="Address of an existing Ray cluster: auto or HOST:PORT.")]
+COMMANDS: list[Command] = []
+
+
+def command(place: int, name: str = "", resumes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function a command.
+
+    A parameter whose type is one of the groups of options below stands for all options of that group, which follow
+    the command's own in the help.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        run = _with_groups_expanded(function)
+        COMMANDS.append(Command(name or function.__name__, place, resumes, run))
+        return run
+
+    return register
+
+
+def _with_groups_expanded(function: Callable[..., Any]) -> Callable[..., Any]:
+    hints, groups = get_type_hints(function, include_extras=True), dict[str, Any]()
+    own, grouped = list[Parameter](), list[Parameter]()
+    for name, parameter in signature(function).parameters.items():
+        if not is_dataclass(group := hints[name]):
+            own.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+            continue
+        groups[name], types = group, get_type_hints(group, include_extras=True)
+        for field in fields(group):
+            default = Parameter.empty if field.default is MISSING else field.default
+            grouped.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=types[field.name]))
+
+    @wraps(function)
+    def run(**values: Any) -> Any:
+        made = {name: group(**{f.name: values.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        return function(**values, **made)
+
+    run.__signature__ = Signature(own + grouped)  # type: ignore[attr-defined] - what typer makes options of
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in own + grouped}
+    return run
+
+
+def option(help: str, *names: str, **more: Any) -> Any:
+    """An option with its help; its names, such as "--json", default to the parameter's."""
+    return typer.Option(*names, help=help, **more)
+
+
+def argument(help: str) -> Any:
+    """A positional argument with its help."""
+    return typer.Argument(help=help)
+
+
+Json = Annotated[bool, option("Print JSON instead of a table.", "--json")]
+Run = Annotated[str, argument("Run name (a folder below runs/) or path of a run's folder.")]
+Svg = Annotated[Path | None, option("Also draw the net into this SVG file.", "--svg")]
+Name = Annotated[str, option("Name of the run (default: derived from the inputs).")]
+Data = Annotated[str, option(f"Data set: {FORMS}.")]
+Epochs = Annotated[float | None, option("Full training budget in epochs (default: the recipe's).")]
+Seeds = Annotated[int, option("Number of seeds that each net is trained with.")]
+Rungs = Annotated[str, option("Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")]
+Eta = Annotated[float, option("Reduction factor: 1 in ETA trials at each rung is promoted.")]
+MaxMacs = Annotated[str, option("Only nets with at most this many MACs, such as 50M.")]
+MaxParams = Annotated[str, option("Only nets with at most this many parameters, such as 2M.")]
+NetSize = Annotated[str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")]
+Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,
-    typer.Option(
-        help="Remote storage for checkpoints and weights, needed when nodes share no folder: s3://BUCKET/FOLDER, "
+    option(
+        "Remote storage for checkpoints and weights, needed when nodes share no folder: s3://BUCKET/FOLDER, "
         "gs://BUCKET/FOLDER or another URI that pyarrow opens."
     ),
 ]
-Storage = Annotated[
-    str,
-    typer.Option(
-        help="Database for the Optuna study: a postgresql://, mysql:// or sqlite:/// URL "
-        "(default: a journal file in the run's folder)."
-    ),
-]
-TensorBoard = Annotated[bool, typer.Option("--tensorboard", help="Write TensorBoard event files to the run's folder.")]
-Rungs = Annotated[
-    str, typer.Option(help="Shares of the budget at which the scheduler compares nets (default 1/8,1/4,1/2).")
-]
-Eta = Annotated[float, typer.Option(help="Reduction factor: 1 in ETA trials at each rung is promoted.")]
-Seeds = Annotated[int, typer.Option(help="Number of seeds that each net is trained with.")]
-TrialMinutes = Annotated[
-    float, typer.Option(help="Time limit per trial in minutes; slower trials are recorded as `timeout`.")
-]
-MaxHours = Annotated[
-    float, typer.Option(help="Time limit of this command in hours; the same command resumes the run afterwards.")
-]
-MaxTrainSteps = Annotated[
-    float, typer.Option(help="Limit on the optimiser steps of all trainings; then no trial is started or promoted.")
-]
-Name = Annotated[str, typer.Option(help="Name of the run (default: derived from the inputs).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
-def console_of(as_json: bool) -> Any:
-    """Where progress is shown: beside the JSON, not in it."""
+@dataclass(frozen=True)
+class ImageOptions:
+    """How a data set is read."""
+
+    image_size: Annotated[
+        str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the data's own, or 224).")
+    ] = ""
+    loader: Annotated[str, option("How data are read: memory, stream, or auto (memory up to 2 GiB).")] = "auto"
+    skip_broken: Annotated[bool, option("Skip images that cannot be read.", "--skip-broken")] = False
+    download: Annotated[bool, option("Download the data if they are missing.", "--download")] = False
+
+    def of(self, data: str) -> DataConfig:
+        """Raise InputError if the size or the loader is none."""
+        from ..results.render.net import parse_size
+        from ..search.data.dataset import DataConfig
+
+        size = parse_size(self.image_size) if self.image_size else None
+        return DataConfig(data, size, self.loader, self.skip_broken, self.download)
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How nets are trained."""
+
+    recipe: Annotated[
+        str,
+        option(
+            "Training recipe: a name from `alternas recipes` or a JSON file (default: cue for cue and clutter, "
+            "else smoke)."
+        ),
+    ] = ""
+    epochs: Epochs = None
+    compile_nets: Annotated[bool, option("Compile each net with torch.compile.", "--compile")] = False
+
+    def on(self, data: str) -> Recipe:
+        """Raise InputError if there is no such recipe, or the epochs are none."""
+        from dataclasses import replace
+
+        from ..search.training import recipes
+
+        recipe = recipes.get(self.recipe or recipes.usual(data))
+        recipe = recipe if self.epochs is None else recipe.with_epochs(self.epochs)
+        return replace(recipe, compile=True) if self.compile_nets else recipe
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Where nets are trained."""
+
+    workers: Annotated[int, option("Number of trials trained in parallel; 0 uses all resources.")] = 0
+    cpus_per_trial: Annotated[float, option("CPUs per worker.")] = 1.0
+    gpus_per_trial: Annotated[
+        float | None, option("GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU).")
+    ] = None
+    address: Address = ""
+    storage_path: StoragePath = ""
+
+    def resources(self, latency_on: str = "") -> Resources:
+        """Raise InputError if a number is wrong, or the storage path is no URI."""
+        from ..search.engine.resources import Resources
+
+        return Resources(
+            self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
+        )
+
+
+def console_for(as_json: bool) -> Any:
+    """Where progress is shown: on stderr where stdout holds JSON."""
     from ..results.render.terminal import Console
 
     return Console(stderr=as_json)
 
 
-def request_of(name: str, image_size: str, loader: str, skip_broken: bool, download: bool) -> DataConfig:
-    """The data asked for.
+def print_result(as_json: bool, facts: Any, drawing: Callable[[], Any]) -> None:
+    """Print a result as JSON, or as a drawing for people."""
+    if as_json:
+        print_json(facts)
+    else:
+        print_text(drawing())
+
+
+def whole_numbers(option: str, text: str) -> tuple[int, ...]:
+    """The numbers of "1,5,20".
 
     Raises:
-        InputError: if the size or the loader is none.
-    """
-    from ..results.render.net import parse_size
-    from ..search.data.dataset import DataConfig
-
-    return DataConfig(name, parse_size(image_size) if image_size else None, loader, skip_broken, download)
-
-
-def resources_of(
-    address: str, workers: int, cpus: float, gpus: float | None, storage_path: str = "", latency_on: str = ""
-) -> Resources:
-    """Where to train.
-
-    Raises:
-        InputError: if a number is wrong, or the depot for checkpoints is no URI.
-    """
-    from ..search.engine.resources import Resources
-
-    return Resources(address, workers, cpus, gpus, latency_on, storage_path)
-
-
-def recipe_of(name: str, data: str, epochs: float | None, compile_nets: bool) -> Recipe:
-    """The recipe asked for, or the usual one for the data.
-
-    Raises:
-        InputError: if there is no such recipe, or the epochs are none.
-    """
-    from dataclasses import replace
-
-    from ..search.training import recipes
-
-    recipe = recipes.get(name or recipes.usual(data))
-    recipe = recipe if epochs is None else recipe.with_epochs(epochs)
-    return replace(recipe, compile=True) if compile_nets else recipe
-
-
-def numbers(what: str, text: str) -> tuple[int, ...]:
-    """Whole numbers from 0, of "1,5,20".
-
-    Raises:
-        InputError: if `text` is not a list of such.
+        InputError: if `text` is not a list of whole numbers.
     """
     from ..archs.errors import InputError, is_whole, short_repr
 
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(map(is_whole, parts)):
-        raise InputError(f"{what}: whole numbers with commas between, such as 1,5,20, got {short_repr(text)}")
+        raise InputError(f"{option}: whole numbers with commas between, such as 1,5,20, got {short_repr(text)}")
     return tuple(int(part) for part in parts)

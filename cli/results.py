@@ -2,118 +2,98 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_text
-from .options import Json, Run, Svg
+from .options import Json, MaxMacs, MaxParams, Run, Svg, argument, command, option
 
-commands = typer.Typer()
-
-
-Objectives = Annotated[
-    str,
-    typer.Option(
-        "--objectives",
-        "--objective",
-        help="Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
-        "train_seconds, separated by commas; a single cost implies accuracy (default: the run's own).",
-    ),
-]
-MaxMacs = Annotated[str, typer.Option(help="Only nets with at most this many MACs, such as 50M.")]
-MaxParams = Annotated[str, typer.Option(help="Only nets with at most this many parameters, such as 2M.")]
-MaxLatency = Annotated[
-    float | None, typer.Option("--max-latency-ms", help="Only nets with at most this measured latency in ms.")
-]
-Family = Annotated[
-    str, typer.Option(help="Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
-]
-LatencyOf = Annotated[
-    str,
-    typer.Option(
-        help="Which latencies to use if several were measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE, or as many of "
-        "these parts as are needed; parts may be empty."
-    ),
-]
+if TYPE_CHECKING:
+    from ..results.ranking.objectives import RankingQuery
 
 
-def _query(objectives: str, macs: str, params: str, latency: float | None, family: str, latency_of: str) -> Any:
-    """What nets are ranked on, and which."""
-    from ..results.ranking.objectives import RankingQuery, parse_objectives
-    from ..search.config import limits_of, names
+@dataclass(frozen=True)
+class RankingOptions:
+    """What nets are ranked by, and which."""
 
-    if latency is not None and not 0 < latency < float("inf"):
-        raise InputError(f"max-latency-ms: must be above 0, got {latency:g}")
-    limits: dict[str, float] = {**limits_of(macs, params)} | ({} if latency is None else {"latency_ms": latency})
-    return RankingQuery(parse_objectives(objectives), limits, names(family), latency_of)
+    objectives: Annotated[
+        str,
+        option(
+            "Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
+            "train_seconds, separated by commas; a single cost implies accuracy (default: the run's own).",
+            "--objectives",
+            "--objective",
+        ),
+    ] = ""
+    max_macs: MaxMacs = ""
+    max_params: MaxParams = ""
+    max_latency_ms: Annotated[float | None, option("Only nets with at most this measured latency in ms.")] = None
+    family: Annotated[
+        str, option("Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
+    ] = ""
+    latency_of: Annotated[
+        str,
+        option(
+            "Which latencies to use if several were measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE, or as many "
+            "of these parts as are needed; parts may be empty."
+        ),
+    ] = ""
+
+    def query(self) -> RankingQuery:
+        from ..results.ranking.objectives import RankingQuery, parse_objectives
+        from ..search.config import limits_of, names
+
+        limits: dict[str, float] = {**limits_of(self.max_macs, self.max_params)}
+        if self.max_latency_ms is not None:
+            if not 0 < self.max_latency_ms < float("inf"):
+                raise InputError(f"max-latency-ms: must be above 0, got {self.max_latency_ms:g}")
+            limits["latency_ms"] = self.max_latency_ms
+        return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
 
 
-@commands.command()
-def front(
-    run: Run,
-    objectives: Objectives = "",
-    max_macs: MaxMacs = "",
-    max_params: MaxParams = "",
-    max_latency: MaxLatency = None,
-    family: Family = "",
-    latency_of: LatencyOf = "",
-    as_json: Json = False,
-) -> None:
+@command(4)
+def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.ranking.leaderboard import print_front
     from ..results.runs.store import find_run
 
-    asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
-    print_front(find_run(run), asked, as_json)
+    query = ranking.query()
+    print_front(find_run(run), query, as_json)
 
 
-@commands.command()
+@command(5)
 def leaderboard(
     run: Run,
-    objectives: Objectives = "",
-    max_macs: MaxMacs = "",
-    max_params: MaxParams = "",
-    max_latency: MaxLatency = None,
-    family: Family = "",
-    latency_of: LatencyOf = "",
-    top: Annotated[
-        int, typer.Option(help="Number of nets to show, by Pareto rank, then by cost; 0 shows all.", min=0)
-    ] = 0,
+    ranking: RankingOptions,
+    top: Annotated[int, option("Number of nets to show, by Pareto rank, then by cost; 0 shows all.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
     from ..results.ranking.leaderboard import print_leaderboard
     from ..results.runs.store import find_run
 
-    asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
-    print_leaderboard(find_run(run), asked, top, as_json)
+    query = ranking.query()
+    print_leaderboard(find_run(run), query, top, as_json)
 
 
-@commands.command()
+@command(6)
 def compare(
-    runs: Annotated[list[str], typer.Argument(help="Two or more run names or folders.")],
-    objectives: Objectives = "",
-    max_macs: MaxMacs = "",
-    max_params: MaxParams = "",
-    max_latency: MaxLatency = None,
-    family: Family = "",
-    latency_of: LatencyOf = "",
+    runs: Annotated[list[str], argument("Two or more run names or folders.")],
+    ranking: RankingOptions,
     as_json: Json = False,
 ) -> None:
     """Compare the fronts of several runs, and show their joint front."""
     from ..results.ranking.compare import print_comparison
 
-    asked = _query(objectives, max_macs, max_params, max_latency, family, latency_of)
-    print_comparison(runs, asked, as_json)
+    print_comparison(runs, ranking.query(), as_json)
 
 
-@commands.command()
+@command(7)
 def show(
     run: Run,
-    trial: Annotated[int, typer.Argument(help="Number of the trial.")],
+    trial: Annotated[int, argument("Number of the trial.")],
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
@@ -130,15 +110,13 @@ def show(
         print_text(draw_trial(folder, trial))
 
 
-@commands.command()
+@command(8)
 def report(
     run: Run,
-    out: Annotated[
-        Path | None, typer.Option(help="Path of the page (default: report.html in the run's folder).")
-    ] = None,
+    out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,
     assets: Annotated[
         Path | None,
-        typer.Option(help="Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
+        option("Also write the numbers behind every plot and table to this folder, as CSV and Parquet."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -149,7 +127,8 @@ def report(
     facts = write_report(find_run(run), out, assets)
     if as_json:
         print_json(facts)
-    else:
-        written = [f"{assets}: {len(facts['assets'])} files"] if assets else []
-        front = f"{facts['records']} records, {facts['front']} on the front"
-        print_lines(f"{facts['page']}: {front}, {facts['bytes']:,} bytes", *written)
+        return
+    on_front = f"{facts['records']} records, {facts['front']} on the front"
+    print_lines(f"{facts['page']}: {on_front}, {facts['bytes']:,} bytes")
+    if assets:
+        print_lines(f"{assets}: {len(facts['assets'])} files")

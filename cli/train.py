@@ -1,82 +1,68 @@
-"""The commands `retrain`, `finetune`, `buildup`, `few-shot`, `study` and `studies`: parse, call one function, print."""
+"""Commands that train given nets: retrain, finetune, buildup, few-shot, study, studies."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
-    Address,
-    Compile,
-    Cpus,
+    ClusterOptions,
     Data,
-    Download,
-    Epochs,
-    Gpus,
-    ImageSize,
+    ImageOptions,
     Json,
-    Loader,
+    MaxMacs,
+    MaxParams,
     Name,
-    RecipeName,
     Seeds,
-    SkipBroken,
-    StoragePath,
-    Workers,
-    console_of,
-    numbers,
-    recipe_of,
-    request_of,
-    resources_of,
+    TrainingOptions,
+    argument,
+    command,
+    console_for,
+    option,
+    print_result,
+    whole_numbers,
 )
 
-commands = typer.Typer()
-
-From = Annotated[
-    str,
-    typer.Option(
-        "--from", help="Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file."
-    ),
-]
-Arch = Annotated[
-    str,
-    typer.Option(
-        help="Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME."
-    ),
-]
-
-FromSize = Annotated[
-    str, typer.Option(help="Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")
-]
-
-
-def _named(text: str, arch: str, size: str) -> Any:
-    from ..results.render.net import parse_size
+if TYPE_CHECKING:
     from ..results.runs.weights import WeightsSpec
 
-    return WeightsSpec(text, arch, parse_size(size) if size else None)
+
+@dataclass(frozen=True)
+class WeightsOptions:
+    """Trained weights to start from."""
+
+    weights: Annotated[
+        str, option("Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.", "--from")
+    ]
+    arch: Annotated[
+        str, option("Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME.")
+    ] = ""
+    from_size: Annotated[
+        str, option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")
+    ] = ""
+
+    def spec(self) -> WeightsSpec:
+        from ..results.render.net import parse_size
+        from ..results.runs.weights import WeightsSpec
+
+        return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
 
 
-@commands.command()
+@command(13, resumes=True)
 def retrain(
-    run: Annotated[str, typer.Argument(help="Run name or folder.")],
-    top: Annotated[int, typer.Option(help="Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
-    trials: Annotated[str, typer.Option(help="Trials to retrain instead, such as 4,7.")] = "",
-    max_macs: Annotated[str, typer.Option(help="Only nets with at most this many MACs, such as 50M.")] = "",
-    max_params: Annotated[str, typer.Option(help="Only nets with at most this many parameters, such as 2M.")] = "",
+    run: Annotated[str, argument("Run name or folder.")],
+    cluster: ClusterOptions,
+    top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
+    trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
+    max_macs: MaxMacs = "",
+    max_params: MaxParams = "",
     seeds: Seeds = 3,
     recipe: Annotated[
-        str,
-        typer.Option(help="Training recipe: a name from `alternas recipes` or a JSON file (default: the search's)."),
+        str, option("Training recipe: a name from `alternas recipes` or a JSON file (default: the search's).")
     ] = "",
-    epochs: Annotated[float | None, typer.Option(help="Epochs per training (default: the recipe's).")] = None,
-    workers: Workers = 0,
-    cpus_per_trial: Cpus = 1.0,
-    gpus_per_trial: Gpus = None,
-    address: Address = "",
-    storage_path: StoragePath = "",
+    epochs: Annotated[float | None, option("Epochs per training (default: the recipe's).")] = None,
     as_json: Json = False,
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
@@ -87,10 +73,10 @@ def retrain(
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
 
-    folder, place = find_run(run), resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
-    limits, how = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    asked = Retrain(folder, seeds, place, top, numbers("trials", trials), limits, how, epochs)
-    records = run_retrain(asked, console_of(as_json))
+    folder, resources = find_run(run), cluster.resources()
+    limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
+    config = Retrain(folder, seeds, resources, top, whole_numbers("trials", trials), limits, own_recipe, epochs)
+    records = run_retrain(config, console_for(as_json))
     rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"})
     if as_json:
         print_json(rows)
@@ -100,33 +86,22 @@ def retrain(
     print_lines(*failures(records), "", f"export the best:  alternas export {best} --out {folder.name}-best")
 
 
-@commands.command()
+@command(14, resumes=True)
 def finetune(
-    weights: From,
+    weights: WeightsOptions,
     data: Data,
-    arch: Arch = "",
-    from_size: FromSize = "",
+    images: ImageOptions,
+    training: TrainingOptions,
+    cluster: ClusterOptions,
     freeze: Annotated[
         str,
-        typer.Option(
-            help="Which blocks to freeze: none, half, three-quarters, backbone (all but the head), inherited (all that "
+        option(
+            "Which blocks to freeze: none, half, three-quarters, backbone (all but the head), inherited (all that "
             "came from the weights), or none-low-lr (inherited weights learn at a tenth of the rate)."
         ),
     ] = "none",
     seeds: Seeds = 3,
     name: Name = "",
-    recipe: RecipeName = "",
-    epochs: Epochs = None,
-    image_size: ImageSize = "",
-    loader: Loader = "auto",
-    skip_broken: SkipBroken = False,
-    download: Download = False,
-    compile_nets: Compile = False,
-    workers: Workers = 0,
-    cpus_per_trial: Cpus = 1.0,
-    gpus_per_trial: Gpus = None,
-    address: Address = "",
-    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Fine-tune trained weights on new data, with a new head, at any image size that fits the net."""
@@ -134,138 +109,89 @@ def finetune(
     from ..search.experiments.finetune import Finetune
     from ..search.experiments.finetune import finetune as run_finetune
 
-    request = request_of(data, image_size, loader, skip_broken, download)
-    how = recipe_of(recipe, data, epochs, compile_nets)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
-    asked = Finetune(_named(weights, arch, from_size), request, how, seeds, freeze, name, place)
-    folder, records = run_finetune(asked, console_of(as_json))
+    request, recipe = images.of(data), training.on(data)
+    config = Finetune(weights.spec(), request, recipe, seeds, freeze, name, cluster.resources())
+    folder, records = run_finetune(config, console_for(as_json))
     rows = summary(records, {})
     if as_json:
         print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
         return
     print_text(table(rows))
-    best = f"export the best:  alternas export {folder} --out {folder.name}-best"
-    print_lines(*failures(records), "", best)
+    print_lines(*failures(records), "", f"export the best:  alternas export {folder} --out {folder.name}-best")
 
 
-@commands.command()
+@command(15, resumes=True)
 def buildup(
-    weights: From,
+    weights: WeightsOptions,
     data: Data,
-    arch: Arch = "",
-    from_size: FromSize = "",
+    images: ImageOptions,
+    training: TrainingOptions,
+    cluster: ClusterOptions,
     msa: Annotated[
-        str,
-        typer.Option(help="Attention blocks at the end of each stage, such as 0,1,1,2 (default: the build-up rule)."),
+        str, option("Attention blocks at the end of each stage, such as 0,1,1,2 (default: the build-up rule).")
     ] = "",
-    train: Annotated[
-        str, typer.Option(help="What to train: all, or new (only the head and the swapped blocks).")
-    ] = "all",
+    train: Annotated[str, option("What to train: all, or new (only the head and the swapped blocks).")] = "all",
     seeds: Seeds = 3,
     name: Name = "",
-    recipe: RecipeName = "",
-    epochs: Epochs = None,
-    image_size: ImageSize = "",
-    loader: Loader = "auto",
-    skip_broken: SkipBroken = False,
-    download: Download = False,
-    compile_nets: Compile = False,
-    workers: Workers = 0,
-    cpus_per_trial: Cpus = 1.0,
-    gpus_per_trial: Gpus = None,
-    address: Address = "",
-    storage_path: StoragePath = "",
     as_json: Json = False,
 ) -> None:
     """Swap blocks of a trained ResNet for attention, inherit the rest, train, and compare."""
     from ..search.experiments.swap_attention import SwapAttention, swap_attention
 
-    request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
-    how = recipe_of(recipe, data, epochs, compile_nets)
-    asked = SwapAttention(
-        _named(weights, arch, from_size), numbers("msa", msa), train, request, how, seeds, name, place
-    )
-    result, drawing = swap_attention(asked, console_of(as_json))
-    if as_json:
-        print_json(result)
-    else:
-        print_text(drawing)
+    request, resources, recipe = images.of(data), cluster.resources(), training.on(data)
+    blocks = whole_numbers("msa", msa)
+    config = SwapAttention(weights.spec(), blocks, train, request, recipe, seeds, name, resources)
+    result, drawing = swap_attention(config, console_for(as_json))
+    print_result(as_json, result, lambda: drawing)
 
 
-@commands.command("few-shot")
+@command(16, name="few-shot")
 def few_shot(
-    weights: From,
+    weights: WeightsOptions,
     data: Data,
-    arch: Arch = "",
-    from_size: FromSize = "",
-    shots: Annotated[str, typer.Option(help="Training images per class.")] = "1,5,10",
-    ways: Annotated[str, typer.Option(help="Classes per episode.")] = "2,5",
-    episodes: Annotated[int, typer.Option(help="Number of episodes of each kind.")] = 600,
-    seeds: Annotated[int, typer.Option(help="Number of random draws of the training images.")] = 5,
-    plot: Annotated[str, typer.Option(help="Draw the curves to PLOT.png and PLOT.svg.")] = "",
-    image_size: ImageSize = "",
-    loader: Loader = "auto",
-    skip_broken: SkipBroken = False,
-    download: Download = False,
+    images: ImageOptions,
+    shots: Annotated[str, option("Training images per class.")] = "1,5,10",
+    ways: Annotated[str, option("Classes per episode.")] = "2,5",
+    episodes: Annotated[int, option("Number of episodes of each kind.")] = 600,
+    seeds: Annotated[int, option("Number of random draws of the training images.")] = 5,
+    plot: Annotated[str, option("Draw the curves to PLOT.png and PLOT.svg.")] = "",
     as_json: Json = False,
 ) -> None:
     """Evaluate trained features with few images: linear probes and episodes, in closed form."""
     from ..search.experiments.few_shot_curves import FewShotConfig, drawing, few_shot_curves
     from ..search.experiments.few_shot_curves import plot as draw_curves
 
-    request = request_of(data, image_size, loader, skip_broken, download)
-    k, n = (tuple(dict.fromkeys(numbers(what, said))) for what, said in (("shots", shots), ("ways", ways)))
-    config = FewShotConfig(_named(weights, arch, from_size), request, k, n, episodes, seeds)
-    curves = few_shot_curves(config, console_of(as_json))
+    request = images.of(data)
+    k, n = (tuple(dict.fromkeys(whole_numbers(*option))) for option in (("shots", shots), ("ways", ways)))
+    curves = few_shot_curves(FewShotConfig(weights.spec(), request, k, n, episodes, seeds), console_for(as_json))
     curves["files"] = [str(path) for path in draw_curves(curves, Path(plot))] if plot else []
-    if as_json:
-        print_json(curves)
-    else:
-        print_text(drawing(curves))
+    print_result(as_json, curves, lambda: drawing(curves))
 
 
-@commands.command()
+@command(17, resumes=True)
 def study(
-    name: Annotated[str, typer.Argument(help="Name of a study from `alternas studies`.")],
+    name: Annotated[str, argument("Name of a study from `alternas studies`.")],
+    images: ImageOptions,
+    training: TrainingOptions,
+    cluster: ClusterOptions,
     data: Data = "cue",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few points, short trainings and two seeds, to finish in minutes.")
+        bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
     ] = False,
     seeds: Seeds = 3,
-    run_name: Annotated[
-        str, typer.Option("--name", help="Name of the run (default: derived from study and data).")
-    ] = "",
-    recipe: RecipeName = "",
-    epochs: Epochs = None,
-    image_size: ImageSize = "",
-    loader: Loader = "auto",
-    skip_broken: SkipBroken = False,
-    download: Download = False,
-    compile_nets: Compile = False,
-    workers: Workers = 0,
-    cpus_per_trial: Cpus = 1.0,
-    gpus_per_trial: Gpus = None,
-    address: Address = "",
-    storage_path: StoragePath = "",
+    run_name: Annotated[str, option("Name of the run (default: derived from study and data).", "--name")] = "",
     as_json: Json = False,
 ) -> None:
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
-    request = request_of(data, image_size, loader, skip_broken, download)
-    place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path)
-    how = recipe_of(recipe, data, epochs, compile_nets)
-    result, drawing = run_comparison(
-        ComparisonRun(name, request, how, seeds, quick, run_name, place), console_of(as_json)
-    )
-    if as_json:
-        print_json(result)
-    else:
-        print_text(drawing)
+    request, resources, recipe = images.of(data), cluster.resources(), training.on(data)
+    config = ComparisonRun(name, request, recipe, seeds, quick, run_name, resources)
+    result, drawing = run_comparison(config, console_for(as_json))
+    print_result(as_json, result, lambda: drawing)
 
 
-@commands.command()
+@command(18)
 def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES

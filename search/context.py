@@ -12,7 +12,7 @@ from rich.console import Console
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
-from ..results.latency.setting import LatencySetting
+from ..results.latency.store import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.record import versions
 from ..results.runs.store import read_records, read_settings, run_folder

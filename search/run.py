@@ -10,6 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ..archs import OperationError
+from ..results.ranking.objectives import ACCURACY
 from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
@@ -54,6 +55,8 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
             context.latencies.recall(store.records)
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
         study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
+        if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
+            study.study.set_metric_names([ACCURACY, context.settings.objective])
         yield SearchController(context, store, study)
 
 

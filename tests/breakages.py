@@ -28,7 +28,7 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 
 
-def places(tree: ast.Module) -> Iterator[ast.expr]:
+def places(tree: ast.Module) -> Iterator[ast.AST]:
     """The expressions within functions that `break_at` can change; assertions and raised messages left out."""
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
@@ -84,7 +84,7 @@ def noticed(checkout: Path, module: str, draw: random.Random) -> tuple[str, str]
     path.write_text(ast.unparse(ast.fix_missing_locations(tree)))
     near = tests_of(checkout, module)
     try:
-        return change, (near and failing_test(checkout, near, 900)) or failing_test(checkout, [], 1800)
+        return change, (failing_test(checkout, near, 900) if near else "") or failing_test(checkout, [], 1800)
     finally:
         path.write_text(text)
 

@@ -31,6 +31,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
+    "number or 0": ["-1", "-inf", *NO_NUMBER],
     "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
     "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
     "shares": ["0", "-1/8", "1/0", "2", "1/4,1/8", "1/8/2", "inf", *NO_NUMBER],
@@ -51,8 +52,8 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
     "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
-    "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number",
-    "epochs": "number", "max_latency": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
+    "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
+    "epochs": "number", "max_latency_ms": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
     "image_size": "size", "from_size": "size", "strategy": "word", "scheduler": "word", "objective": "word",
     "objectives": "word", "loader": "word", "recipe": "file", "freeze": "word",
@@ -266,7 +267,7 @@ def known(path: tuple[Any, ...]) -> bool:
         "metrics",
         "curve",
         "rungs",
-        "excess",
+        "constraint_violation",
     )
 
 
@@ -385,10 +386,10 @@ def lay_base() -> None:
 
 MORE: dict[str, Any] = {
     "metrics": {"nll": 0.5}, "curve": [{"step": 1, "loss": 0.5, "accuracy": 0.1}], "accuracies": {"0": 0.9},
-    "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "excess": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
+    "rungs": [{"step": 1, "accuracy": 0.5, "on": True}], "constraint_violation": {"macs": 0.1}, "budget": {"full": 16, "done": 16},
     "recipe": {"name": "smoke", "batch": 64}, "data": {"name": "digits", "fraction": 1.0, "split": "x"},
-    "seconds": 1.5, "began": "2026-01-01T00:00:00.000+00:00",
-    "ended": "2026-01-01T00:00:01.500+00:00", "device": "cpu",
-    "how": {"loader": "memory"}, "versions": {"torch": "2"}, "training": "0123456789ab", "error": "",
+    "seconds": 1.5, "started_at": "2026-01-01T00:00:00.000+00:00",
+    "finished_at": "2026-01-01T00:00:01.500+00:00", "device": "cpu",
+    "runtime": {"loader": "memory"}, "versions": {"torch": "2"}, "training_id": "0123456789ab", "error": "",
     "factors": {"trial": 1},
 }  # fmt: skip

@@ -78,9 +78,9 @@ def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controlle
             workers.poll(1.0)
         assert run_loop(ledger, workers, SilentView())
     trained = [r for r in ledger.store.records if r.status == "ok"]
-    by_node = Counter(node for node, _ in {(r.device, r.how["process"]) for r in trained})
+    by_node = Counter(node for node, _ in {(r.device, r.runtime["process"]) for r in trained})
     assert sorted(by_node.values()) == [1, 2], "every slot of both nodes"
-    assert all(r.how["shared"] for r in trained)
+    assert all(r.runtime["shared"] for r in trained)
 
 
 def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) -> None:

@@ -19,9 +19,16 @@ from typing import Any
 
 import pytest
 from optuna.trial import TrialState
+from rich.console import Console
 
 from alternas.archs import InputError
+from alternas.search.config import Settings
+from alternas.search.context import SearchConfig, prepare
+from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
+from alternas.search.engine.resources import Resources
+from alternas.search.run import opened
+from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.dashboard import study_of
 from alternas.spaces import get
@@ -113,6 +120,15 @@ def test_the_page_changes_nothing(ledger: SearchController, tmp_path: Path) -> N
                 urllib.request.urlopen(urllib.request.Request(f"{api}/{number}", method=method, data=b"{}"))
         with urllib.request.urlopen(f"{api}/{number}?after=0") as answer:
             assert len(json.load(answer)["trials"]) == before
+
+
+def test_the_axes_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Settings("resnet", "digits", "random", "none", "params", recipes.get("smoke"))
+    ready = prepare(SearchConfig(settings, DataConfig("digits"), 1, "mine", Resources()), Console(stderr=True))
+    for _ in range(2):
+        with opened(ready) as ledger:
+            assert ledger.study.study.metric_names == ["accuracy", "params"]
 
 
 def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:

@@ -147,8 +147,8 @@ def facts(records: list[Record]) -> list[Any]:
     """All that must be the same in a repetition; a net that waited at a rung of an earlier driver has no curve."""
     rows = [r.to_dict() for r in records]
     left_out = {
-        "ok": ("seconds", "began", "ended"),
-        "pruned": ("seconds", "began", "ended", "curve", "metrics", "device", "how", "lineage"),
+        "ok": ("seconds", "started_at", "finished_at"),
+        "pruned": ("seconds", "started_at", "finished_at", "curve", "metrics", "device", "runtime", "lineage"),
     }
     return [{name: row[name] for name in row if name not in left_out.get(row["status"], ())} for row in rows]
 

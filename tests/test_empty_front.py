@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.results.latency.nets import subjects_of
+from alternas.results.latency.nets import nets_of
 from alternas.results.report.parts import open_run
 from alternas.results.report.sections import front_plot, leaderboard_table
 from runs import drawn_records, made_run
@@ -110,6 +110,6 @@ def test_the_report_says_why_it_shows_none(alternas: Any) -> None:
 
 def test_what_needs_a_net_says_why_there_is_none(alternas: Any) -> None:
     with pytest.raises(InputError, match="run tight: no net is within the limits"):
-        subjects_of("tight")
+        nets_of("tight")
     code, _, err = alternas("retrain", "tight")
     assert (code, err) == (2, f"alternas: run tight: {NONE}\n")

@@ -249,7 +249,8 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
 
 
 def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
-    row = told_rows(run)[2] | {"trial": 0, "kind": "retrain", "factors": {"trial": 2}, "training": "0" * 12, "seed": 1}
+    row = told_rows(run)[2] | {"trial": 0, "kind": "retrain", "factors": {"trial": 2}, "seed": 1}
+    row["training_id"] = "0" * 12
     made_run(run / "retrain", [row])
     weights = (run / "weights" / f"{row['key']}.safetensors").read_bytes()
     (run / "retrain" / "weights").mkdir()

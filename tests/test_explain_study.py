@@ -68,7 +68,7 @@ def made_study(folder: Path, name: str, plan: Sequence[Training], weights: bool 
     for i, training in enumerate(plan):
         row = record(i, training.net, {}, random.Random(i), "study", stops=False)
         row |= {"recipe": training.recipe.to_dict(), "seed": training.seed, "factors": training.factors}
-        rows.append(row | {"training": training.id, "data": {"name": "digits"} | training.view.facts()})
+        rows.append(row | {"training_id": training.id, "data": {"name": "digits"} | training.view.facts()})
     made_run(folder, rows, data=digits().facts(), settings={"study": name, "quick": True})
     for i, training in enumerate(plan if weights else ()):
         torch.manual_seed(i)
@@ -146,7 +146,7 @@ def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(tmp_path
 
 
 def test_cka_is_that_of_the_same_places(run: Path) -> None:
-    ids = {(r.factors["net"], r.factors["fraction"], r.seed): r.training for r in read_records(run)}
+    ids = {(r.factors["net"], r.factors["fraction"], r.seed): r.training_id for r in read_records(run)}
     weights = run / "weights"
     data = (weights / f"{ids['vit s', 1.0, 1]}.safetensors").read_bytes()
     (weights / f"{ids['vit s', 0.1, 0]}.safetensors").write_bytes(data)

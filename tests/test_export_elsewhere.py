@@ -17,7 +17,8 @@ import pytest
 import alternas
 from alternas.archs import Genotype, Head, build, zoo
 from alternas.archs.weights import save
-from alternas.results.export.formats import FORMATS, export_network
+from alternas.results.export.formats import FORMATS
+from alternas.results.export.write import export_network
 from nets import NETS
 from runs import finished_run
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import numpy as np
@@ -21,13 +22,13 @@ from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stage, Stem, build, zoo
 from alternas.archs.weights import save
-from alternas.results.export import formats
-from alternas.results.export import isolated as elsewhere
+from alternas.results.export import formats, isolated
 from alternas.results.export import onnx as onnx_format
-from alternas.results.export import verify as check
-from alternas.results.export.folder import said
-from alternas.results.export.formats import FORMATS, chosen, export_network, subject_of, write
-from alternas.results.runs.select import parse_run_spec
+from alternas.results.export import write as writing
+from alternas.results.export.formats import FORMATS, check_formats
+from alternas.results.export.net import RANDOM_IMAGES, export_net_of
+from alternas.results.export.write import export_network, summary_lines, write_formats
+from alternas.results.runs.weights import parse_run_spec
 from nets import NETS, lively
 from runs import finished_run
 
@@ -57,10 +58,10 @@ def network_of(net: Genotype, classes: int = 5, size: int = 16, channels: int = 
 def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> tuple[Path, dict[str, float]]:
     """The net's draft of a folder, and how far each format's outputs are off, in this very process."""
     folder = tmp_path / f"of_{tmp_path.name}"  # a name of its own: its files are imported
-    subject = subject_of(network, {})
-    write(subject, folder, names)
+    subject = export_net_of(network, {})
+    write_formats(subject, folder, names)
     images, ours = subject.images_BCHW.numpy(), subject.logits().numpy()
-    return folder, {name: float(np.abs(elsewhere.logits(folder, name, images) - ours).max()) for name in names}
+    return folder, {name: float(np.abs(isolated.logits(folder, name, images) - ours).max()) for name in names}
 
 
 def test_every_format_gives_the_nets_outputs(tmp_path: Path) -> None:
@@ -216,16 +217,16 @@ def test_what_timm_is_told_of_images(tmp_path: Path) -> None:
     from PIL import Image
 
     about = {"mean": [120.0, 110.0, 100.0], "std": [60.0, 61.0, 62.0], "pictures": True, "classes": ["a", "b c"]}
-    subject = subject_of(network_of(NETS["basic"], 2, 16, 3), about)
+    subject = export_net_of(network_of(NETS["basic"], 2, 16, 3), about)
     folder = tmp_path / "told"
-    write(subject, folder, ("package", "timm"))
-    module = elsewhere._module(folder, "timm_model")
+    write_formats(subject, folder, ("package", "timm"))
+    module = isolated._module(folder, "timm_model")
     net = timm.create_model(module.NAME, pretrained=True)
     assert net.pretrained_cfg["label_names"] == ("a", "b c")
     assert net.default_cfg["input_size"] == (3, 16, 16)
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), np.uint8)).save(tmp_path / "a.png")
     transform: Any = create_transform(**resolve_model_data_config(net))
-    model = elsewhere._module(folder, "model")
+    model = isolated._module(folder, "model")
     ours = model.preprocess(model.open_image(tmp_path / "a.png"))
     torch.testing.assert_close(transform(Image.open(tmp_path / "a.png"))[None], ours)
 
@@ -247,18 +248,18 @@ def test_a_fixed_size_is_said(models: Any) -> None:
 @pytest.mark.parametrize("text", ["", "onxn", "onnx,,pt2", "all"])
 def test_unknown_formats(text: str) -> None:
     with pytest.raises(InputError, match="formats: unknown value"):
-        chosen(text)
+        check_formats(text)
 
 
 def test_formats_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert chosen("package") == ("package",)
-    assert chosen("timm, onnx") == ("package", "onnx", "timm")
+    assert check_formats("package") == ("package",)
+    assert check_formats("timm, onnx") == ("package", "onnx", "timm")
     monkeypatch.setattr(formats, "find_spec", lambda name: None if name in ("onnx", "onnxscript") else object())
     with pytest.raises(
         InputError, match=r'onnx needs onnx, onnxscript, which are not .*pip install "alternas\[export]"'
     ):
-        chosen("pt2,onnx")
-    assert chosen("pt2") == ("pt2",)
+        check_formats("pt2,onnx")
+    assert check_formats("pt2") == ("pt2",)
 
 
 def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,27 +275,27 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
 
 def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of(NETS["basic"])
-    ours = subject_of(network, {}).logits().numpy()
-    assert ours.shape == (1 + formats.RANDOM_IMAGES, 5)
+    ours = export_net_of(network, {}).logits().numpy()
+    assert ours.shape == (1 + RANDOM_IMAGES, 5)
 
     def answers(off: float) -> Any:
-        def answer(folder: Path, images: np.ndarray, scratch: Path, names: Sequence[str]) -> str:
-            np.save(scratch / "package.npy", ours + off)
-            return "ImportError: no such thing"
+        def run(command: list[str], cwd: str, **options: Any) -> CompletedProcess[str]:
+            np.save(f"{cwd}/package.npy", ours + off)
+            return CompletedProcess(command, 1, stderr="ImportError: no such thing\n")
 
-        return answer
+        return run
 
     for off, words in (
         (1.1e-4, "package: outputs differ by 1.1e-04"),
         (np.nan, "differ by nan"),
         (0, "onnx: does not"),
     ):
-        monkeypatch.setattr(check, "_answers", answers(off))
+        monkeypatch.setattr(writing.subprocess, "run", answers(off))
         with pytest.raises(OperationError, match=f"export: .*{words}"):
             export_network(network, tmp_path / "out", ("package", "onnx") if off == 0 else ("package",))
         assert list(tmp_path.iterdir()) == []
     with pytest.raises(OperationError, match="shape"):
-        check.difference("onnx", np.zeros((2, 1)), np.zeros((1, 1)))
+        writing.difference("onnx", np.zeros((2, 1)), np.zeros((1, 1)))
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
@@ -337,8 +338,10 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     sides = [[d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim] for value in (given, logits)]
     assert sides == [["batch", 1, 8, 8], ["batch", 10]]
     assert {p.key: json.loads(p.value) for p in model.metadata_props}["classes"] == facts["classes"]
-    assert said(facts, Path("best"))[0] == "best: trial 0, accuracy 0.9000"
-    assert any(line.startswith("  onnx     model.onnx     outputs equal to ") for line in said(facts, Path("best")))
+    assert summary_lines(facts, Path("best"))[0] == "best: trial 0, accuracy 0.9000"
+    assert any(
+        line.startswith("  onnx     model.onnx     outputs equal to ") for line in summary_lines(facts, Path("best"))
+    )
 
 
 @pytest.mark.parametrize(
@@ -387,10 +390,10 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
         "versions": {"torch": "2.9"},
         "classes": ["x|y", "ünter\n- 1", "3", "4", "5"],
     }
-    subject = subject_of(network_of(NETS["hybrid"]), about)
-    write(subject, tmp_path / "draft", ("package", "timm"))
+    subject = export_net_of(network_of(NETS["hybrid"]), about)
+    write_formats(subject, tmp_path / "draft", ("package", "timm"))
     known = {name: {"file": FORMATS[name].file} for name in ("package", "timm")}
-    formats.finish(subject, tmp_path / "draft", known, {"package": 0.0, "timm": 1e-7})
+    writing.write_card(subject, tmp_path / "draft", known, {"package": 0.0, "timm": 1e-7})
     card: Any = ModelCard.load(tmp_path / "draft" / "README.md", ignore_metadata_errors=False)
     assert (card.data.license, card.data.library_name) == ("unknown", "timm")
     assert card.data.tags == ["image-classification", "alternas", "hybrid"]
@@ -422,9 +425,9 @@ def test_what_users_wrote_is_text_on_the_card(tmp_path: Path) -> None:
         **{"accuracy": 0.9, "accuracy_on": evil, "data": evil, "trained": {"recipe": evil, "epochs": 3}, "seed": 1},
         **{"versions": {evil: evil}, "classes": [evil, "2", "3", "4", "5"], "checked_on": evil},
     }
-    subject = subject_of(network_of(NETS["hybrid"]), about)
-    write(subject, tmp_path / "draft", ("package",))
-    formats.finish(subject, tmp_path / "draft", {"package": {"file": FORMATS["package"].file}}, {"package": 0.0})
+    subject = export_net_of(network_of(NETS["hybrid"]), about)
+    write_formats(subject, tmp_path / "draft", ("package",))
+    writing.write_card(subject, tmp_path / "draft", {"package": {"file": FORMATS["package"].file}}, {"package": 0.0})
     text = ModelCard.load(tmp_path / "draft" / "README.md", ignore_metadata_errors=True).text
     assert text.count("&lt;img" if "&lt;" in text else "&#60;img") >= 6
     assert "<img" not in text

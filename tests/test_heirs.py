@@ -417,7 +417,7 @@ def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
         elif record and record.status == "infeasible":
             over = {name: record.cost[name] / most - 1 for name, most in limits.items() if record.cost[name] > most}
             assert (trial.state, excess(trial)) == (TrialState.PRUNED, pytest.approx(over))
-            assert record.excess == over
+            assert record.constraint_violation == over
         elif record and record.status == "ok":
             assert not any(value > 0 for value in excess(trial).values())
     (tmp_path / "study.journal").unlink()

@@ -19,9 +19,15 @@ from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
 from alternas.results.latency.measure import Latency, measure, median_interval, session_of
-from alternas.results.latency.nets import TimedNet, agreement, measured, rows_of, said, subjects_of
-from alternas.results.latency.setting import LatencySetting, settings_of
-from alternas.results.latency.store import FILE, latencies_of, read_latencies
+from alternas.results.latency.nets import (
+    TimedNet,
+    describe_setting,
+    latency_rows,
+    measure_nets,
+    nets_of,
+    rank_correlation,
+)
+from alternas.results.latency.store import FILE, LatencySetting, latencies_of, latency_settings, read_latencies
 from alternas.results.runs.store import locked
 
 IMAGE = (3, 8, 8)
@@ -111,23 +117,23 @@ def test_a_net_that_does_not_run_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(("given", "about"), [
-    (("gpu", "1", "float32", (False, False), 1), "device"), (("cpu", "0", "float32", (False, False), 1), "batch"),
-    (("cpu", "1,x", "float32", (False, False), 1), "batch"), (("cpu", "", "float32", (False, False), 1), "batch"),
-    (("cpu", "1", "float23", (False, False), 1), "did you mean 'float32'"),
-    (("cpu", "1", "float32", (True, True), 1), "one of them"), (("cpu", "1", "float32", (False, False), 0), "threads"),
-    (("cpu", "1", "bfloat16", (False, True), 1), "onnx"),
+    (("gpu", "1", "float32", False, False, 1), "device"), (("cpu", "0", "float32", False, False, 1), "batch"),
+    (("cpu", "1,x", "float32", False, False, 1), "batch"), (("cpu", "", "float32", False, False, 1), "batch"),
+    (("cpu", "1", "float23", False, False, 1), "did you mean 'float32'"),
+    (("cpu", "1", "float32", True, True, 1), "one of them"), (("cpu", "1", "float32", False, False, 0), "threads"),
+    (("cpu", "1", "bfloat16", False, True, 1), "onnx"),
 ])  # fmt: skip
 def test_wrong_settings(given: Any, about: str) -> None:
     with pytest.raises(InputError, match=about):
-        settings_of(*given)
+        latency_settings(*given)
 
 
 def test_every_batch_with_every_dtype() -> None:
-    found = settings_of("cpu", "1, 32", "float32,bfloat16", (False, False), 2)
+    found = latency_settings("cpu", "1, 32", "float32,bfloat16", False, False, 2)
     assert [(s.batch, s.dtype) for s in found] == [(1, "float32"), (32, "float32"), (1, "bfloat16"), (32, "bfloat16")]
-    assert said(found[0], "Chip") == "Chip (cpu, 2 threads): batch 1, float32, eager"
-    assert settings_of("cpu", "1", "float32", (True, False), 1)[0].runtime == "compile"
-    assert settings_of("cpu", "1", "float32", (False, True), 1)[0].runtime == "onnx"
+    assert describe_setting(found[0], "Chip") == "Chip (cpu, 2 threads): batch 1, float32, eager"
+    assert latency_settings("cpu", "1", "float32", True, False, 1)[0].runtime == "compile"
+    assert latency_settings("cpu", "1", "float32", False, True, 1)[0].runtime == "onnx"
 
 
 def test_onnxruntime_runs_the_same_net() -> None:
@@ -150,15 +156,15 @@ def pair(trial: int, accuracy: float | None, macs: int, ms: float) -> tuple[Time
 
 
 def test_rows_are_ranked_by_either_cost() -> None:
-    rows = rows_of([pair(0, 0.9, 100, 5.0), pair(1, 0.8, 200, 1.0), pair(2, 0.7, 50, 6.0), pair(3, 0.85, 70, 9.0)])
+    rows = latency_rows([pair(0, 0.9, 100, 5.0), pair(1, 0.8, 200, 1.0), pair(2, 0.7, 50, 6.0), pair(3, 0.85, 70, 9.0)])
     by_trial = {row["trial"]: (row["rank"], row["rank_macs"]) for row in rows}
     assert by_trial == {0: (1, 1), 1: (1, 2), 2: (2, 1), 3: (2, 1)}
     assert [row["trial"] for row in rows] == [1, 0, 2, 3]
     costs = [(row["macs"], row["latency_ms"]) for row in rows]
-    assert agreement(rows) == pytest.approx(stats.spearmanr(*zip(*costs, strict=True))[0])
-    assert agreement(rows[:2]) is None
-    assert agreement(rows_of([pair(i, 0.5, 7, float(i + 1)) for i in range(4)])) is None
-    assert rows_of([pair(0, None, 100, 5.0)])[0]["rank"] is None
+    assert rank_correlation(rows) == pytest.approx(stats.spearmanr(*zip(*costs, strict=True))[0])
+    assert rank_correlation(rows[:2]) is None
+    assert rank_correlation(latency_rows([pair(i, 0.5, 7, float(i + 1)) for i in range(4)])) is None
+    assert latency_rows([pair(0, None, 100, 5.0)])[0]["rank"] is None
 
 
 @pytest.fixture
@@ -183,9 +189,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
-    settings = settings_of("cpu", "1,2", "float32", (False, False), 1)
+    settings = latency_settings("cpu", "1,2", "float32", False, False, 1)
     heard: list[str] = []
-    found = list(measured(subjects_of("mine"), settings, heard.append))
+    found = list(measure_nets(nets_of("mine")[0], settings, run, heard.append))
     assert heard == ["trial 0", "trial 1"] * 2, "only those trained whole"
     kept = [json.loads(line) for line in (run / FILE).read_text().splitlines()]
     assert [(row["key"], row["batch"], row["latency_ms"]) for row in kept] == [
@@ -198,26 +204,26 @@ def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     assert {key: measurement.ms for key, measurement in read.items()} == {
         subject.key: latency.latency_ms for subject, latency in found if latency.setting.batch == 2
     }
-    assert [s.facts["trial"] for s in subjects_of("mine", top=1).nets] == [0]
-    assert subjects_of("mine", "16").nets[0].shape == (1, 16, 16)
+    assert [s.facts["trial"] for s in nets_of("mine", top=1)[0]] == [0]
+    assert nets_of("mine", "16")[0][0].shape == (1, 16, 16)
 
 
 def test_a_run_at_work_is_not_measured(run: Path) -> None:
     with locked(run), pytest.raises(InputError, match="worked on by another process"):
-        next(measured(subjects_of("mine"), [LatencySetting()], print))
+        next(measure_nets(nets_of("mine")[0], [LatencySetting()], run))
     assert not (run / FILE).exists()
 
 
 def test_single_nets(run: Path) -> None:
-    one = subjects_of("mine:1")
-    assert (one.folder, [s.name for s in one.nets], one.nets[0].shape) == (None, ["mine:1"], (1, 8, 8))
-    named = subjects_of("resnet18", "32").nets[0]
+    one, folder = nets_of("mine:1")
+    assert (folder, [net.name for net in one], one[0].shape) == (None, ["mine:1"], (1, 8, 8))
+    named = nets_of("resnet18", "32")[0][0]
     assert (named.shape, named.facts["macs"]) == ((3, 32, 32), zoo_cost("resnet18"))
-    timms = subjects_of("timm:resnet18", "64").nets[0]
+    timms = nets_of("timm:resnet18", "64")[0][0]
     assert (timms.key, timms.shape, timms.facts["params"]) == ("timm:resnet18", (3, 64, 64), 11_689_512)
     for target, size, top in (("nothing", "", 0), ("mine", "", -1), ("mine:9", "", 0), ("resnet18", "x", 0)):
         with pytest.raises(InputError):
-            subjects_of(target, size, top)
+            nets_of(target, size, top)
 
 
 def zoo_cost(name: str) -> int:
@@ -254,6 +260,6 @@ def test_a_net_larger_than_memory_is_refused_before_it_is_made(run: Path, monkey
     with pytest.raises(
         InputError, match=r"huge.json: its weights and maps take [\d,.]+ GiB at batch 1, this machine has"
     ):
-        next(measured(subjects_of("huge.json", "32"), [LatencySetting()], lambda name: None))
+        next(measure_nets(nets_of("huge.json", "32")[0], [LatencySetting()]))
     with pytest.raises(InputError, match="at batch 1048576"):
-        next(measured(subjects_of("resnet50", "224"), [LatencySetting(batch=2**20)], lambda name: None))
+        next(measure_nets(nets_of("resnet50", "224")[0], [LatencySetting(batch=2**20)]))

@@ -16,8 +16,7 @@ from typer.testing import CliRunner
 from alternas.archs import Genotype, InputError, static_cost
 from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
-from alternas.results.latency.setting import LatencySetting
-from alternas.results.latency.store import FILE, read_latencies
+from alternas.results.latency.store import FILE, LatencySetting, read_latencies
 from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
@@ -185,10 +184,10 @@ def test_guesses_do_not_outlive_the_measurement(
     work = open_controller(objective="latency_ms", latency=str(LatencySetting()))
     ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
-    guess = ground.facts(genes).cost
+    guess = ground.features_of(genes).cost
     assert work.context.latencies is not None
-    work.context.latencies.add(ground.facts(genes).net, row(7.5))
-    assert guess != ground.facts(genes).cost == 7.5
+    work.context.latencies.add(ground.features_of(genes).net, row(7.5))
+    assert guess != ground.features_of(genes).cost == 7.5
 
 
 def _options(work: SearchController) -> dict[str, Any]:

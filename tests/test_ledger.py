@@ -165,7 +165,7 @@ def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkey
         ledger.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
     records = ledger.store.records
     assert [r.seconds for r in records] == [120.0] * count
-    assert [r.began for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
+    assert [r.started_at for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
 
 
 def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:
@@ -354,7 +354,7 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve
-        for name in ("metrics", "curve", "seconds", "began", "device", "how", "lineage", "budget", "rungs"):
+        for name in ("metrics", "curve", "seconds", "started_at", "device", "runtime", "lineage", "budget", "rungs"):
             assert getattr(again[trial], name) == getattr(record, name), name
 
 

@@ -24,7 +24,7 @@ from rich.cells import cell_len
 from test_latency_search import timed
 from test_trainings import training
 
-from alternas.results.latency.setting import LatencySetting
+from alternas.results.latency.store import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig

@@ -290,7 +290,7 @@ def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None
 @pytest.mark.parametrize("mode", ["RGB", "L", "RGBA", "P", "CMYK", "LA", "I;16", "1"])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_an_export_opens_pictures_as_training_does(tmp_path: Path, mode: str, channels: int) -> None:
-    import alternas.results.export.folder as export
+    import alternas.results.export.package as export
 
     template = (Path(export.__file__).parent / "model_template.txt").read_text()
     start = template.index("def open_image")

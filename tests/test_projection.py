@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from alternas.archs import build
 from alternas.archs.blocks.residual import Projection
-from alternas.results.export.formats import subject_of
+from alternas.results.export.net import export_net_of
 from nets import NETS
 
 STRIDED = [name for name, net in NETS.items() if any(s.stride > 1 for s in net.stages) and net.style.norm == "batch"]
@@ -75,7 +75,7 @@ def test_outputs_and_gradients_are_those_of_the_conv(c_in: int, c_out: int, side
 def test_weights_and_exports_are_those_of_a_conv() -> None:
     """What is saved and exported knows of no slice."""
     assert list(Projection(4, 8, 2).state_dict()) == ["weight"]
-    subject = subject_of(build(NETS["basic"], 5, 16, 2).eval(), {})
+    subject = export_net_of(build(NETS["basic"], 5, 16, 2).eval(), {})
     operators = {str(node.target) for node in subject.program.graph.nodes if node.op == "call_function"}
     assert "aten.conv2d.default" in operators
     assert not any("slice" in name for name in operators)

@@ -226,7 +226,7 @@ def test_hypervolume_after_each_net_is_that_of_all_before_it(tmp_path: Path) -> 
 def stamped(rows: list[dict[str, Any]], minutes: Sequence[float]) -> list[dict[str, Any]]:
     """Records that say when they ended, so many minutes after noon."""
     noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    return [r | {"ended": (noon + timedelta(minutes=m)).isoformat()} for r, m in zip(rows, minutes, strict=True)]
+    return [r | {"finished_at": (noon + timedelta(minutes=m)).isoformat()} for r, m in zip(rows, minutes, strict=True)]
 
 
 def test_time_goes_by_the_clock_where_records_know_it(tmp_path: Path) -> None:
@@ -256,8 +256,8 @@ def test_the_clock_starts_when_the_first_training_does(tmp_path: Path) -> None:
     known = {row["trial"]: row for row in drawn_records(6, stops=False)}
     rows = [
         known[trial]
-        | {"began": (noon + timedelta(seconds=began)).isoformat(), "seconds": float(seconds)}
-        | {"ended": (noon + timedelta(seconds=ended)).isoformat()}
+        | {"started_at": (noon + timedelta(seconds=began)).isoformat(), "seconds": float(seconds)}
+        | {"finished_at": (noon + timedelta(seconds=ended)).isoformat()}
         for trial, (began, ended, seconds) in spans.items()
     ]
     run = open_run(made_run(tmp_path / "r", rows))

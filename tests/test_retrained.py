@@ -12,8 +12,8 @@ from rich.console import Console
 from alternas.archs import InputError, zoo
 from alternas.results.render.net import find_trial
 from alternas.results.runs.record import Record
-from alternas.results.runs.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
-from alternas.results.runs.select import facts_of, select_net, trained_weights
+from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
+from alternas.results.runs.weights import facts_of, select_net, trained_weights
 from alternas.search.experiments.retrain import over_limits
 from runs import finished_run
 
@@ -28,14 +28,14 @@ def record(seed: int, accuracy: float | None, net: Any = NET, **changes: Any) ->
         "trial": seed, "kind": "retrain", "family": net.family, "key": net.key, "genotype": net.to_dict(), "genes": {},
         "cost": cost, "status": "ok", "accuracy": accuracy, "metrics": metrics, "budget": {"full": 8, "done": 8},
         "recipe": {"name": "smoke", "epochs": 2}, "seed": seed, "factors": {"trial": 1, "net": net.key},
-        "training": f"{net.key[:6]}{seed:06d}",
+        "training_id": f"{net.key[:6]}{seed:06d}",
     }  # fmt: skip
     return Record(**(given | changes))
 
 
 RECORDS = [
     record(1, 0.8), record(2, 0.9), record(3, 0.7), record(1, 0.6, OTHER, trial=7),
-    record(1, 0.95, recipe={"name": "smoke", "epochs": 4}, budget={"full": 16, "done": 16}, training="long"),
+    record(1, 0.95, recipe={"name": "smoke", "epochs": 4}, budget={"full": 16, "done": 16}, training_id="long"),
     record(4, None, status="oom", error="no room"),
 ]  # fmt: skip
 
@@ -50,7 +50,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (home / "run.json").write_text((folder / "run.json").read_text())
     (home / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in RECORDS))
     for r in RECORDS:
-        (home / "weights" / f"{r.training}.safetensors").write_bytes(b"")
+        (home / "weights" / f"{r.training_id}.safetensors").write_bytes(b"")
     return folder
 
 
@@ -66,7 +66,7 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
     row = rows[1]
     assert (row["accuracy"]["mean"], row["accuracy"]["sd"]) == (pytest.approx(0.8), pytest.approx(0.1))
     assert row["test_accuracy"]["mean"] == pytest.approx(0.7)
-    assert (row["searched"], row["best_seed"], row["training"]) == (0.85, 2, RECORDS[1].training)
+    assert (row["searched"], row["best_seed"], row["training_id"]) == (0.85, 2, RECORDS[1].training_id)
     assert rows[2]["searched"] is None
 
 
@@ -78,7 +78,7 @@ def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
 
 
 def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:
-    found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training="worse")])
+    found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training_id="worse")])
     assert found[NET.key] == {
         "retrained_accuracy": 0.95, "retrained_sd": None, "retrained_seeds": 1, "retrained_steps": 16,
     }  # fmt: skip
@@ -108,9 +108,9 @@ def test_failures_are_told() -> None:
 
 def test_the_best_retraining_of_the_best_net_is_meant(run: Path) -> None:
     home, found = select_net(run)
-    assert (home, found.training) == (run / "retrain", "long"), "of two recipes the better mean"
-    assert select_net(run, 1)[1].training == "long"
-    lone = record(5, 0.3, zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6), kind="search", training="")
+    assert (home, found.training_id) == (run / "retrain", "long"), "of two recipes the better mean"
+    assert select_net(run, 1)[1].training_id == "long"
+    lone = record(5, 0.3, zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6), kind="search", training_id="")
     with (run / "records.jsonl").open("a") as file:
         file.write(json.dumps(lone.to_dict()) + "\n")
     assert select_net(run, 5) == (run, lone), "not retrained"
@@ -126,12 +126,12 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
     over = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=6)
     cost = {"params": 9000, "macs": 400_000, "activation_bytes": 100}
     found = [
-        record(7, 0.5, OTHER, kind="search", training=""),
-        record(8, None, over, kind="search", training="", status="infeasible", cost=cost),
+        record(7, 0.5, OTHER, kind="search", training_id=""),
+        record(8, None, over, kind="search", training_id="", status="infeasible", cost=cost),
     ]
     with (run / "records.jsonl").open("a") as file:
         file.writelines(json.dumps(r.to_dict()) + "\n" for r in found)
-    again = [record(1, 0.99, net, training=name) for net, name in ((OTHER, "behind"), (over, "over"))]
+    again = [record(1, 0.99, net, training_id=name) for net, name in ((OTHER, "behind"), (over, "over"))]
     (run / "retrain" / "records.jsonl").write_text("".join(json.dumps(r.to_dict()) + "\n" for r in again))
     told = json.loads((run / "run.json").read_text())
     told["settings"] |= {"limits": {"macs": 100_000}}
@@ -139,18 +139,18 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
     for how in ("accuracy", "cheapest"):
         home, best = select_net(run, how=how)
         assert (home, best.trial, best.key) == (run, 1, NET.key), "the front's, with the search's weights"
-    assert [select_net(run, trial)[1].training for trial in (7, 8)] == ["behind", "over"]
+    assert [select_net(run, trial)[1].training_id for trial in (7, 8)] == ["behind", "over"]
     (line,) = over_limits(run, [find_trial(run, trial) for trial in (1, 7, 8)])
     assert line.startswith("trial 8 is over the limit of its run: 400,000 MACs, at most 100,000; ")
 
 
 def test_show_tells_of_it(run: Path) -> None:
-    assert said(run, NET.key) == "retrained, over seeds: validation accuracy 0.9500 (1), test 0.8500 (1)"
-    assert said(run, "nothing") == ""
+    assert summary_line(run, NET.key) == "retrained, over seeds: validation accuracy 0.9500 (1), test 0.8500 (1)"
+    assert summary_line(run, "nothing") == ""
 
 
 def test_pruning_keeps_the_best_of_each_group(run: Path) -> None:
     prune(run)
     kept = {path.stem for path in (run / "retrain" / "weights").iterdir()}
-    best = {"long", RECORDS[1].training, RECORDS[3].training}
-    assert kept == best | {RECORDS[5].training}, "what failed has no weights of its own to lose"
+    best = {"long", RECORDS[1].training_id, RECORDS[3].training_id}
+    assert kept == best | {RECORDS[5].training_id}, "what failed has no weights of its own to lose"

@@ -17,7 +17,7 @@ import malformed
 from alternas.archs import InputError
 from alternas.archs.files import parse_json
 from alternas.results import load_run
-from alternas.results.export.folder import _sample
+from alternas.results.export.write import sample_images
 from alternas.results.render.net import InputSpec
 from alternas.results.runs.record import Record
 from command_line import within
@@ -49,14 +49,14 @@ READERS = [
 
 def lay_run(name: str = "mine") -> Path:
     """A run with all that commands read of one, as a search, a retraining, `latency` and `explain` leave it."""
-    rows = [malformed.MORE | row | {"training": "", "seed": 0} for row in drawn_records(8, stops=False)]
+    rows = [malformed.MORE | row | {"training_id": "", "seed": 0} for row in drawn_records(8, stops=False)]
     for i, row in enumerate(rows):
         row["accuracies"] = {"0": row["accuracy"], "1": max(0.0, row["accuracy"] - 0.01)}
         row["lineage"] = {"trial": i - 1, "steps": 3, "flops": 10**9, "weights": "x"} if i > 5 else {}
     data = DATA | {"split": "0123456789ab", "notes": {"split": "by us", "pictures": {}}}
     folder = made_run(Path("runs") / name, rows, data=data)
     again = [
-        row | {"kind": "retrain", "training": f"{i:012x}", "factors": {"trial": row["trial"]}}
+        row | {"kind": "retrain", "training_id": f"{i:012x}", "factors": {"trial": row["trial"]}}
         for i, row in enumerate(rows)
     ]
     made_run(folder / "retrain", again, data=data)
@@ -185,4 +185,4 @@ def test_confusions_that_cannot_be_read_are_named(alternas: Any, what: str) -> N
     code, out, err = alternas("show", "mine", "3")
     assert (code, out, err.count("\n"), path.name in err) == (2, "", 1, True), err
     with pytest.raises(InputError, match="sample"):
-        _sample(folder, InputSpec((8, 8), 10, 1))
+        sample_images(folder, InputSpec((8, 8), 10, 1))

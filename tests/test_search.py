@@ -292,7 +292,7 @@ def test_a_users_own_pictures(tmp_path: Path, loader: str) -> None:
     assert code == 0, err
     trial = json.loads(out)[0]["trial"]
     found = records(tmp_path, "resnet-my-photos")
-    assert {r["how"]["loader"] for r in found} == {loader}
+    assert {r["runtime"]["loader"] for r in found} == {loader}
     assert json.loads(run(tmp_path, "show", "resnet-my-photos", str(trial), "--json")[1])["per_class"][0]["images"] == 8
     assert run(tmp_path, "export", "resnet-my-photos", "--out", "net")[0] == 0
     config = json.loads((tmp_path / "net" / "config.json").read_text())

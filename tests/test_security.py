@@ -16,7 +16,7 @@ import torch
 
 from alternas.archs import InputError
 from alternas.cli import app as cli
-from alternas.results.export.folder import _sample
+from alternas.results.export.write import sample_images
 from alternas.results.render.net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.search.engine import pool
@@ -78,7 +78,7 @@ def test_a_name_that_leads_elsewhere_is_refused(alternas: Any, words: list[str],
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("field", ["key", "training"])
+@pytest.mark.parametrize("field", ["key", "training_id"])
 def test_a_record_names_no_file_elsewhere(field: str) -> None:
     """Weights lie where key or training say."""
     row: dict[str, Any] = dict.fromkeys(("kind", "family", "key", "status"), "")
@@ -97,7 +97,7 @@ def test_a_pickle_in_a_run_or_among_data_is_never_loaded(alternas: Any) -> None:
     np.savez("labels.npz", x=np.zeros((4, 8, 8), np.uint8), y=np.array([Trap()] * 4, dtype=object))
     torch.save({"net": Trap()}, folder / "state.pt")
     with pytest.raises(InputError, match="must hold images"):
-        _sample(folder, InputSpec((8, 8), 10, 1))
+        sample_images(folder, InputSpec((8, 8), 10, 1))
     for name in ("data.npz", "labels.npz"):
         code, out, err = alternas("data", name)
         assert (code, out, err.count("\n")) == (2, "", 1)

@@ -200,14 +200,14 @@ UNRECKONABLE: list[dict[str, Any]] = [
     {"cost": {"macs": 1, "params": -5}}, {"cost": {"macs": 1, "params": 10**400}}, {"cost": {"params": 1}},
     {"cost": {"macs": 1}}, {"recipe": {"batch": None}}, {"rungs": [POINT | {"accuracy": None}]},
     {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}},
-    {"excess": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
+    {"constraint_violation": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
     {"curve": [POINT | {"accuracy": 1e308}]}, {"curve": [{}]}, {"curve": [POINT, POINT | {"step": None}]},
     {"curve": [POINT | {"loss": 10**400}]}, {"rungs": [POINT | {"step": -1}]}, {"rungs": [POINT | {"step": 0.5}]},
-    {"key": "x" * 5000}, {"key": "a\nb"}, {"key": "../x"}, {"training": "ü"}, {"error": "x" * 50_000},
+    {"key": "x" * 5000}, {"key": "a\nb"}, {"key": "../x"}, {"training_id": "ü"}, {"error": "x" * 50_000},
     {"family": "x" * 50_000}, {"genes": {"width": [8]}}, {"genes": {"width": 10**400}}, {"genes": {"width": None}},
     {"factors": {"trial": {}}}, {"recipe": {"batch": "8"}}, {"lineage": {"steps": "x"}}, {"lineage": {"trial": [1]}},
     {"lineage": {"flops": 10**400}}, {"data": {"classes": [-1]}}, {"data": {"classes": 3}}, {"data": {"fraction": 2}},
-    {"data": {"split": ["x"]}}, {"ended": "2026-01-01"}, {"ended": 5},
+    {"data": {"split": ["x"]}}, {"finished_at": "2026-01-01"}, {"finished_at": 5},
 ]  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def test_values_that_cannot_be_reckoned_with_are_refused(wrong: dict[str, Any]) 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
 def test_what_is_no_json_is_refused_wherever_it_stands(tmp_path: Path, number: str) -> None:
-    line = json.dumps(record(0, how={"deep": {"value": 5}}).to_dict())
+    line = json.dumps(record(0, runtime={"deep": {"value": 5}}).to_dict())
     (tmp_path / "records.jsonl").write_text(line.replace('"value": 5', f'"value": {number}') + "\n")
     with pytest.raises(InputError, match=f"line 1 is broken.*{number} is no number"):
         read_records(tmp_path)

@@ -57,7 +57,7 @@ def test_the_best_weights_of_each_net_stay(home: Path) -> None:
     for key in {r["key"] for r in retrained(home)}:
         group = [r for r in retrained(home) if r["key"] == key and r["recipe"]["epochs"] == 2]
         best = min(group, key=lambda r: (-r["accuracy"], r["seed"]))
-        kept = [r for r in group if (home / "runs/first/retrain/weights" / f"{r['training']}.safetensors").exists()]
+        kept = [r for r in group if (home / "runs/first/retrain/weights" / f"{r['training_id']}.safetensors").exists()]
         assert kept == [best]
 
 
@@ -87,7 +87,7 @@ def test_export_takes_the_retrained_weights(home: Path) -> None:
     assert facts["seeds"] == 2
     assert facts["accuracy_over_seeds"]["mean"] == pytest.approx(mean_ci([r["accuracy"] for r in group]).mean)
     ours = load_file(home / "best" / "weights.safetensors")
-    theirs = load_file(home / "runs/first/retrain/weights" / f"{best['training']}.safetensors")
+    theirs = load_file(home / "runs/first/retrain/weights" / f"{best['training_id']}.safetensors")
     assert all(np.array_equal(ours[name], theirs[name]) for name in theirs)
     assert "test accuracy over seeds" in (home / "best" / "README.md").read_text()
 
@@ -114,7 +114,7 @@ def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
     assert parts["head"]["how"] == "zero"
     assert parts["stem"]["how"] == "fitted", "grey to colour"
     (record,) = records(home, "to")
-    weights = home / "runs/to/weights" / f"{record['training']}.safetensors"
+    weights = home / "runs/to/weights" / f"{record['training_id']}.safetensors"
     about = describe(weights)
     assert about is not None
     assert (about["num_classes"], about["in_chans"], about["image_size"]) == (3, 3, [16, 16])
@@ -212,4 +212,4 @@ def test_a_killed_retraining_goes_on(home: Path) -> None:
     assert code == 0, err
     after = [r for r in retrained(home) if r["recipe"]["epochs"] == 30]
     assert after[: len(before)] == before
-    assert len({r["training"] for r in after}) == len(after) == 4
+    assert len({r["training_id"] for r in after}) == len(after) == 4

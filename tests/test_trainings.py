@@ -59,7 +59,7 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
 def test_every_training_is_done_once_in_the_plans_order(carry: Any) -> None:
     plan = [training(n, seed) for n in range(3) for seed in range(2)]
     found, ran = carry(plan)
-    assert [r.training for r in found] == [t.id for t in plan]
+    assert [r.training_id for r in found] == [t.id for t in plan]
     assert [(j.genotype, j.seed) for j in ran] == [(t.net, t.seed) for t in plan]
     assert len({r.trial for r in found}) == len({j.weights for j in ran}) == 6
     again, more = carry(plan)
@@ -104,7 +104,7 @@ def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Pa
     assert starts[2] is not None
     assert starts[1].weights == ran[0].weights == str(tmp_path / "weights" / f"{first.id}.safetensors")
     assert (starts[1].zero_head, starts[1].steps, starts[2].steps) == (True, 16, 32)
-    assert [r.training for r in found] == [third.id, second.id, first.id]
+    assert [r.training_id for r in found] == [third.id, second.id, first.id]
 
 
 def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
@@ -161,7 +161,7 @@ def test_records_say_all_that_they_came_from(carry: Any) -> None:
     assert record.metrics == {"patches_nll": 1.0, "patches_odd": None, "patches_accuracy": 0.5}
     assert record.data == {"name": "digits", "split": "bb2c9e7c826e", "fraction": 0.3, "classes": [1, 2], "draw": 5}
     assert (record.lineage, record.budget, record.kind) == (parts, {"full": 16, "done": 16}, "study")
-    assert record.how == {"passes": 1, "task": "patches"}
+    assert record.runtime == {"passes": 1, "task": "patches"}
     assert Record.from_dict(record.to_dict()) == record
 
 

@@ -443,7 +443,7 @@ def finished_run(weights: Network | None, **more: Any) -> Path:
         (DIGITS, {"accuracy": 0.91, "budget": {"done": 16, "full": 16}} | more),
         (DIGITS, {"status": "duplicate", "accuracy": 0.91, "budget": {"done": 0, "full": 16}}),
         (DIGITS, {"status": "oom", "budget": {"done": 3, "full": 16}}),
-        (DIGITS, {"kind": "retrain", "accuracy": 0.5, "training": "0123456789ab"}),
+        (DIGITS, {"kind": "retrain", "accuracy": 0.5, "training_id": "0123456789ab"}),
     ]
     cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
     rows = [
@@ -497,7 +497,7 @@ def test_a_run_is_the_net_that_its_export_takes() -> None:
     row = rows[1] | {
         "trial": 6,
         "kind": "retrain",
-        "training": "0123456789ab",
+        "training_id": "0123456789ab",
         "factors": {"format": 2, "trial": 1},
         "budget": {"done": 32, "full": 32},
     }

@@ -12,23 +12,14 @@ from typing import Any
 
 from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
-from . import onnx as onnx_format
-from . import package as package_format
-from . import pt2 as pt2_format
-from . import timm as timm_format
+from .formats import FORMATS
 
-FILES = {
+FILES = {  # of every export
     "README.md": "this card",
     "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
     "genotype.json": "the architecture as a value; `alternas cost genotype.json SIZES` takes it",
     "weights.safetensors": "the final weights: averaged ones, where the recipe averages",
-    "model.py": "the net's code in one file, and functions that load it",
-    "model.onnx": "the net for onnxruntime and other runtimes",
-    "model.onnx.data": "its weights, where they are too many for one file",
-    "model.pt2": "the net as a program of torch.export",
-    "timm_model.py": "registers the net with timm",
 }
-USED = {"package": "torch", "onnx": "onnxruntime", "pt2": "torch.export", "timm": "timm"}
 
 
 def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
@@ -46,7 +37,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
         "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
-        *(f"### {USED[name]}\n\n{_usage(name, facts)}" for name in facts["formats"]),
+        *(f"### {FORMATS[name].title}\n\n{FORMATS[name].usage(facts)}" for name in facts["formats"]),
         "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
         "Licence of the code: Apache-2.0. The licence of the weights is for whoever trained them to say; "
         "it depends on the data.\n",
@@ -64,27 +55,23 @@ def front_matter(facts: Mapping[str, Any]) -> str:
         "tags": ["image-classification", "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
     if facts["accuracy"] is not None:
-        fields |= {"metrics": ["accuracy"], "model-index": [{"name": facts["name"], "results": _results(facts)}]}
+        results = [
+            {
+                "task": {"type": "image-classification"},
+                "dataset": {"name": facts["data"], "type": facts["data"], "split": split},
+                "metrics": [{"type": "accuracy", "value": value}],
+            }
+            for split, value in (("validation", facts["accuracy"]), ("test", facts.get("test_accuracy")))
+            if value is not None
+        ]
+        fields |= {"metrics": ["accuracy"], "model-index": [{"name": facts["name"], "results": results}]}
     return "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in fields.items())
-
-
-def _results(facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the Hub lists as results: accuracy by split."""
-    found = {"validation": facts["accuracy"], "test": facts.get("test_accuracy")}
-    return [
-        {
-            "task": {"type": "image-classification"},
-            "dataset": {"name": facts["data"], "type": facts["data"], "split": split},
-            "metrics": [{"type": "accuracy", "value": value}],
-        }
-        for split, value in found.items()
-        if value is not None
-    ]
 
 
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     """Rows of the table: what is known of the net, by name."""
     height, width = facts["image_size"]
+    names, more = facts["classes"], " ..." if len(facts["classes"]) > 20 else ""
     kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in facts["formats"].items())
     sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
     return {
@@ -95,7 +82,7 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "parameters": f"{facts['params']:,}",
         "input": f"{facts['in_chans']} x {height} x {width}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
-        "classes": _classes(facts["classes"]),
+        "classes": f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
         "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
         f"searched net, {kinds}",
     }
@@ -107,45 +94,36 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
         rows["accuracy"] = f"{facts['accuracy']:.4f} ({markdown_text(facts['accuracy_on'])})"
     if facts.get("test_accuracy") is not None:
         rows["test accuracy"] = f"{facts['test_accuracy']:.4f}"
-    spreads = {"accuracy_over_seeds": "accuracy over seeds", "test_accuracy_over_seeds": "test accuracy over seeds"}
-    return rows | {said: mean_ci_text(MeanCI(**facts[name])) for name, said in spreads.items() if facts.get(name)}
+    for name in ("accuracy_over_seeds", "test_accuracy_over_seeds"):
+        if facts.get(name):
+            rows[name.replace("_", " ")] = mean_ci_text(MeanCI(**facts[name]))
+    return rows
 
 
 def _training(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("trained") is None:
         return {}
+    recipe = "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])
+    of_seeds = "one training"
+    if facts.get("seeds", 1) > 1:
+        of_seeds = f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
     rows = {
         "data": markdown_text(facts["data"]),
-        "recipe": markdown_text("{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])),
-        "seed": f"{facts['seed']} ({_of_seeds(facts)})",
+        "recipe": markdown_text(recipe),
+        "seed": f"{facts['seed']} ({of_seeds})",
     }
-    found = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    return rows | ({"trained with": markdown_text(found)} if found else {})
-
-
-def _of_seeds(facts: Mapping[str, Any]) -> str:
-    """Which of a net's trainings these weights are of."""
-    if facts.get("seeds", 1) == 1:
-        return "one training"
-    return f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
-
-
-def _classes(names: Sequence[str]) -> str:
-    return f"{len(names)}: {markdown_text(', '.join(names[:20]))}{' ...' if len(names) > 20 else ''}"
+    versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    return rows | ({"trained with": markdown_text(versions)} if versions else {})
 
 
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:
-    always = ("README.md", "config.json", "genotype.json", "weights.safetensors")
-    there = {*always, *(of[name] for of in facts["formats"].values() for name in ("file", "weights") if name in of)}
     height, width = facts["image_size"]
     sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
-    return {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items() if name in there}
-
-
-def _usage(name: str, facts: Mapping[str, Any]) -> str:
-    if name == "timm":
-        return timm_format.usage(dict(facts))
-    return {"package": package_format.USAGE, "onnx": onnx_format.USAGE, "pt2": pt2_format.USAGE}[name]
+    rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items()}
+    for name, known in facts["formats"].items():
+        written = (known["file"], known.get("weights"))
+        rows |= {f"`{file}`": about for file, about in FORMATS[name].files.items() if file in written}
+    return rows
 
 
 def limitations(facts: Mapping[str, Any]) -> list[str]:

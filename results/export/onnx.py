@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .subject import ExportNet
+from .net import ExportNet, Format
 
 FILE = "model.onnx"
+WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
-KEPT = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
+METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
 USAGE = f"""\
 `model.onnx` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
 gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
@@ -36,7 +37,7 @@ labels = [known["classes"][i] for i in logits.argmax(1)]
 """
 
 
-def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.onnx.
 
     Raises:
@@ -44,41 +45,36 @@ def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
     """
     import onnx
 
-    model = _converted(subject)
+    model = _converted(net)
     _name_the_batch(model.model)
-    model.model.metadata_props.update({name: json.dumps(subject.facts[name]) for name in KEPT})
-    large = sum(tensor.nbytes for tensor in subject.network.state_dict().values()) > MOST_BYTES
+    model.model.metadata_props.update({name: json.dumps(net.facts[name]) for name in METADATA})
+    large = sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MOST_BYTES
     model.save(folder / FILE, external_data=large)
     try:
         onnx.checker.check_model(folder / FILE)
     except onnx.checker.ValidationError as error:
         raise RuntimeError(f"the file breaks a rule of ONNX: {error}") from None
-    return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": f"{FILE}.data"} if large else {})
+    return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": WEIGHTS_FILE} if large else {})
 
 
-def _converted(subject: ExportNet) -> Any:
+def _converted(net: ExportNet) -> Any:
     """torch's ONNX program of the net."""
-    program, ours = subject.program, _operators()
-    there = {node.target for node in program.graph.nodes}
-    if there & ours.keys():  # else a second of work for nothing
-        program = program.run_decompositions({operator: made for operator, made in ours.items() if operator in there})
-    chatty = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in chatty]
-    for logger in chatty:
+    program, aten = net.program, torch.ops.aten
+    ours = {aten.scaled_dot_product_attention.default: _attention, aten.pad.default: _pad}
+    in_graph = {node.target for node in program.graph.nodes} & ours.keys()
+    if in_graph:  # else a second of work for nothing
+        program = program.run_decompositions({operator: ours[operator] for operator in in_graph})
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
         return torch.onnx.export(
             program, opset_version=OPSET, dynamo=True, input_names=["images"], output_names=["logits"], verbose=False
         )
     finally:
-        for logger, level in zip(chatty, levels, strict=True):
+        for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-def _operators() -> dict[Any, Any]:
-    """The operators that are put into others before torch's exporter sees them."""
-    aten = torch.ops.aten
-    return {aten.scaled_dot_product_attention.default: _attention, aten.pad.default: _pad}
 
 
 def _pad(x: Tensor, pad: list[int], mode: str = "constant", value: float | None = None) -> Tensor:
@@ -124,13 +120,20 @@ def _name_the_batch(model: Any) -> None:
     from onnx_ir import SymbolicDim
 
     invented = str(model.graph.inputs[0].shape[0])
-    for value in _values(model.graph):
+    for value in chain(model.graph.inputs, *(node.outputs for node in model.graph)):
         for axis, side in enumerate(value.shape or ()):
             if isinstance(side, SymbolicDim) and side.value:
                 value.shape[axis] = SymbolicDim(str(side.value).replace(invented, "batch"))
 
 
-def _values(graph: Any) -> Iterator[Any]:
-    yield from graph.inputs
-    for node in graph:
-        yield from node.outputs
+FORMAT = Format(
+    "onnxruntime",
+    FILE,
+    write,
+    lambda facts: USAGE,
+    {
+        FILE: "the net for onnxruntime and other runtimes",
+        WEIGHTS_FILE: "its weights, where they are too many for one file",
+    },
+    requires=("onnx", "onnxscript", "onnxruntime"),
+)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
+from .net import ExportNet, Format
 from .source import net_source, sections
-from .subject import ExportNet
 
 FILE = "model.py"
 USAGE = """\
@@ -27,19 +27,19 @@ training. `python model.py` loads the net and prints what it is.
 """
 
 
-def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.py."""
-    net = subject.network.genotype
-    template = (Path(__file__).parent / "model_template.txt").read_text()
+    genotype = net.network.genotype
+    text = (Path(__file__).parent / "model_template.txt").read_text()
     parts = {
-        "NET_NAME": subject.facts["name"],
-        "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(net, subject.network.image_size)),
-        "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections(net)),
-        "# SOURCES": net_source(net),
+        "NET_NAME": net.facts["name"],
+        "NET_LAYOUT": "\n".join(f"    {line}" for line in layout(genotype, net.network.image_size)),
+        "NET_SECTIONS": "\n".join(f"    {name:<10} {about}" for name, about in sections(genotype)),
+        "# SOURCES": net_source(genotype),
     }
-    for mark, text in parts.items():
-        template = template.replace(mark, text)
-    (folder / FILE).write_text(template)
+    for mark, part in parts.items():
+        text = text.replace(mark, part)
+    (folder / FILE).write_text(text)
     return {}
 
 
@@ -61,3 +61,8 @@ def layout(net: Genotype, image_size: tuple[int, int]) -> list[str]:
 
 def _sides(channels: int, at: tuple[int, int]) -> str:
     return f"{channels} x {at[0]}x{at[1]}"
+
+
+FORMAT = Format(
+    "torch", FILE, write, lambda facts: USAGE, {FILE: "the net's code in one file, and functions that load it"}
+)

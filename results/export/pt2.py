@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .subject import ExportNet
+from .net import ExportNet, Format
 
 FILE = "model.pt2"
 USAGE = """\
@@ -28,7 +28,9 @@ logits = net((torch.as_tensor(images).float() - mean) / std)
 """
 
 
-def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
-    """Write model.pt2."""
-    torch.export.save(subject.program, folder / FILE)
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+    torch.export.save(net.program, folder / FILE)
     return {"torch": torch.__version__}
+
+
+FORMAT = Format("torch.export", FILE, write, lambda facts: USAGE, {FILE: "the net as a program of torch.export"})

@@ -28,36 +28,39 @@ def load_class(name: str) -> Any:
 
 def more_modules(net: Genotype) -> list[str]:
     """The modules beyond `MODULES` with blocks of `net`: of `archs`, which need timm, or the user's own by name."""
-    named = [BLOCKS[kind].form(net.style.order).module for stage in net.stages for kind in stage.kinds]
-    return [name for name in dict.fromkeys(_block_module(name) for name in named) if name not in MODULES]
-
-
-def _block_module(name: str) -> str:
-    """Of ".residual:PreBasic" "blocks/residual"; of "package.module:Class" "package.module"."""
-    module = name.partition(":")[0]
-    return f"blocks/{module[1:]}" if module.startswith(".") else module
+    names = list[str]()
+    for kind in (kind for stage in net.stages for kind in stage.kinds):
+        name = BLOCKS[kind].form(net.style.order).module.partition(":")[0]
+        names.append(f"blocks/{name[1:]}" if name.startswith(".") else name)  # ".residual" or "package.module"
+    return [name for name in dict.fromkeys(names) if name not in MODULES]
 
 
 def sections(net: Genotype) -> list[tuple[str, str]]:
     """The modules of `archs` that build `net`, in an order in which each needs only those before it, with their use."""
     names = [*MODULES[:-1], *more_modules(net), MODULES[-1]]
-    return [(name, _first_line(ast.parse(_text(name)))) for name in names]
+    return [(name, (ast.get_docstring(ast.parse(_text(name))) or "").split("\n")[0]) for name in names]
 
 
 def net_source(net: Genotype) -> str:
     """The sources that build `net`: torch alone, or torch and timm where a part of it is timm's."""
-    imports: dict[str, set[str]] = {}
-    bodies, names, here = [], set[str](), [name for name, _ in sections(net)]
-    for module, about in sections(net):
+    imports = dict[str, set[str]]()  # from elsewhere: names by module, "" for plain imports
+    modules, bodies, names = sections(net), [], set[str]()
+    for module, about in modules:
         text = _text(module)
         tree = ast.parse(text)
-        _gather_imports(tree, imports)
+        for node in tree.body:
+            if isinstance(node, ast.Import):
+                imports.setdefault("", set()).update(ast.unparse(alias) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and not _is_ours(node) and node.module != "__future__":
+                imports.setdefault(node.module or "", set()).update(ast.unparse(alias) for alias in node.names)
         defined = _defined(tree)
         assert not names & defined, f"archs.{module} defines again: {sorted(names & defined)}"
         names |= defined
-        body = _spec_body(net) if module == "blocks/spec" else _body(module, text, tree, here)
+        body = _spec_body(net) if module == "blocks/spec" else _body(module, text, tree, [name for name, _ in modules])
         bodies.append(f"# ---- {module}: {about}\n\n\n{body}")
-    return "\n".join(_import_lines(imports)) + "\n\n" + "\n\n\n".join(bodies)
+    lines = [f"import {name}" for name in sorted(imports.pop("", set()))]
+    lines += [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(imports.items())]
+    return "\n".join(lines) + "\n\n" + "\n\n\n".join(bodies)
 
 
 def _text(module: str) -> str:
@@ -82,30 +85,12 @@ def _spec_body(net: Genotype) -> str:
     return _body("blocks/spec", text, ast.parse(text), [])
 
 
-def _gather_imports(tree: ast.Module, imports: dict[str, set[str]]) -> None:
-    """Add what a module imports from elsewhere: names by module, "" for plain imports."""
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            imports.setdefault("", set()).update(ast.unparse(alias) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and not _is_ours(node) and node.module != "__future__":
-            imports.setdefault(node.module or "", set()).update(ast.unparse(alias) for alias in node.names)
-
-
-def _import_lines(imports: dict[str, set[str]]) -> list[str]:
-    plain = [f"import {name}" for name in sorted(imports.pop("", set()))]
-    return plain + [f"from {module} import {', '.join(sorted(names))}" for module, names in sorted(imports.items())]
-
-
 def _defined(tree: ast.Module) -> set[str]:
     names = {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else []
         names |= {target.id for target in targets if isinstance(target, ast.Name)}
     return names
-
-
-def _first_line(tree: ast.Module) -> str:
-    return (ast.get_docstring(tree) or "").split("\n")[0]
 
 
 def _body(module: str, text: str, tree: ast.Module, here: list[str]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .subject import ExportNet
+from .net import ExportNet, Format
 
 FILE = "timm_model.py"
 USAGE = """\
@@ -38,14 +39,16 @@ print(trunk.feature_info.channels(), trunk.feature_info.reduction())
 """
 
 
-def usage(facts: dict[str, Any]) -> str:
-    """How to load it: the net's name, and maps of stages where it has stages."""
-    has_stages = bool(facts["stages"])
-    return USAGE.replace("NET_FEATURES", FEATURES if has_stages else ".").replace("NET_NAME", facts["name"])
+def usage(facts: Mapping[str, Any]) -> str:
+    """How to load it: by the net's name, with maps of its stages if it has stages."""
+    return USAGE.replace("NET_FEATURES", FEATURES if facts["stages"] else ".").replace("NET_NAME", facts["name"])
 
 
-def write(subject: ExportNet, folder: Path) -> dict[str, Any]:
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write timm_model.py; it needs the package's model.py beside it."""
     template = (Path(__file__).parent / "timm_template.txt").read_text()
-    (folder / FILE).write_text(template.replace("NET_NAME", subject.facts["name"]))
-    return {"name": subject.facts["name"], "features_only": bool(subject.network.genotype.stages)}
+    (folder / FILE).write_text(template.replace("NET_NAME", net.facts["name"]))
+    return {"name": net.facts["name"], "features_only": bool(net.network.genotype.stages)}
+
+
+FORMAT = Format("timm", FILE, write, usage, {FILE: "registers the net with timm"})

@@ -23,8 +23,9 @@ from torch.utils.benchmark import Timer
 from ...archs import Network
 from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
-from ..export.formats import chosen, subject_of
-from .setting import LatencySetting, cpu_name
+from ..export.formats import check_formats
+from ..export.net import export_net_of
+from .store import LatencySetting, cpu_name
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3
@@ -83,26 +84,32 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         OperationError: if the net does not run so.
     """
     check_device(setting)
-    busy, device, dtype = _load(), torch.device(setting.device), getattr(torch, setting.dtype)
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    device, dtype = torch.device(setting.device), getattr(torch, setting.dtype)
+    on_gpu = device.type == "cuda"
     try:
         x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
         network = network.eval().to(device, dtype)
-        if device.type == "cuda":
+        if on_gpu:
             torch.cuda.reset_peak_memory_stats()
         times = _times(_runner(network, x_BCHW, setting), setting.threads)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise OperationError(f"latency, {setting.runtime} in {setting.dtype} on {setting.device}: {reason}") from None
     low, high = median_interval(times)
-    quarters = statistics.quantiles(times, n=4)
-    median = statistics.median(times)
+    quartiles = statistics.quantiles(times, n=4)
     return Latency(
-        setting, 1e3 * median, 1e3 * low, 1e3 * high, 1e3 * (quarters[2] - quarters[0]), len(times),
-        tight=_tight(times),
-        busy=busy,
-        memory_bytes=torch.cuda.max_memory_allocated() if device.type == "cuda" else None,
-        machine=_machine(device),
-    )  # fmt: skip
+        setting,
+        latency_ms=1e3 * statistics.median(times),
+        low_ms=1e3 * low,
+        high_ms=1e3 * high,
+        latency_spread_ms=1e3 * (quartiles[2] - quartiles[0]),
+        repeats=len(times),
+        tight=_is_tight(times),
+        busy=round(load, 2) if load > BUSY else 0.0,
+        memory_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
+        machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
+    )
 
 
 def check_device(setting: LatencySetting) -> None:
@@ -127,12 +134,12 @@ def _times(run: Callable[[], object], threads: int) -> list[float]:
     while time.perf_counter() < until:
         timer.timeit(1)
     until, times = time.perf_counter() + MOST_SECONDS, list[float]()
-    while not (len(times) >= FEWEST and (_tight(times) or time.perf_counter() > until)):
+    while not (len(times) >= FEWEST and (_is_tight(times) or time.perf_counter() > until)):
         times += timer.blocked_autorange(min_run_time=LEAST_SECONDS).times
     return times
 
 
-def _tight(times: Sequence[float]) -> bool:
+def _is_tight(times: Sequence[float]) -> bool:
     low, high = median_interval(times)
     return high - low <= TIGHT * statistics.median(times)
 
@@ -150,27 +157,14 @@ def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -
     return run
 
 
-def _load() -> float:
-    """Load of this machine over its cores where it is high, else 0."""
-    load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    return round(load, 2) if load > BUSY else 0.0
-
-
-def _machine(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-
-    return cpu_name()
-
-
 def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[], object]:
-    """One run of the batch.
+    """A function that runs the batch in onnxruntime.
 
     Raises:
         InputError: if a package is missing, or the net is not one of ours.
         RuntimeError: if torch cannot express it in ONNX.
     """
-    chosen("onnx")
+    check_formats("onnx")
     if not isinstance(network, Network):
         raise InputError("runtime onnx: takes nets of alternas alone, not timm's")
     import onnxruntime
@@ -178,7 +172,7 @@ def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[],
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     with tempfile.TemporaryDirectory() as folder:
-        onnx_format.write(subject_of(network, {}), Path(folder))
+        onnx_format.write(export_net_of(network), Path(folder))
         file = str(Path(folder) / onnx_format.FILE)
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     images = x_BCHW.numpy()

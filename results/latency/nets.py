@@ -1,4 +1,4 @@
-"""The nets whose latency is wanted: those of a run that were trained whole, or one architecture; measured, and kept."""
+"""Latency of nets: those of a run that were trained for the full budget, or one architecture; measured and kept."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
 from .measure import BUSY, Latency, check_device, measure
-from .setting import LatencySetting
-from .store import keep
+from .store import LatencySetting, keep
 
 TIMM = "timm:"
-Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -53,22 +51,22 @@ class TimedNet:
     facts: dict[str, Any]
     peak_bytes: int = 0
 
+    def check_memory(self, batch: int) -> None:
+        """Raise InputError if this machine's memory is too small: a net is made there, wherever it runs then."""
+        need = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * self.peak_bytes
+        have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if need > have:
+            rule = f"its weights and maps take {need / 2**30:,.1f} GiB at batch {batch}"
+            raise InputError(f"latency: {self.name}: {rule}, this machine has {have / 2**30:,.1f} GiB")
 
-@dataclass(frozen=True)
-class TimedNets:
-    """Nets, and the run that they are of, if they are of one."""
 
-    nets: Sequence[TimedNet]
-    folder: Path | None = None
-
-
-def subjects_of(target: str, image_size: str = "", top: int = 0) -> TimedNets:
-    """The nets of a run, the best ranked first, or one net: a zoo name, a genotype's .json file, RUN:TRIAL, timm:NAME.
+def nets_of(target: str, image_size: str = "", top: int = 0) -> tuple[list[TimedNet], Path | None]:
+    """The nets of a run, the best ranked first, and its folder; or one net.
 
     Args:
-        target: which.
+        target: a run, a zoo name, a genotype's .json file, RUN:TRIAL, or timm:NAME.
         image_size: side or HEIGHTxWIDTH; "" is the run's, timm's, or 224.
-        top: so many nets of a run; 0 is all that were trained whole.
+        top: so many nets of a run; 0 is all that were trained for the full budget.
 
     Raises:
         InputError: if there is no such net or run, or the size does not fit.
@@ -76,103 +74,96 @@ def subjects_of(target: str, image_size: str = "", top: int = 0) -> TimedNets:
     if top < 0:
         raise InputError(f"top: must be 1 or more, or 0 for all nets, got {top}")
     if target.startswith(TIMM):
-        return TimedNets([_timm(target.removeprefix(TIMM), image_size)])
-    if _is_run(target):
+        return [_timm_net(target.removeprefix(TIMM), image_size)], None
+    if os.path.isdir(target) or os.path.isdir(Path("runs") / target):  # False where no folder can have that name
         folder = find_run(target)
-        return TimedNets(_of_run(folder, image_size, top), folder)
+        return _nets_of_run(folder, image_size, top), folder
     net, scene = find_arch(target, image_size)
-    return TimedNets([_subject(target, net, scene, {"family": net.family})])
+    return [_timed(target, net, scene, {"family": net.family})], None
 
 
-def measured(subjects: TimedNets, settings: Sequence[LatencySetting], tell: Tell) -> Iterator[tuple[TimedNet, Latency]]:
-    """Measure every net under every setting, one after the other, and keep each result in the run's latency.jsonl.
-
-    A run that is being searched is refused: its trainings would be in the way.
-
-    Raises:
-        InputError: if so, or a net and its batch are larger than this machine's memory.
-        OperationError: if a net does not run under a setting.
-    """
-    for setting in settings:
-        check_device(setting)
-        for subject in subjects.nets:
-            _check_memory(subject, setting.batch)
-    with locked(subjects.folder) if subjects.folder else nullcontext():
-        for setting in settings:
-            for subject in subjects.nets:
-                tell(subject.name)
-                latency = measure(subject.make(), subject.shape, setting)
-                if subjects.folder:
-                    keep(subjects.folder, subject.key, subject.shape[1:], latency.to_dict())
-                yield subject, latency
-
-
-def _check_memory(subject: TimedNet, batch: int) -> None:
-    """Raise InputError for what has no room: a net is made here, wherever it runs then."""
-    need = FLOAT_BYTES * (subject.facts["params"] + batch * prod(subject.shape)) + batch * subject.peak_bytes
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if need > have:
-        rule = f"its weights and maps take {need / 2**30:,.1f} GiB at batch {batch}"
-        raise InputError(f"latency: {subject.name}: {rule}, this machine has {have / 2**30:,.1f} GiB")
-
-
-def _is_run(target: str) -> bool:
-    return os.path.isdir(target) or os.path.isdir(Path("runs") / target)  # False where no folder can have that name
-
-
-def _of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
+def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     scene, records = input_spec(folder), {r.trial: r for r in read_records(folder)}
     if image_size:
         scene = InputSpec(parse_size(image_size), scene.classes, scene.channels)
-    board, found = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))), []
+    board, nets = leaderboard_of(folder, RankingQuery((ACCURACY, "macs"))), []
     if board.why_empty:
         raise InputError(f"run {folder.name}: {board.why_empty}")
     for row in board.rows[: top or None]:
-        net = Genotype.from_dict(records[row["trial"]].genotype)
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
-        found.append(_subject(f"trial {row['trial']}", net, scene, facts))
-    return found
+        genotype = Genotype.from_dict(records[row["trial"]].genotype)
+        nets.append(_timed(f"trial {row['trial']}", genotype, scene, facts))
+    return nets
 
 
-def _subject(name: str, net: Genotype, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
-    cost = scene.cost(net)
-    size, shape = scene.image_size, (scene.channels, *scene.image_size)
-    known = facts | {"macs": cost.macs, "params": cost.params}
-    made = partial(build, net, scene.classes, size, scene.channels)
-    return TimedNet(name, net.key, made, shape, known, cost.peak_activation_bytes)
+def _timed(name: str, net: Genotype, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
+    cost, size = scene.cost(net), scene.image_size
+    make = partial(build, net, scene.classes, size, scene.channels)
+    facts = facts | {"macs": cost.macs, "params": cost.params}
+    return TimedNet(name, net.key, make, (scene.channels, *size), facts, cost.peak_activation_bytes)
 
 
-def _timm(name: str, image_size: str) -> TimedNet:
+def _timm_net(name: str, image_size: str) -> TimedNet:
     from ...archs.timm import count_timm, create
 
     size = parse_size(image_size) if image_size else None
-    counted, shape = count_timm(name, size, None, None)
-    known: dict[str, Any] = {"macs": counted["macs"], "params": counted["params"]}
-    return TimedNet(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, known)
+    counts, shape = count_timm(name, size, None, None)
+    facts: dict[str, Any] = {"macs": counts["macs"], "params": counts["params"]}
+    return TimedNet(name, f"{TIMM}{name}", lambda: create(name, image_size=size), shape, facts)
 
 
-Pairs = Sequence[tuple[TimedNet, Latency]]
+def measure_nets(
+    nets: Sequence[TimedNet],
+    settings: Sequence[LatencySetting],
+    folder: Path | None = None,
+    on_net: Callable[[str], None] = lambda name: None,
+) -> Iterator[tuple[TimedNet, Latency]]:
+    """Measure every net in every setting, one after the other, and keep each result in latency.jsonl of the run.
+
+    A run that is being searched is refused: its trainings would be in the way.
+
+    Args:
+        nets: what to measure.
+        settings: in which.
+        folder: of the run whose nets they are; None keeps nothing.
+        on_net: called with each net's name before it is measured.
+
+    Raises:
+        InputError: if it is being searched, or a net and its batch are larger than this machine's memory.
+        OperationError: if a net does not run in a setting.
+    """
+    for setting in settings:
+        check_device(setting)
+        for net in nets:
+            net.check_memory(setting.batch)
+    with locked(folder) if folder else nullcontext():
+        for setting in settings:
+            for net in nets:
+                on_net(net.name)
+                latency = measure(net.make(), net.shape, setting)
+                if folder:
+                    keep(folder, net.key, net.shape[1:], latency.to_dict())
+                yield net, latency
 
 
-def rows_of(pairs: Pairs) -> list[dict[str, Any]]:
-    """A row for each net under one setting, the quickest first: what is known of it, its latency, ranks by both costs.
+def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, Any]]:
+    """A row for each net in one setting, the quickest first: what is known of it, its latency, ranks by both costs.
 
     `rank` is the Pareto rank on accuracy and latency, `rank_macs` that on accuracy and MACs; None without accuracies.
     """
     rows: list[dict[str, Any]] = [
-        {"name": subject.name, "key": subject.key} | subject.facts | latency.to_dict() for subject, latency in pairs
+        {"name": net.name, "key": net.key, **net.facts, **latency.to_dict(), "rank": None, "rank_macs": None}
+        for net, latency in pairs
     ]
     known = [row for row in rows if row.get("accuracy") is not None]
     for name, cost in (("rank", "latency_ms"), ("rank_macs", "macs")):
-        for row in rows:
-            row[name] = None
         ranks = pareto_ranks([(row["accuracy"], row[cost]) for row in known])
         for row, rank in zip(known, ranks, strict=True):
             row[name] = rank
     return sorted(rows, key=lambda row: (row["rank"] or 0, row["latency_ms"]))
 
 
-def agreement(rows: Sequence[dict[str, Any]]) -> float | None:
+def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
     """Spearman's rank correlation of MACs and latency; None for fewer than three nets, or where all are equal."""
     from scipy.stats import spearmanr
 
@@ -182,12 +173,13 @@ def agreement(rows: Sequence[dict[str, Any]]) -> float | None:
     return float(spearmanr(macs, latencies).statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def drawn(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> RenderableType:
+def latency_table(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> RenderableType:
     """The rows as a table, with what must be said about them."""
-    table = Table(title=said(setting, rows[0]["machine"]), title_justify="left", header_style="bold", box=None)
+    title = describe_setting(setting, rows[0]["machine"])
+    table = Table(title=title, title_justify="left", header_style="bold", box=None)
     table.add_column("net")
-    for title in ("latency", "± quartiles", "images/s", "MACs", "accuracy", "rank", "by MACs"):
-        table.add_column(title, justify="right")
+    for name in ("latency", "± quartiles", "images/s", "MACs", "accuracy", "rank", "by MACs"):
+        table.add_column(name, justify="right")
     for row in rows:
         accuracy = row.get("accuracy")
         table.add_row(
@@ -196,21 +188,16 @@ def drawn(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> Renderable
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
             str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
         )  # fmt: skip
-    return Group(table, *(plain(note, style="dim") for note in _notes(rows)))
-
-
-def said(setting: LatencySetting, machine: str) -> str:
-    """A setting in words."""
-    threads = "" if setting.device == "cuda" else f", {setting.threads} thread{'s' * (setting.threads > 1)}"
-    return f"{machine} ({setting.device}{threads}): batch {setting.batch}, {setting.dtype}, {setting.runtime}"
-
-
-def _notes(rows: Sequence[dict[str, Any]]) -> list[str]:
-    notes, correlation = [], agreement(rows)
+    notes, correlation = [], rank_correlation(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
     if not all(row["tight"] for row in rows):
         notes.append("?: the median's 95 % interval stayed wider than 2 %; other work on the machine?")
     if busy := max(row["busy"] for row in rows):
         notes.append(f"the machine was busy: a load of {busy:.2f} a core, and more than {BUSY} is not to be trusted")
-    return notes
+    return Group(table, *(plain(note, style="dim") for note in notes))
+
+
+def describe_setting(setting: LatencySetting, machine: str) -> str:
+    threads = "" if setting.device == "cuda" else f", {setting.threads} thread{'s' * (setting.threads > 1)}"
+    return f"{machine} ({setting.device}{threads}): batch {setting.batch}, {setting.dtype}, {setting.runtime}"

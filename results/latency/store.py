@@ -1,29 +1,108 @@
-"""`latency.jsonl` of a run: what forward passes took. A line is a measurement; of each net the last one counts.
+"""Latency: in which setting it is measured, and the file of a run that keeps it. Knows no torch.
 
-A line holds key, latency_ms, latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads,
-image_size, machine and when. All between the first three and the last say in which setting it was measured; numbers
-of different settings, other machines too, are never compared.
+A line of `latency.jsonl` is a measurement; of each net the last one counts. It holds key, latency_ms,
+latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
+All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
+are never compared.
 """
 
 from __future__ import annotations
 
 import json
-import logging
 import os
+import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ...archs.errors import InputError
-from ...archs.files import open_own, parse_json, read_own
-from ..runs.store import cut_torn_line
+from ...archs.errors import InputError, check_choice, is_whole, short_repr
+from ...archs.files import open_own, parse_json
+from ..runs.store import cut_torn_line, read_lines
 
+DEVICES = ("cpu", "cuda")
+DTYPES = ("float32", "bfloat16", "float16")
+RUNTIMES = ("eager", "compile", "onnx")
+MOST_BATCH = 2**20  # and threads
 FILE = "latency.jsonl"
 SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "machine")
-log = logging.getLogger("alternas")
+
+
+@dataclass(frozen=True)
+class LatencySetting:
+    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS.
+
+    Attributes:
+        device: cpu or cuda.
+        batch: images at once.
+        dtype: float32, bfloat16 or float16.
+        runtime: eager, compile (torch.compile) or onnx (onnxruntime).
+        threads: of the CPU.
+    """
+
+    device: str = "cpu"
+    batch: int = 1
+    dtype: str = "float32"
+    runtime: str = "eager"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("device", self.device, DEVICES)
+        check_choice("dtype", self.dtype, DTYPES)
+        check_choice("runtime", self.runtime, RUNTIMES)
+        for name, value in (("batch", self.batch), ("threads", self.threads)):
+            if not 1 <= value <= MOST_BATCH:
+                raise InputError(f"{name}: must be from 1 to {MOST_BATCH}, got {short_repr(value)}")
+        if self.runtime == "onnx" and (self.dtype, self.device) != ("float32", "cpu"):
+            raise InputError(f"runtime onnx: measured in float32 on the CPU alone, got {self.dtype} on {self.device}")
+
+    def __str__(self) -> str:
+        return "/".join(str(getattr(self, field.name)) for field in fields(self))
+
+    @classmethod
+    def parse(cls, text: str) -> LatencySetting:
+        """Of "cuda/32/float16"; parts left out, at the end or between, are cpu/1/float32/eager/1.
+
+        Raises:
+            InputError: if a part is none, or they do not go together.
+        """
+        parts, names = [part.strip() for part in text.split("/")], [field.name for field in fields(cls)]
+        if len(parts) > len(names):
+            raise InputError(f"latency: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, got {short_repr(text)}")
+        given: dict[str, Any] = {name: part for name, part in zip(names, parts, strict=False) if part}
+        for name in given.keys() & {"batch", "threads"}:
+            if not is_whole(given[name]):
+                raise InputError(f"latency: {name} must be a whole number, got {short_repr(given[name])}")
+            given[name] = int(given[name])
+        return cls(**given)
+
+
+def latency_settings(
+    device: str, batch: str, dtype: str, compiled: bool, onnx: bool, threads: int
+) -> list[LatencySetting]:
+    """Every batch size of a comma list with every dtype of another.
+
+    Raises:
+        InputError: if a value is unknown or they do not go together.
+    """
+    if compiled and onnx:
+        raise InputError("compile and onnx: one of them")
+    runtime = "compile" if compiled else "onnx" if onnx else "eager"
+    sizes = [part.strip() for part in batch.split(",") if part.strip()]
+    if bad := [size for size in sizes if not size.isdecimal()] or (not sizes and [batch]):
+        raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {bad[0]!r}")
+    dtypes = [part.strip() for part in dtype.split(",") if part.strip()] or [dtype]
+    return [LatencySetting(device, int(size), name, runtime, threads) for name in dtypes for size in sizes]
+
+
+def cpu_name() -> str:
+    """The CPU's model, where the system says it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
 
 
 @dataclass(frozen=True)
@@ -55,12 +134,7 @@ def read_latencies(folder: Path) -> list[Measurement]:
         InputError: if another line is broken, with its number.
     """
     path = folder / FILE
-    if not path.exists():
-        return []
-    lines = read_own(path).split(b"\n")
-    if lines[-1]:
-        log.warning("%s: the last line is torn and left out", path)
-    return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+    return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
 
 
 def _parse(path: Path, number: int, line: bytes) -> Measurement:
@@ -69,10 +143,8 @@ def _parse(path: Path, number: int, line: bytes) -> Measurement:
         ms, spread_ms = row["latency_ms"], row.get("latency_spread_ms")
         if not (_finite(ms) and ms > 0 and (spread_ms is None or _finite(spread_ms)) and isinstance(row["key"], str)):
             raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
-        parts = [row.get(name) for name in SETTING]
-        return Measurement(
-            row["key"], ms, spread_ms, _setting(*(tuple(p) if isinstance(p, list) else p for p in parts))
-        )
+        parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
+        return Measurement(row["key"], ms, spread_ms, _setting(*parts))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
 
@@ -108,16 +180,16 @@ def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str
     """
     measured = list(measured)
     known = settings_in(measured)
-    found = [setting for setting in known if _meant(selector, setting)]
-    if len(found) == 1:
-        return {m.key: m for m in measured if m.setting == found[0]}
     if not known:
         raise InputError(f"latency: nothing was measured in run {where}: it has no {FILE}")
-    which = f"{selector!r} is {len(found) or 'none'} of those" if selector else "say which"
-    raise InputError(f"latency-of: run {where} has latencies of {len(known)} settings, {which}: {', '.join(known)}")
+    meant = [setting for setting in known if _is_meant(selector, setting)]
+    if len(meant) != 1:
+        which = f"{selector!r} is {len(meant) or 'none'} of those" if selector else "say which"
+        raise InputError(f"latency-of: run {where} has latencies of {len(known)} settings, {which}: {', '.join(known)}")
+    return {m.key: m for m in measured if m.setting == meant[0]}
 
 
-def _meant(selector: str, setting: str) -> bool:
-    wanted, parts = selector.lower().split("/"), setting.lower().split("/")
-    agree = all(part.strip() in ("", own) for part, own in zip(wanted, parts, strict=False))
-    return agree and len(wanted) <= len(parts)
+def _is_meant(selector: str, setting: str) -> bool:
+    selected, parts = selector.lower().split("/"), setting.lower().split("/")
+    agree = all(part.strip() in ("", own) for part, own in zip(selected, parts, strict=False))
+    return agree and len(selected) <= len(parts)

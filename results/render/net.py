@@ -18,7 +18,7 @@ from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
 from ...archs.zoo import timm_name
 from ..runs.record import Record
-from ..runs.retrained import said
+from ..runs.retrained import summary_line
 from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
 from .drawing import net_drawing, net_svg, write_svg
 from .tables import short
@@ -122,13 +122,13 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     accuracy = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{accuracy}"
-    head = plain(*filter(None, (title, record.error, said(folder, record.key))))
+    head = plain(*filter(None, (title, record.error, summary_line(folder, record.key))))
     drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = _confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*_confusion_lines(confusion_KK, classes))]
-    how = ", ".join(f"{name} {value}" for name, value in record.how.items())
+    how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s", style="dim")
     return Group(head, drawing, _scores_table(record), *confused, trained)
 
@@ -161,7 +161,7 @@ def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
     path = weights_file(folder, record).with_suffix(".npz")
     if not path.exists():
         return None
-    from ..runs.arrays import read_array
+    from ..runs.store import read_array
 
     wanted = f"a confusion of classes, {classes}x{classes} whole numbers"
     return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", wanted)

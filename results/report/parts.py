@@ -186,15 +186,15 @@ def elapsed(records: Sequence[Record]) -> list[float] | None:
 
     A clock that was set back stands still until it has caught up.
     """
-    if not records or not all(r.ended for r in records):
+    if not records or not all(r.finished_at for r in records):
         return None
     start = min(map(began, records))
-    return list(accumulate((_timestamp(r.ended) - start for r in records), max))
+    return list(accumulate((_timestamp(r.finished_at) - start for r in records), max))
 
 
 def began(record: Record) -> float:
     """When a net's training began, in seconds since 1970: by a record that does not say, at the latest."""
-    return _timestamp(record.began) if record.began else _timestamp(record.ended) - record.seconds
+    return _timestamp(record.started_at) if record.started_at else _timestamp(record.finished_at) - record.seconds
 
 
 def _timestamp(text: str) -> float:

@@ -28,8 +28,8 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Columns, all of them always there:
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, excess, recipe, data, seed, lineage, training, seconds, began, ended, device, how,
-            versions
+            rung, rungs, constraint_violation, recipe, data, seed, lineage, training_id, seconds, started_at,
+            finished_at, device, runtime, versions
         its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
@@ -48,20 +48,19 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
     """
     board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
     ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in board.rows}
-    rows = [_flat(record) | ranked.get(record.trial, {}) for record in board.records]
+    rows = []
+    for record in board.records:
+        row = {name: getattr(record, name) for name in ("trial", *OWN)}
+        row |= {name: record.cost.get(name) for name in COSTS}
+        row |= {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
+        row |= record.metrics | {f"factor_{name}": value for name, value in record.factors.items()}
+        texts = {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
+        rows.append(texts | ranked.get(record.trial, {}))
     more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")
     frame = pd.DataFrame(rows, columns=["trial", *COLUMNS, *sorted(more, key=lambda name: name.startswith("factor_"))])
     return frame.set_index("trial")
 
 
-def _flat(record: Record) -> dict[str, object]:
-    factors = {f"factor_{name}": value for name, value in record.factors.items()}
-    steps = {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
-    own = {name: getattr(record, name) for name in ("trial", *OWN)}
-    row = own | {name: record.cost.get(name) for name in COSTS} | steps | record.metrics | factors
-    return {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
-
-
 def as_text(value: object) -> str:
-    """As text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
+    """A text that a frame and a file can hold: half a character of a broken record becomes a question mark."""
     return str(value).encode("utf-8", "replace").decode()

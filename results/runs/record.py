@@ -43,21 +43,21 @@ class Record:
         accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
         rung: rungs passed; the last one is the full budget.
         rungs: each of them: step, accuracy there, and whether the scheduler sent the net on.
-        excess: of an infeasible net: by which share it is over each limit.
+        constraint_violation: of an infeasible net: by which share it is over each limit.
         budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
         recipe: as a dict.
         data: name, fraction and split hash.
         seed: of the training.
         lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
         factors: of a study: what this training varies, by name; its seeds repeat them.
-        training: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
-            weights are weights/TRAINING.safetensors.
+        training_id: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
+            weights are weights/TRAINING_ID.safetensors.
         seconds: of training and evaluation.
-        began: when its first training began, in UTC, as ISO 8601 has it; "" where it was never trained. Between that
-            and its end other nets may have had the worker: between its seeds, and while it waited at a rung.
-        ended: when it was recorded, likewise.
+        started_at: when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and
+            its end other nets may have had the worker: between its seeds, and while it waited at a rung.
+        finished_at: when it was recorded, likewise.
         device: what it ran on.
-        how: what the trainer settled: loader, precision, passes a step, whether compiled.
+        runtime: what the trainer settled: loader, precision, passes a step, whether compiled.
         versions: of python, alternas, torch, ...
     """
 
@@ -77,19 +77,19 @@ class Record:
     accuracies: dict[str, float] = field(default_factory=dict)
     rung: int = 0
     rungs: list[dict[str, Any]] = field(default_factory=list)
-    excess: dict[str, float] = field(default_factory=dict)
+    constraint_violation: dict[str, float] = field(default_factory=dict)
     budget: dict[str, int] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     lineage: dict[str, Any] = field(default_factory=dict)
     factors: dict[str, Any] = field(default_factory=dict)
-    training: str = ""
+    training_id: str = ""
     seconds: float = 0.0
-    began: str = ""
-    ended: str = ""
+    started_at: str = ""
+    finished_at: str = ""
     device: str = ""
-    how: dict[str, Any] = field(default_factory=dict)
+    runtime: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -124,14 +124,14 @@ class Record:
         return record
 
     def _check(self) -> None:
-        for kind, (names, right) in FORMS.items():
+        for form, (names, is_right) in FORMS.items():
             for name in names:
-                if not right(getattr(self, name)):
-                    raise InputError(f"{name} is not {kind} but {short_repr(getattr(self, name))}")
-        for name, inner, kind, right in INNER:
-            held = getattr(self, name)
-            if inner in held and not right(held[inner]):
-                raise InputError(f"{name} {inner} is not {kind} but {short_repr(held[inner])}")
+                if not is_right(getattr(self, name)):
+                    raise InputError(f"{name} is not {form} but {short_repr(getattr(self, name))}")
+        for name, inner, form, is_right in INNER:
+            value = getattr(self, name)
+            if inner in value and not is_right(value[inner]):
+                raise InputError(f"{name} {inner} is not {form} but {short_repr(value[inner])}")
         if "macs" not in self.cost or "params" not in self.cost:
             raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
         if self.status not in STATUSES or self.kind not in KINDS:
@@ -140,98 +140,10 @@ class Record:
 
 def check_format(name: str, data: dict[str, Any]) -> None:
     """Raise InputError if `data`, read from a record or a run.json, was written in another format; none means 1."""
-    found = data.get("format", 1)
-    if type(found) is not int or found != FORMAT:
-        rule = f"has format {short_repr(found)}, this alternas reads {FORMAT}"
+    number = data.get("format", 1)
+    if type(number) is not int or number != FORMAT:
+        rule = f"has format {short_repr(number)}, this alternas reads {FORMAT}"
         raise InputError(f"{name}: {rule}; train it again or use the alternas that made it")
-
-
-def _is_whole(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MOST
-
-
-def _is_whole_or_unknown(value: Any) -> bool:
-    return value is None or _is_whole(value)
-
-
-def _is_text(value: Any) -> bool:
-    return type(value) is str and len(value) <= LONGEST
-
-
-def _is_share(value: Any) -> bool:
-    return type(value) in NUMBERS and 0 <= value <= 1
-
-
-def _is_seconds(value: Any) -> bool:
-    return type(value) in NUMBERS and 0 <= value <= MOST_SECONDS
-
-
-def _are_within(values: Iterable[Any], most: float) -> bool:
-    """Whether numbers, or None for those not known, are finite and no larger. All at once: a run may hold millions."""
-    try:
-        return sum(map(abs, filter(None, values))) <= most  # not so of NaN
-    except OverflowError:  # a whole number too large for a float, among floats
-        return False
-
-
-def _are_counts(value: Any) -> bool:
-    """Whole numbers by name."""
-    return _are_by_name(value, int) and min(value.values(), default=0) >= 0 and _are_within(value.values(), MOST)
-
-
-def _are_costs(value: Any) -> bool:
-    """Whole numbers above 0 by name."""
-    return _are_counts(value) and 0 not in value.values()
-
-
-def _are_shares(value: Any) -> bool:
-    """Numbers from 0 to 1 by name."""
-    return _are_by_name(value, *NUMBERS) and all(0 <= share <= 1 for share in value.values())
-
-
-def _are_known(value: Any) -> bool:
-    """Numbers by name, None where one is unknown."""
-    return _are_by_name(value, *NUMBERS, NoneType) and _are_within(value.values(), LARGEST)
-
-
-def _are_by_name(value: Any, *types: type) -> bool:
-    return isinstance(value, dict) and set(map(type, value.values())).issubset(types)
-
-
-def _are_genes(value: Any) -> bool:
-    """What a strategy can choose, by gene."""
-    types_fit = _are_by_name(value, str, bool, *NUMBERS)
-    return types_fit and _are_within([choice for choice in value.values() if type(choice) is not str], LARGEST)
-
-
-def _are_factors(value: Any) -> bool:
-    """Choices, lists of them, or None, by name."""
-    if not isinstance(value, dict):
-        return False
-    levels = [part for level in value.values() for part in (level if isinstance(level, list) else [level])]
-    return _are_genes({str(i): level for i, level in enumerate(levels) if level is not None})
-
-
-def _are_points(value: Any) -> bool:
-    """What is known at steps, of which the step itself and the accuracy are looked at."""
-    if not _are(list, dict)(value):
-        return False
-    numbers = list(chain.from_iterable(map(dict.values, value)))
-    if not set(map(type, numbers)) <= POINT_TYPES or not _are_within(numbers, LARGEST):
-        return False
-    steps, found = [point.get("step") for point in value], [point.get("accuracy") for point in value]
-    known = [accuracy for accuracy in found if accuracy is not None]
-    whole = set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
-    return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
-
-
-def _are_rungs(value: Any) -> bool:
-    """Points at which nets were compared."""
-    return _are_points(value) and all(point.get("accuracy") is not None for point in value)
-
-
-def _are(kind: type, of: type) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, kind) and set(map(type, value)) <= {of}
 
 
 MOST = 2**63 - 1  # of whole numbers
@@ -243,51 +155,115 @@ NAME = re.compile(r"[A-Za-z0-9_-]{0,64}")  # of keys and trainings, which name f
 NUMBERS = (int, float)
 POINT_TYPES = {int, float, bool, NoneType}
 
+
+def _is_whole(value: Any, most: int = MOST) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
+def _is_number(value: Any, most: float) -> bool:
+    return type(value) in NUMBERS and 0 <= value <= most
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str and len(value) <= LONGEST
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_time(value: Any) -> bool:
+    """ "" or a time with its zone."""
+    try:
+        return type(value) is str and (not value or datetime.fromisoformat(value).tzinfo is not None)
+    except ValueError:
+        return False
+
+
+def _numbers_by_name(least: float, most: float, *types: type) -> Callable[[Any], bool]:
+    """A check for objects of numbers (or None, if that is one of the types) from `least` to `most`."""
+    return lambda value: (
+        isinstance(value, dict)
+        and set(map(type, value.values())) <= {*types}
+        and all(least <= number <= most for number in value.values() if number is not None)
+    )
+
+
+def _are_within(values: Iterable[Any], most: float) -> bool:
+    """Whether numbers, or None for those not known, are finite and no larger. All at once: a run may hold millions."""
+    try:
+        return sum(map(abs, filter(None, values))) <= most  # not so of NaN
+    except OverflowError:  # a whole number too large for a float, among floats
+        return False
+
+
+def _are_choices(values: Iterable[Any]) -> bool:
+    """Whether these are what a gene can be: texts, numbers, True or False."""
+    values = list(values)
+    types_fit = set(map(type, values)) <= {str, bool, *NUMBERS}
+    return types_fit and _are_within([value for value in values if type(value) is not str], LARGEST)
+
+
+def _are_factors(value: Any) -> bool:
+    """Choices, lists of them, or None, by name."""
+    if not isinstance(value, dict):
+        return False
+    levels = [part for level in value.values() for part in (level if isinstance(level, list) else [level])]
+    return _are_choices(level for level in levels if level is not None)
+
+
+def _are_points(value: Any) -> bool:
+    """What is known at steps, of which the step itself and the accuracy are looked at."""
+    if not isinstance(value, list) or not set(map(type, value)) <= {dict}:
+        return False
+    numbers = list(chain.from_iterable(map(dict.values, value)))
+    if not set(map(type, numbers)) <= POINT_TYPES or not _are_within(numbers, LARGEST):
+        return False
+    steps, accuracies = [point.get("step") for point in value], [point.get("accuracy") for point in value]
+    known = [accuracy for accuracy in accuracies if accuracy is not None]
+    whole = set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
+    return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
+
+
+_are_known = _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType)
 FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
-    f"a whole number from 0 to {MOST_TRIAL:,}": (
-        ("trial", "rung"),
-        lambda value: type(value) is int and 0 <= value <= MOST_TRIAL,
-    ),
+    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), lambda value: _is_whole(value, MOST_TRIAL)),
     "a whole number from 0": (("seed",), _is_whole),
-    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _is_seconds),
-    "a number from 0 to 1, or null": (("accuracy",), lambda value: value is None or _is_share(value)),
+    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), lambda value: _is_number(value, MOST_SECONDS)),
+    "a number from 0 to 1, or null": (("accuracy",), lambda value: value is None or _is_number(value, 1)),
     f"a text of at most {LONGEST:,} characters": (("kind", "family", "status", "error", "device"), _is_text),
     "a name of at most 64 letters and digits": (
-        ("key", "training"),
+        ("key", "training_id"),
         lambda value: type(value) is str and NAME.fullmatch(value) is not None,
     ),
-    "a time": (("began", "ended"), lambda value: type(value) is str and (not value or _is_time(value))),
-    "an object": (("genotype", "recipe", "data", "lineage", "how", "versions"), lambda value: isinstance(value, dict)),
-    "choices by name": (("genes",), _are_genes),
+    "a time": (("started_at", "finished_at"), _is_time),
+    "an object": (("genotype", "recipe", "data", "lineage", "runtime", "versions"), _is_object),
+    "choices by name": (("genes",), lambda value: isinstance(value, dict) and _are_choices(value.values())),
     "choices, or lists of them, by name": (("factors",), _are_factors),
-    "whole numbers above 0 by name": (("cost",), _are_costs),
-    "whole numbers from 0 by name": (("budget",), _are_counts),
-    "numbers from 0 to 1 by name": (("accuracies",), _are_shares),
-    "numbers or null by name": (("metrics", "excess"), _are_known),
+    "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
+    "whole numbers from 0 by name": (("budget",), _numbers_by_name(0, MOST, int)),
+    "numbers from 0 to 1 by name": (("accuracies",), _numbers_by_name(0, 1, *NUMBERS)),
+    "numbers or null by name": (("metrics", "constraint_violation"), _are_known),
     "a list of points, each with a step": (("curve",), _are_points),
-    "a list of points, each with step and accuracy": (("rungs",), _are_rungs),
+    "a list of points, each with step and accuracy": (
+        ("rungs",),
+        lambda value: _are_points(value) and all(point.get("accuracy") is not None for point in value),
+    ),
 }
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
     ("recipe", "batch", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
-    ("lineage", "steps", "a whole number from 0, or null", _is_whole_or_unknown),
-    ("lineage", "flops", "a number, or null", lambda value: _are_known({"flops": value})),
-    ("data", "fraction", "a number from 0 to 1", _is_share),
+    ("lineage", "steps", "a whole number from 0, or null", lambda value: value is None or _is_whole(value)),
+    ("lineage", "flops", "a number, or null", lambda value: _are_known({"": value})),
+    ("data", "fraction", "a number from 0 to 1", lambda value: _is_number(value, 1)),
     ("data", "draw", "a whole number from 0", _is_whole),
     ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),
     ("data", "split", "a text", _is_text),
 )
 
 
-def _is_time(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
-
-
 def now(less: float = 0.0) -> str:
-    """As `Record.ended` has it, to the millisecond; so many seconds ago."""
+    """As `Record.finished_at` has it, to the millisecond; so many seconds ago."""
     return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
 
 

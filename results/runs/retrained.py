@@ -47,35 +47,35 @@ def summary(records: Iterable[Record], searched: Mapping[str, float | None]) -> 
         records: retrainings.
         searched: accuracy in the search, by the net's key.
     """
-    rows = [_row(group, searched.get(group[0].key)) for group in by_net(records)]
+    rows = []
+    for group in by_net(records):
+        best, over_seeds = best_of(group), spreads(group)
+        row = {
+            "trial": best.factors.get("trial"),
+            "net": best.key,
+            "family": best.family,
+            "macs": best.cost["macs"],
+            "params": best.cost["params"],
+            "steps": best.budget.get("full"),
+            "seeds": len(group),
+            "searched": searched.get(best.key),
+            "accuracy": over_seeds["accuracy"],
+            "test_accuracy": over_seeds.get("test_accuracy"),
+            "best_seed": best.seed,
+            "training_id": best.training_id,
+        }
+        rows.append(row)
     return sorted(rows, key=lambda row: -row["accuracy"]["mean"])
-
-
-def _row(group: list[Record], searched: float | None) -> dict[str, Any]:
-    best = best_of(group)
-    found = spreads(group)
-    return {
-        "trial": best.factors.get("trial"),
-        "net": best.key,
-        "family": best.family,
-        "macs": best.cost["macs"],
-        "params": best.cost["params"],
-        "steps": best.budget.get("full"),
-        "seeds": len(group),
-        "searched": searched,
-        "accuracy": found["accuracy"],
-        "test_accuracy": found.get("test_accuracy"),
-        "best_seed": best.seed,
-        "training": best.training,
-    }
 
 
 def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
     """Mean, deviation and interval of each of METRICS that was measured, over seeds."""
-    group = list(group)
-    values = {"accuracy": [r.accuracy for r in group], "test_accuracy": [r.metrics.get("test_accuracy") for r in group]}
-    known = {name: [v for v in found if v is not None] for name, found in values.items()}
-    return {name: vars(mean_ci(found, SHARE)) for name, found in known.items() if found}
+    values = {name: list[float]() for name in METRICS}
+    for r in group:
+        for name, value in zip(METRICS, (r.accuracy, r.metrics.get("test_accuracy")), strict=True):
+            if value is not None:
+                values[name].append(value)
+    return {name: vars(mean_ci(measured, SHARE)) for name, measured in values.items() if measured}
 
 
 def mean_of(group: Iterable[Record]) -> float:
@@ -85,36 +85,32 @@ def mean_of(group: Iterable[Record]) -> float:
 
 def retrainings(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
     """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean."""
-    found: dict[str, dict[str, Any]] = {}
+    best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
-        own = spreads(group)["accuracy"]
-        row = dict(zip(RETRAINED, (own["mean"], own["sd"], own["n"], group[0].budget.get("full")), strict=True))
-        known = found.get(group[0].key)
-        if known is None or row["retrained_accuracy"] > known["retrained_accuracy"]:
-            found[group[0].key] = row
-    return found
+        key, over_seeds = group[0].key, spreads(group)["accuracy"]
+        values = (over_seeds["mean"], over_seeds["sd"], over_seeds["n"], group[0].budget.get("full"))
+        if key not in best or over_seeds["mean"] > best[key]["retrained_accuracy"]:
+            best[key] = dict(zip(RETRAINED, values, strict=True))
+    return best
 
 
 def table(rows: Iterable[dict[str, Any]]) -> Table:
     """The rows of `summary` for the terminal; columns that no row fills are left out."""
-    rows, found = list(rows), Table(header_style="bold", box=None, pad_edge=False)
-    cells = [_cells(row) for row in rows]
-    for name in COLUMNS:
-        if any(row[name] != "-" for row in cells):
-            found.add_column(name, justify="left" if name in COLUMNS[:2] else "right", no_wrap=name == "family")
+    cells = []
+    for row in rows:
+        spread = ("-" if row[m] is None else mean_ci_text(MeanCI(**row[m])).rpartition(" (")[0] for m in METRICS)
+        trial = "-" if row["trial"] is None else str(row["trial"])
+        searched = "-" if row["searched"] is None else f"{row['searched']:.4f}"
+        seeds = (str(row["seeds"]), str(row["best_seed"]))
+        cells.append((trial, row["family"], short(row["macs"]), searched, *spread, *seeds))
+    drawn, shown = Table(header_style="bold", box=None, pad_edge=False), []
+    for i, name in enumerate(COLUMNS):
+        if any(row[i] != "-" for row in cells):
+            shown.append(i)
+            drawn.add_column(name, justify="left" if i < 2 else "right", no_wrap=name == "family")
     for row in cells:
-        found.add_row(*(row[str(column.header)] for column in found.columns))
-    return found
-
-
-def _cells(row: dict[str, Any]) -> dict[str, str]:
-    """One row's text by column."""
-    validation, test = ("-" if row[m] is None else mean_ci_text(MeanCI(**row[m])).rpartition(" (")[0] for m in METRICS)
-    trial = "-" if row["trial"] is None else str(row["trial"])
-    before = "-" if row["searched"] is None else f"{row['searched']:.4f}"
-    seeds = (str(row["seeds"]), str(row["best_seed"]))
-    found = (trial, row["family"], short(row["macs"]), before, validation, test, *seeds)
-    return dict(zip(COLUMNS, found, strict=True))
+        drawn.add_row(*(row[i] for i in shown))
+    return drawn
 
 
 def failures(records: Iterable[Record]) -> list[str]:
@@ -126,14 +122,14 @@ def failures(records: Iterable[Record]) -> list[str]:
     return [f"failed: {len(failed)}; the first, seed {first.seed} of net {first.key}: {first.status} {first.error}"]
 
 
-def said(run: Path, key: str) -> str:
+def summary_line(run: Path, key: str) -> str:
     """One line on the retrainings of a net of a run; "" if there are none."""
     groups = [group for group in by_net(retrained(run)) if group[0].key == key]
     if not groups:
         return ""
-    found = {name: mean_ci_text(MeanCI(**s)) for name, s in spreads(max(groups, key=mean_of)).items()}
-    test = f", test {found['test_accuracy']}" if "test_accuracy" in found else ""
-    return f"retrained, over seeds: validation accuracy {found['accuracy']}{test}"
+    text = {name: mean_ci_text(MeanCI(**s)) for name, s in spreads(max(groups, key=mean_of)).items()}
+    test = f", test {text['test_accuracy']}" if "test_accuracy" in text else ""
+    return f"retrained, over seeds: validation accuracy {text['accuracy']}{test}"
 
 
 def prune(run: Path) -> None:
@@ -141,6 +137,6 @@ def prune(run: Path) -> None:
     for group in by_net(retrained(run)):
         best = best_of(group)
         for r in group:
-            if r.training != best.training:
+            if r.training_id != best.training_id:
                 for end in (".safetensors", ".npz"):
-                    (run / FOLDER / "weights" / f"{r.training}{end}").unlink(missing_ok=True)
+                    (run / FOLDER / "weights" / f"{r.training_id}{end}").unlink(missing_ok=True)

@@ -6,7 +6,7 @@ runs/NAME/sample.npz        a few validation images, for exports to be checked o
 runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
 runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
-runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING.safetensors
+runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
 runs/NAME/tensorboard/      event files, a folder for each trial
 runs/NAME/retrain/          the same again, of the retraining of its best nets
 """
@@ -20,23 +20,31 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
-from typing import Any
+from tokenize import TokenError
+from typing import TYPE_CHECKING, Any
+from zipfile import ZipFile
 
 from ...archs.errors import InputError, is_whole, short_repr
 from ...archs.files import atomic_write, check_own, open_own, parse_json, read_own
 from ...archs.parts import MOST_CLASSES
 from .record import LARGEST, Record, check_format
 
+if TYPE_CHECKING:
+    import numpy as np
+
 KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
-TOLD = {  # by name, of run.json
+FIELDS = {  # of run.json
     "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "storage_path": dict,
 }  # fmt: skip
-SETTINGS = {  # what else is asked for than by the search itself, which compares them all
+OPTIONAL = ("command", "versions")  # may be null: only a report needs them
+SETTINGS = {  # of run.json's settings, those that other commands than the search read
     "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
 }  # fmt: skip
+MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for
 RUNS = Path("runs")
 SAMPLE = 32  # validation images in sample.npz, at most
@@ -59,8 +67,8 @@ def run_folder(name: str) -> Path:
 
 def plain_name(*parts: str) -> str:
     """A name for a run, made of parts that may hold anything: paths, weights, spaces."""
-    found = "-".join(Path(part).stem for part in parts if part)
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", found).strip("-._")[:100] or "run"
+    stems = "-".join(Path(part).stem for part in parts if part)
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stems).strip("-._")[:100] or "run"
 
 
 def find_run(run: str | Path) -> Path:
@@ -77,10 +85,8 @@ def find_run(run: str | Path) -> Path:
             check_own(folder)
             read_settings(folder)
             return folder
-    known = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
-    raise InputError(
-        f"no run {short_repr(str(run))} here; {'runs: ' + ', '.join(known) if known else 'there are no runs'}"
-    )
+    names = ", ".join(sorted(path.parent.name for path in RUNS.glob("*/run.json")))
+    raise InputError(f"no run {short_repr(str(run))} here; {f'runs: {names}' if names else 'there are no runs'}")
 
 
 def run_and_trial(text: str) -> tuple[str, int | None]:
@@ -103,15 +109,19 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise InputError(f"{path}: must hold an object")
     check_format(_label(folder), settings)
-    for name, kind in TOLD.items():
-        value = settings.get(name)
-        if name in settings and not _is(kind, value) and not _unsaid(name, value):
-            raise InputError(f"{path}: {name} must be {KINDS[kind]}, got {short_repr(value)}")
+    for name, kind in FIELDS.items():
+        if name in settings and not (settings[name] is None and name in OPTIONAL):
+            _check_kind(f"{path}: {name}", settings[name], kind)
     for name, kind in SETTINGS.items():
         value = settings.get("settings", {}).get(name)
-        if value is not None and not _is(kind, value):
-            raise InputError(f"{path}: settings {name} must be {KINDS[kind]}, got {short_repr(value)}")
+        if value is not None:
+            _check_kind(f"{path}: settings {name}", value, kind)
     return settings
+
+
+def _check_kind(place: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise InputError(f"{place} must be {KINDS[kind]}, got {short_repr(value)}")
 
 
 def _label(folder: Path) -> str:
@@ -120,23 +130,13 @@ def _label(folder: Path) -> str:
     return f"run {str(name)!r}"
 
 
-def _is(kind: type, value: Any) -> bool:
-    return isinstance(value, kind) and not isinstance(value, bool)
-
-
-def _unsaid(name: str, value: Any) -> bool:
-    """Whether this says nothing of how a run was made, which nothing but a report asks for."""
-    return value is None and name in ("command", "versions")
-
-
 def read_data_facts(folder: Path) -> dict[str, Any]:
     """What `run.json` says of the data: name, image_size, in_chans, classes, mean, std.
 
     Raises:
         InputError: if one of them is missing or of the wrong form.
     """
-    facts = read_settings(folder).get("data")
-    facts = facts if isinstance(facts, dict) else {}
+    facts = read_settings(folder).get("data", {})
     channels, classes = facts.get("in_chans"), facts.get("classes")
     forms = {
         "name": isinstance(facts.get("name"), str),
@@ -150,9 +150,9 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
         "split": isinstance(facts.get("split", ""), str),
         "notes": isinstance(facts.get("notes", {}), dict),
     }
-    wrong = [name for name, right in forms.items() if not right]
-    if wrong:
-        raise InputError(f"{folder / 'run.json'}: data has no valid {wrong[0]}")
+    for name, is_right in forms.items():
+        if not is_right:
+            raise InputError(f"{folder / 'run.json'}: data has no valid {name}")
     return facts
 
 
@@ -168,13 +168,18 @@ def read_records(folder: Path) -> list[Record]:
         InputError: if another line is broken, with its number, or a record has another format.
     """
     path = folder / "records.jsonl"
+    with no_collection():
+        return [_parse(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a file that is only ever appended to; none if it is not there. A torn last one is left out."""
     if not path.exists():
         return []
-    lines = read_own(path).split(b"\n")
-    if lines[-1]:
+    *lines, rest = read_own(path).split(b"\n")
+    if rest:
         log.warning("%s: the last line is torn and left out", path)
-    with no_collection():
-        return [_parse(path, number, line) for number, line in enumerate(lines[:-1], start=1)]
+    return lines
 
 
 @contextmanager
@@ -202,9 +207,40 @@ def _parse(path: Path, number: int, line: bytes) -> Record:
         raise InputError(f"{path}: line {number} is broken ({error})") from None
 
 
+def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype], bool], expected: str) -> np.ndarray:
+    """One array of a run's .npz file. Its header is read first, for a stranger's file may say anything.
+
+    Args:
+        path: of the file.
+        name: of the array.
+        fits: whether an array of this shape and type is right; one that is not is never unpacked.
+        expected: what is right, for the message.
+
+    Raises:
+        InputError: if it cannot be read, does not fit or is too large.
+    """
+    from numpy.lib import format as npy
+
+    from ...archs.files import UNREADABLE, npy_header
+
+    try:
+        with open_own(path) as raw, ZipFile(raw) as archive, archive.open(f"{name}.npy") as file:
+            shape, dtype = npy_header(file)
+            if dtype.hasobject or not fits(shape, dtype):
+                raise InputError(f"{path}: must hold {expected}, got {dtype} {shape}")
+            if (size := prod(shape) * dtype.itemsize) > MOST_BYTES:
+                raise InputError(f"{path}: its array {name} takes {size:,} bytes, at most {MOST_BYTES:,} are read")
+            file.seek(0)
+            return npy.read_array(file, allow_pickle=False)
+    except InputError:
+        raise
+    except (*UNREADABLE, TokenError) as error:  # TokenError: of a header that is no Python
+        raise InputError(f"{path}: cannot be read as {expected} ({type(error).__name__})") from None
+
+
 def weights_file(folder: Path, record: Record) -> Path:
     """Where a net's final weights are kept: by its training, or in a search, which trains a net once, by its key."""
-    return folder / "weights" / f"{record.training or record.key}.safetensors"
+    return folder / "weights" / f"{record.training_id or record.key}.safetensors"
 
 
 class Store:
@@ -237,10 +273,10 @@ def cut_torn_line(path: Path) -> None:
     if not path.exists():
         return
     with open_own(path, "r+b") as file:
-        text = file.read()
-        whole = text.rfind(b"\n") + 1
-        if whole < len(text):
-            file.truncate(whole)
+        content = file.read()
+        end = content.rfind(b"\n") + 1
+        if end < len(content):
+            file.truncate(end)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -1,4 +1,7 @@
-"""Trained weights by what a person calls them: timm's, a file, an exported folder, a net of a run."""
+"""Trained weights by what a person calls them: timm's, a file, an exported folder, a net of a run.
+
+Of a net of a run that was retrained, the best retraining's weights are taken.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,82 @@ from safetensors.torch import save
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
-from ...archs.errors import InputError, OperationError
+from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.weights import describe, fill, read, shapes
-from ..render.net import find_arch
+from ..ranking.leaderboard import leaderboard_of, pick
+from ..render.net import find_arch, find_trial
 from .record import Record
-from .select import facts_of, parse_run_spec, select_net, trained_weights
-from .store import read_records
+from .retrained import FOLDER, best_of, by_net, mean_of, retrained
+from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
 TIMM = "timm:"
+
+
+def parse_run_spec(text: str) -> tuple[Path, int | None]:
+    """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
+
+    Raises:
+        InputError: if there is no such run, or what stands behind it is no number.
+    """
+    run, trial = run_and_trial(text)
+    name, _, number = run.rpartition(":")
+    if name and not _is_run(run) and _is_run(name):
+        raise InputError(f"{short_repr(text)}: RUN:TRIAL names a trial by its number, got {short_repr(number)}")
+    return find_run(run), trial
+
+
+def _is_run(name: str) -> bool:
+    try:
+        return bool(find_run(name))
+    except InputError:
+        return False
+
+
+def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:
+    """The folder and the record of the weights to take: of a net that was retrained, its best retraining's.
+
+    Args:
+        run: folder of the run.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
+        how: accuracy, gain or cheapest.
+
+    Raises:
+        InputError: if there is no such net.
+    """
+    if trial is None:
+        board = leaderboard_of(run)
+        record = find_trial(run, pick(board.front, how, board.query.costs[0])["trial"])
+    else:
+        record = find_trial(run, trial)
+    same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
+    return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
+
+
+def trained_weights(home: Path, record: Record) -> Path:
+    """The file of a trained net's final weights.
+
+    Raises:
+        InputError: if the net was not trained to the end, or its weights are gone.
+    """
+    if record.status not in ("ok", "duplicate"):
+        raise InputError(f"trial {record.trial}: was not trained to the end (status {record.status})")
+    path = weights_file(home, record)
+    if not path.exists():
+        raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
+    return path
+
+
+def facts_of(home: Path, record: Record) -> dict[str, Any]:
+    """What run.json says of the data, with only those classes that the net was trained on.
+
+    Raises:
+        InputError: if it does not say.
+    """
+    facts = read_data_facts(home)
+    classes = record.data.get("classes") or range(len(facts["classes"]))
+    return facts | {"classes": [facts["classes"][i] for i in classes]}
 
 
 @dataclass(frozen=True)
@@ -77,74 +146,60 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
         OperationError: if timm's weights cannot be downloaded.
     """
     size = None if image_size is None else as_map(image_size)
-    if text.startswith(TIMM):
-        _no_arch(text, arch)
-
-        network, name, facts, digest = pretrained(text.removeprefix(TIMM), size)
-        return _found(network, f"timm's {name}", facts, digest)
-    if text.endswith(".safetensors") or os.path.isfile(text):
+    is_timm = text.startswith(TIMM)
+    if not is_timm and (text.endswith(".safetensors") or os.path.isfile(text)):
         return _from_file(Path(text), f"file {text}", arch, size)
-    if os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
+    if not is_timm and os.path.isdir(text) and os.path.isfile(inside := os.path.join(text, "weights.safetensors")):
         return _from_file(Path(inside), f"export {text}", arch, size)
-    _no_arch(text, arch)
+    if arch:
+        raise InputError(f"weights: --arch says what a file holds; {text!r} is none, got --arch {arch}")
+    if is_timm:
+        return _from_timm(text.removeprefix(TIMM), size)
     if size is not None:
         raise InputError(f"weights: --from-size says what a file is for; {text!r} knows its size, got {size}")
     return _from_run(text)
 
 
-def _no_arch(text: str, arch: str) -> None:
-    if arch:
-        raise InputError(f"weights: --arch says what a file holds; {text!r} is none, got --arch {arch}")
-
-
 def _from_run(text: str) -> LoadedWeights:
+
     try:
         run, trial = parse_run_spec(text)
     except (InputError, OSError) as error:  # OSError: no file can have that name
         raise InputError(f"weights: {text!r:.200} is none of {FORMS} ({error!s:.300})") from None
     home, record = select_net(run, trial)
-    facts, genotype, path = facts_of(home, record), Genotype.from_dict(record.genotype), trained_weights(home, record)
-    network = read(path, genotype, as_map(facts["image_size"]))
+    facts, path = facts_of(home, record), trained_weights(home, record)
+    network = read(path, Genotype.from_dict(record.genotype), as_map(facts["image_size"]))
     _check_facts(home / "run.json", facts, network)
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
-    return _found(network, label, facts | {"data": facts["name"]}, _digest(path), _steps(home, record))
-
-
-def _steps(run: Path, record: Record) -> int | None:
-    """Steps spent on a net and on what it started from; a duplicate's are its twin's."""
-    if record.status == "duplicate":
-        record = next((r for r in read_records(run) if r.status == "ok" and r.key == record.key), record)
+    if record.status == "duplicate":  # its steps are its twin's
+        record = next((r for r in read_records(home) if r.status == "ok" and r.key == record.key), record)
     done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
-    return None if done is None or before is None else done + before
+    steps = None if done is None or before is None else done + before
+    return _loaded(network, label, facts | {"data": facts["name"]}, _digest(path), steps)
 
 
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
-    facts, exported = describe(path), _exported(path.parent)
-    if arch.startswith(TIMM) and not facts and not exported:
-        network, known = from_file(path, name := arch.removeprefix(TIMM), size)
-        return _found(network, f"file {path} as timm's {name}", known, _digest(path))
-    if facts or exported:
-        size = as_map((facts or exported)["image_size"])
+
+    own, exported = describe(path), _exported(path.parent)
+    if arch.startswith(TIMM) and not own and not exported:
+        return _from_timm_file(path, arch.removeprefix(TIMM), size)
+    if own or exported:
+        size = as_map((own or exported)["image_size"])
     genotypes = [exported["genotype"]] if exported else []
-    if arch:
-        genotype, size = _architecture(arch, size)
+    if arch.startswith(TIMM):
+        genotypes.append(_timm_genotype(arch.removeprefix(TIMM)))
+    elif arch:
+        genotype, scene = find_arch(arch, "" if size is None else f"{size[0]}x{size[1]}")
         genotypes.append(genotype)
+        if ":" in arch and not arch.endswith(".json"):  # RUN:TRIAL knows its size
+            size = scene.image_size
     if len({genotype.key for genotype in genotypes}) > 1:
         raise InputError(f"weights: {path}: genotype.json beside it is of another net than --arch {arch}")
     network = read(path, genotypes[0] if genotypes else None, size)
     if exported:
         _check_facts(path.parent / "config.json", exported, network)
-    return _found(network, label, exported, _digest(path))
-
-
-def _architecture(arch: str, size: Map | None) -> tuple[Genotype, Map | None]:
-    """The genotype that `arch` names, and the image size: the given one, else that of a run if it names one."""
-    if arch.startswith(TIMM):
-        return genotype_of(arch.removeprefix(TIMM)), size
-    genotype, scene = find_arch(arch, "" if size is None else f"{size[0]}x{size[1]}")
-    of_run = ":" in arch and not arch.endswith(".json")
-    return genotype, scene.image_size if of_run else size
+    return _loaded(network, label, exported, _digest(path))
 
 
 def _exported(folder: Path) -> dict[str, Any]:
@@ -169,14 +224,14 @@ def _check_facts(path: Path, facts: Mapping[str, Any], network: Network) -> None
         ("mean", int | float, network.in_chans),
         ("std", int | float, network.in_chans),
     ):
-        there = facts.get(name)
-        if not isinstance(there, list) or not all(isinstance(value, kind) and value == value for value in there):
+        values = facts.get(name)
+        if not isinstance(values, list) or not all(isinstance(value, kind) and value == value for value in values):
             raise InputError(f"weights: {path}: has no valid {name}")
-        if len(there) != count:
-            raise InputError(f"weights: {path}: has {len(there)} {name}, its weights are for {count}")
+        if len(values) != count:
+            raise InputError(f"weights: {path}: has {len(values)} {name}, its weights are for {count}")
 
 
-def _found(
+def _loaded(
     network: Network, label: str, facts: Mapping[str, Any], digest: str, steps: int | None = None
 ) -> LoadedWeights:
     mean, std, classes = (tuple(facts[name]) if facts.get(name) else None for name in ("mean", "std", "classes"))
@@ -189,19 +244,14 @@ def _digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
-def pretrained(name: str, size: Map | None) -> tuple[Network, str, dict[str, Any], str]:
-    """timm's net `name` with its weights, downloaded; what it is called; what is known of its training; its digest.
-
-    Raises:
-        InputError: if timm has no such net or weights, or no genotype says it.
-        OperationError: if the weights cannot be had.
-    """
+def _from_timm(name: str, size: Map | None) -> LoadedWeights:
+    """timm's net with its weights, downloaded."""
     from huggingface_hub.errors import HTTPError  # pyright: ignore[reportPrivateImportUsage] - its library changed
 
-    config = _config(name)
+    config = _timm_config(name)
     if not config.has_weights:
         raise InputError(f"timm has no weights for {name!r}")
-    genotype_of(name, size)  # refused before anything is downloaded
+    _timm_genotype(name, size)  # refused before anything is downloaded
     full = f"{config.architecture}.{config.tag}"
     try:
         model = timm_nets.create(name, True, image_size=size)
@@ -211,35 +261,29 @@ def pretrained(name: str, size: Map | None) -> tuple[Network, str, dict[str, Any
         raise OperationError(f"timm: the weights of {full} cannot be had ({reason}); {hint}") from None
     network = timm_nets.convert(model)
     digest = hashlib.sha256(save({k: v.contiguous() for k, v in network.state_dict().items()})).hexdigest()[:12]
-    return network, full, _facts(config, network), digest
+    return _loaded(network, f"timm's {full}", _timm_facts(config, network), digest)
 
 
-def from_file(path: Path, name: str, size: Map | None) -> tuple[Network, dict[str, Any]]:
-    """A file with timm's names. How it was trained is known if `name` has the tag of timm's weights.
+def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
+    """A file with timm's names of tensors. How it was trained is known if `name` has the tag of timm's weights."""
 
-    Raises:
-        InputError: if timm knows no such net, or the file does not hold its weights.
-    """
-    config, there = _config(name), shapes(path)
-    classes = (*there.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
-    channels = (*there.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
+    config, tensors = _timm_config(name), shapes(path)
+    classes = (*tensors.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
+    channels = (*tensors.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
     model = timm_nets.create(name, False, classes, channels, size)
     fill(model, path)
     network = timm_nets.convert(model)
-    return network, _facts(config, network) if "." in name else {}
+    facts = _timm_facts(config, network) if "." in name else {}
+    return _loaded(network, f"file {path} as timm's {name}", facts, _digest(path))
 
 
-def genotype_of(name: str, size: Map | None = None) -> Genotype:
-    """The genotype of timm's net `name`.
+def _timm_genotype(name: str, size: Map | None = None) -> Genotype:
 
-    Raises:
-        InputError: if timm knows no such net, or no genotype says it.
-    """
     return timm_nets.read(timm_nets.create(name, image_size=size))
 
 
-def _config(name: str) -> Any:
-    """What timm says of the weights of `name`.
+def _timm_config(name: str) -> Any:
+    """timm's pretrained config of `name`.
 
     Raises:
         InputError: if timm does not know the name.
@@ -256,7 +300,7 @@ def _config(name: str) -> Any:
     return config
 
 
-def _facts(config: Any, network: Network) -> dict[str, Any]:
+def _timm_facts(config: Any, network: Network) -> dict[str, Any]:
     """What timm's pretraining was; its classes only if the head is still that one."""
     from timm.data.imagenet_info import ImageNetInfo, infer_imagenet_subset
 

@@ -29,8 +29,8 @@ from ...results.analysis_tools.output import write_results
 from ...results.render.experiment import factor_text
 from ...results.render.net import input_spec
 from ...results.runs.record import Record
-from ...results.runs.select import parse_run_spec, select_net, trained_weights
 from ...results.runs.store import read_data_facts, read_records, read_settings
+from ...results.runs.weights import parse_run_spec, select_net, trained_weights
 from ..data.dataset import DataSet
 from ..data.load import coming, progress_on
 from ..data.splits import View
@@ -269,7 +269,7 @@ def _study_rows(
         own = context.analysis_input(net)
         return _rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
 
-    of = [net.record.training, name, *([other.record.training] if other else []), str(len(context.images))]
+    of = [net.record.training_id, name, *([other.record.training_id] if other else []), str(len(context.images))]
     return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
 
 
@@ -312,7 +312,7 @@ def training_states(
     """
     home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
     experiment = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
-    records = {r.training: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
+    records = {r.training_id: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
     results: list[tuple[str, AnalysisResult | str]] = []
     with progress_on(console) as progress:
         task = progress.add_task("Hessians", total=4 * len(nets))
@@ -321,7 +321,7 @@ def training_states(
             seen: list[NetRows] = []
             for data, state, of in (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late)):
                 if of.record.status in ("ok", "duplicate"):
-                    name = "-".join(filter(None, (of.record.training or of.record.key, state)))
+                    name = "-".join(filter(None, (of.record.training_id or of.record.key, state)))
                     rows = cached(
                         home / "analyses" / f"{name}.json",
                         lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)),

@@ -149,7 +149,7 @@ def _analyse_all(
             coming(progress, task, f"analyses of {name}, seed {training.seed}")
             if record.status == "ok":
                 net = TrainedNet(name, folder, record)
-                file = folder / "analyses" / f"{record.training}-{config.samples}.json"
+                file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
                 rows = cached(file, lambda net=net: _analyse(net, context))
                 facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
             progress.advance(task)

@@ -144,7 +144,7 @@ class PlanController(Controller):
         super().__init__(store, context.folder.absolute(), artifacts)  # a worker's current folder may be another
         self.context = context
         self.plan = {training.id: training for training in plan}
-        self.ended = {r.training: r for r in store.records if r.training in self.plan and r.status in FINAL}
+        self.ended = {r.training_id: r for r in store.records if r.training_id in self.plan and r.status in FINAL}
         self._left = deque(training for training in self.plan.values() if training.id not in self.ended)
         self._next_number = 1 + max((r.trial for r in store.records), default=-1)
         self._versions = versions()
@@ -157,7 +157,7 @@ class PlanController(Controller):
     def training(self, number: int) -> Training | None:
         """What a live trial trains."""
         trial = self.live.get(number)
-        return self.plan[trial.record_fields["training"]] if trial else None
+        return self.plan[trial.record_fields["training_id"]] if trial else None
 
     def _next_trial(self) -> Trial | None:
         for _ in range(len(self._left)):
@@ -182,14 +182,14 @@ class PlanController(Controller):
             "data": {"name": data.name, "split": data.split_hash} | training.view.facts(),
             "seed": training.seed,
             "factors": training.factors,
-            "training": training.id,
+            "training_id": training.id,
             "versions": self._versions,
         }
         cost = training.cost(data)
         return Trial(self._next_number - 1, self.context.kind, training.net, {}, cost, (training.steps,), fields)
 
     def _start(self, trial: Trial) -> TrainJob:
-        training = self.plan[trial.record_fields["training"]]
+        training = self.plan[trial.record_fields["training_id"]]
         start, origin = None, training.origin
         if origin:
             file = origin.file or str(self._weights(origin.of))
@@ -214,7 +214,7 @@ class PlanController(Controller):
         return trial.job
 
     def _take(self, trial: Trial, result: JobResult) -> Record:
-        task = self.plan[trial.record_fields["training"]].task
+        task = self.plan[trial.record_fields["training_id"]].task
         if task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
             metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
             metrics = {f"{task}_{name}": value for name, value in metrics.items()}
@@ -223,7 +223,7 @@ class PlanController(Controller):
         return self.end(trial, result.status, result.error, accuracy=result.accuracy)
 
     def _learn(self, record: Record) -> None:
-        self.ended[record.training] = record
+        self.ended[record.training_id] = record
 
     def _weights(self, training: str) -> Path:
         return self.folder / "weights" / f"{training}.safetensors"

@@ -130,7 +130,7 @@ class ShownPlan:
 
     def line(self, record: Record) -> str:
         result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error or "pre-trained"
-        label = _label(self.controller.plan[record.training])
+        label = _label(self.controller.plan[record.training_id])
         return f"{label}: {record.status} {result}, {short(record.cost['macs'])} MACs"
 
     def table(self) -> RenderableType:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.errors import check_choice
-from ...results.latency.setting import LatencySetting
+from ...results.latency.store import LatencySetting
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .recipe import Recipe
@@ -224,13 +224,13 @@ class JobResult:
     error: str = ""
 
     def record_fields(self) -> dict[str, Any]:
-        """What a record holds of it: metrics, curve, seconds, device, how and lineage, with None for NaN."""
+        """What a record holds of it: metrics, curve, seconds, device, runtime and lineage, with None for NaN."""
         return {
             "metrics": _none_for_nan(self.metrics),
             "curve": [_none_for_nan(asdict(point)) for point in self.curve],
             "seconds": round(self.seconds, 3),
             "device": self.device,
-            "how": self.how,
+            "runtime": self.how,
             "lineage": self.lineage,
         }
 
@@ -239,7 +239,7 @@ class JobResult:
         """The result at a rung, of its `record_fields`."""
         points = (_nan_for_none(point) for point in fields["curve"])
         curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
-        rest = (fields["seconds"], fields["device"], fields["how"], fields["lineage"])
+        rest = (fields["seconds"], fields["device"], fields["runtime"], fields["lineage"])
         return cls(trial, "ok", step, accuracy, _nan_for_none(fields["metrics"]), curve, *rest)
 
 

@@ -90,7 +90,7 @@ class Controller(ABC):
         self.store.append(record)
         self.live.pop(trial.number, None)
         if status not in FREE:
-            checkpoint = self.folder / "checkpoints" / (record.training or record.key)
+            checkpoint = self.folder / "checkpoints" / (record.training_id or record.key)
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()
             if self.artifacts:
@@ -226,7 +226,7 @@ class SearchController(Controller):
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
-            self.end(trial, "infeasible", f"over the limit: {costs}", excess=violation)
+            self.end(trial, "infeasible", f"over the limit: {costs}", constraint_violation=violation)
         elif twin is not None:
             number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
             self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)

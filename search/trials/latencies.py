@@ -13,8 +13,7 @@ import numpy as np
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
-from ...results.latency.setting import LatencySetting
-from ...results.latency.store import Measurement, keep, latencies_of, read_latencies
+from ...results.latency.store import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.runs.record import FREE, Record
 from ..training.job import LatencyJob
 

@@ -244,7 +244,7 @@ def _past(
         params=record.genes,
         distributions=dict(distributions(options)),
         user_attrs=attrs | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
-        constraints=OUT_OF_MEMORY if known.status == "oom" else record.excess or None,
+        constraints=OUT_OF_MEMORY if known.status == "oom" else record.constraint_violation or None,
     )
 
 

@@ -178,14 +178,14 @@ class Trial:
         self.rung_accuracies, self.promoted = rung_accuracies, promoted
         self.paused = len(rung_accuracies) > promoted
         if note:
-            self.started_at = note["began"]
+            self.started_at = note["started_at"]
             accuracy = rung_accuracies[-1] if rung_accuracies else math.nan
             self.last_result = JobResult.from_fields(self.number, note["step"], accuracy, note)
 
     def note(self) -> dict[str, Any]:
         """What `restore` needs beside accuracies and promotions, as JSON has it."""
         assert self.last_result is not None
-        return self.last_result.record_fields() | {"step": self.last_result.step, "began": self.started_at}
+        return self.last_result.record_fields() | {"step": self.last_result.step, "started_at": self.started_at}
 
     def finish(self, status: str, error: str = "", **fields: Any) -> Record:
         """The record of its end; `fields` take the place of its own.
@@ -213,8 +213,8 @@ class Trial:
             "rung": len(self.rung_accuracies),
             "rungs": [{"step": s, "accuracy": a, "promoted": rung < self.promoted} for rung, (s, a) in passed],
             "budget": {"full": self.total_steps, "done": result.step},
-            "began": self.started_at,
-            "ended": now(),
+            "started_at": self.started_at,
+            "finished_at": now(),
         }
         fields = own | reached | self.record_fields | fields
         return Record(trial=self.number, kind=self.kind, status=status, error=error, **fields)

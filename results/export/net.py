@@ -1,0 +1,117 @@
+"""What an export format is given, `ExportNet`, and what it must give, `Format`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.export import Dim, ExportedProgram
+
+from ...archs import Network, static_cost
+from ..runs.record import versions
+
+RANDOM_IMAGES = 4
+
+
+@dataclass(frozen=True)
+class ExportNet:
+    """A net to export, with what is known of it and the images that its formats are checked on.
+
+    Attributes:
+        network: in eval mode, float32, on the CPU.
+        facts: what config.json says: name, classes, mean, std, image_size, in_chans and more.
+        images_BCHW: in the data's own values; two or more.
+    """
+
+    network: Network
+    facts: Mapping[str, Any]
+    images_BCHW: Tensor
+
+    def normalised(self) -> Tensor:
+        """x_BCHW, the images as the net takes them."""
+        mean, std = (torch.tensor(self.facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
+        return (self.images_BCHW.float() - mean) / std
+
+    @property
+    def batch_sizes(self) -> tuple[int, int]:
+        """Every format is run on the first image alone and on all of them."""
+        return 1, len(self.images_BCHW)
+
+    @cached_property
+    def program(self) -> ExportedProgram:
+        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
+        two_BCHW = self.normalised()[:2]  # one image would be taken for a net of one image
+        with torch.no_grad():  # a net is traced as it predicts
+            return torch.export.export(self.network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
+
+    def logits(self) -> Tensor:
+        """The net's own logits, first of the first image alone, then of all."""
+        with torch.no_grad():
+            return torch.cat([self.network(self.normalised()[:n]) for n in self.batch_sizes])
+
+
+@dataclass(frozen=True)
+class Format:
+    """One way to hand a net out.
+
+    Attributes:
+        title: of its part of the model card.
+        file: its main file.
+        write: writes its files to a folder, and says what is known of them; "weights" is the name of a second one.
+        usage: how to load it, in Markdown, for a net of these facts.
+        files: what each of its files is, by name.
+        requires: packages that must be installed.
+    """
+
+    title: str
+    file: str
+    write: Callable[[ExportNet, Path], dict[str, Any]]
+    usage: Callable[[Mapping[str, Any]], str]
+    files: Mapping[str, str]
+    requires: tuple[str, ...] = ()
+
+
+def export_net_of(
+    network: Network, about: Mapping[str, Any] | None = None, images: np.ndarray | None = None
+) -> ExportNet:
+    """A copy of the net for export.
+
+    Args:
+        network: left as it is.
+        about: what is known of it, over what the net itself says and the least that may be said of its data.
+        images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
+    """
+    network = copy.deepcopy(network).cpu().float().eval()
+    net, size, channels = network.genotype, network.image_size, network.in_chans
+    cost = static_cost(net, network.num_classes, size, channels)
+    global_attention = any(stage.places and not stage.window for stage in net.stages)
+    facts = {
+        "name": f"{net.family}_{net.key}",
+        "family": net.family,
+        "key": net.key,
+        "stages": len(net.stages),
+        "accuracy": None,
+        "macs": cost.macs,
+        "params": cost.params,
+        "data": None,
+        "image_size": list(size),
+        "fixed_size": global_attention or (net.encoder is not None and net.encoder.position != "none"),
+        "in_chans": channels,
+        "classes": [str(i) for i in range(network.num_classes)],
+        "mean": [0.0] * channels,
+        "std": [1.0] * channels,
+        "pictures": False,
+        "exported_with": versions(),
+        "checked_on": "random images",
+    }
+    if images is None:
+        images = np.random.default_rng(0).normal(size=(RANDOM_IMAGES, channels, *size)).astype(np.float32)
+    images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
+    return ExportNet(network, facts | dict(about or {}), torch.from_numpy(images))

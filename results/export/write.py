@@ -1,0 +1,237 @@
+"""A net as a folder that needs no alternas, in the formats asked for, each checked before the folder is kept.
+
+A folder always holds weights.safetensors, genotype.json, config.json and the card, README.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...archs import Genotype, InputError, Network, OperationError
+from ...archs.errors import short_repr
+from ...archs.weights import read, save
+from ..ranking.stats import SHARE, mean_ci
+from ..render.net import InputSpec, input_spec
+from ..runs.record import Record
+from ..runs.retrained import by_net, spreads
+from ..runs.store import SAMPLE, read_array, read_records, write_json
+from ..runs.weights import facts_of, select_net, trained_weights
+from . import isolated, package
+from .card import card
+from .formats import FORMATS, check_formats
+from .net import ExportNet, export_net_of
+
+# What the exporters of torch raise where they cannot: there is no one base.
+FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
+TOLERANCE = 1e-4  # largest absolute difference of logits, float32
+
+
+def export_net(
+    run: Path, out: Path, trial: int | None = None, how: str = "accuracy", formats: Sequence[str] = ("package",)
+) -> dict[str, Any]:
+    """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
+
+    Args:
+        run: folder of the run. Of a net that was retrained, the best of its retrainings is taken.
+        out: folder to create; it must not exist, or be empty.
+        trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
+        how: accuracy, gain or cheapest.
+        formats: package, onnx, pt2, timm.
+
+    Raises:
+        InputError: if there is no such net or format, the net has no weights, or `out` cannot be written.
+        OperationError: if a format cannot be written or does not give the net's outputs.
+    """
+    check_formats(",".join(formats))
+    home, record = select_net(run, trial, how)
+    weights = trained_weights(home, record)
+    _must_be_free(out)
+    spec, facts = input_spec(home), _facts(run, home, record)
+    images = sample_images(home, spec)
+    network = read(weights, Genotype.from_dict(record.genotype), spec.image_size)
+    ours = (network.num_classes, network.image_size, network.in_chans)
+    if (in_run := (len(facts["classes"]), spec.image_size, spec.channels)) != ours:
+        rule = "classes, image size and channels must be those of its weights"
+        raise InputError(f"{home / 'run.json'}: {rule}, {ours}, got {in_run}")
+    return export_network(network, out, formats, facts, images)
+
+
+def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
+    """What is known of a net of a run, its other seeds included."""
+    data = facts_of(home, record)
+    facts = {
+        "run": run.resolve().name,
+        "trial": record.factors.get("trial", record.trial),  # of the search, for a retrained net
+        "accuracy": record.own_accuracy,
+        "accuracy_on": f"validation split of {data['name']}, seed {record.seed}",
+        "test_accuracy": record.metrics.get("test_accuracy"),
+        "trained": {"recipe": record.recipe.get("name"), "epochs": record.recipe.get("epochs"), **record.budget},
+        "seed": record.seed,
+        "data": data["name"],
+        "classes": data["classes"],
+        "mean": data["mean"],
+        "std": data["std"],
+        "pictures": "pictures" in data.get("notes", {}),
+        "versions": record.versions,
+        "checked_on": f"validation images of {data['name']}",
+    }
+    if record.accuracies:
+        over_seeds = mean_ci(list(record.accuracies.values()), SHARE)
+        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(over_seeds)}
+    elif record.training_id:
+        group = next((g for g in by_net(read_records(home)) if record in g), [record])
+        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in spreads(group).items()}
+    return facts
+
+
+def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
+    """The validation images that a run keeps."""
+    image = (spec.channels, *spec.image_size)
+
+    def fits(shape: tuple[int, ...], dtype: np.dtype) -> bool:
+        return shape[1:] == image and 0 < shape[0] <= SAMPLE and dtype.kind in "uif"
+
+    return read_array(run / "sample.npz", "x", fits, f"images of shape {image}, 1 to {SAMPLE} of them")
+
+
+def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
+    """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
+    lines = [f"{out}: trial {facts['trial']}, accuracy {facts['accuracy']:.4f}"]
+    for name, of in facts["formats"].items():
+        opset = f", opset {of['opset']}" if "opset" in of else ""
+        lines.append(f"  {name:<8} {of['file']:<14} outputs equal to {of['max_abs_difference']:.1e}{opset}")
+    if "package" in facts["formats"]:
+        lines.append(f"try it:  python {out}/model.py")
+    return lines
+
+
+def export_network(
+    network: Network,
+    out: Path,
+    formats: Sequence[str] = ("package",),
+    about: Mapping[str, Any] | None = None,
+    images: np.ndarray | None = None,
+) -> dict[str, Any]:
+    """Export any net to the new folder `out`; return what config.json says, with how each format was checked.
+
+    Args:
+        network: left as it is.
+        out: folder to create; it must not exist, or be empty.
+        formats: of `FORMATS`; timm brings the package.
+        about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
+        images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
+
+    Raises:
+        InputError: if a format is unknown, lacks a package, or `out` cannot be written.
+        OperationError: if a format cannot be written, or does not give the net's outputs. Nothing is left then.
+    """
+    names = check_formats(",".join(formats))
+    _must_be_free(out)
+    net = export_net_of(network, about, images)
+    with tempfile.TemporaryDirectory() as scratch:
+        draft = Path(scratch) / "draft_of_export"
+        written = write_formats(net, draft, names)
+        facts = write_card(net, draft, written, differences(draft, net, names))
+        _move(draft, out)
+    return facts
+
+
+def _must_be_free(out: Path) -> None:
+    """Raise InputError if there is something at `out` that an export would mix with."""
+    try:
+        taken = out.exists() and (not out.is_dir() or any(out.iterdir()))
+    except OSError as error:  # no file can have that name
+        raise InputError(f"out: {short_repr(str(out))} cannot be written ({error.strerror})") from None
+    if taken:
+        raise InputError(f"out: {out} exists and is not an empty folder")
+
+
+def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Fill the new folder `draft`; return what is known of each format.
+
+    Raises:
+        OperationError: naming the format that cannot be written.
+    """
+    draft.mkdir()
+    save(net.network, draft / "weights.safetensors")
+    write_json(draft / "genotype.json", net.network.genotype.to_dict())
+    write_json(draft / "config.json", dict(net.facts))  # files of the draft read it
+    written = {}
+    for name in names:
+        try:
+            written[name] = {"file": FORMATS[name].file} | FORMATS[name].write(net, draft)
+        except FAILURES as error:
+            reason = re.sub(r"\x1b?\[\d+m", "", str(error)).strip().split("\n")[0]
+            raise OperationError(f"export: {name}: {type(error).__name__}: {reason[:300]}") from error
+    return written
+
+
+def differences(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, float]:
+    """Largest absolute difference between the logits of each format of `folder` and those of the net.
+
+    Found in a process in which alternas cannot be imported, on the net's images, one alone and all at once.
+
+    Raises:
+        OperationError: if a format does not load or run, or differs by `TOLERANCE` or more.
+    """
+    ours, by_format = net.logits().numpy(), {}
+    with tempfile.TemporaryDirectory() as scratch:
+        np.save(f"{scratch}/images.npy", net.images_BCHW.numpy())
+        command = [sys.executable, "-P", "-B", isolated.__file__, str(folder), f"{scratch}/images.npy", scratch]
+        done = subprocess.run([*command, *formats], capture_output=True, text=True, cwd=scratch)
+        for name in formats:
+            path = Path(scratch) / f"{name}.npy"
+            if not path.exists():  # the first of them; those behind it were not tried
+                reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:500]
+                raise OperationError(f"export: {name}: does not load or run: {reason}")
+            by_format[name] = difference(name, np.load(path), ours)
+    return by_format
+
+
+def difference(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
+    """Largest absolute difference of two arrays of logits.
+
+    Raises:
+        OperationError: if it is `TOLERANCE` or more, or their shapes differ.
+    """
+    if theirs.shape != ours.shape:
+        raise OperationError(f"export: {name}: outputs of shape {theirs.shape}, the net's have {ours.shape}")
+    most = float(np.abs(theirs - ours).max())
+    if not most < TOLERANCE:  # nor is NaN
+        raise OperationError(f"export: {name}: outputs differ by {most:.1e}, not by less than {TOLERANCE:.0e}")
+    return most
+
+
+def write_card(
+    net: ExportNet, draft: Path, written: Mapping[str, Mapping[str, Any]], off: Mapping[str, float]
+) -> dict[str, Any]:
+    """Write config.json and the card, with how far each format is `off`; return the facts."""
+    formats = {name: {**written[name], "max_abs_difference": most} for name, most in off.items()}
+    checked = {"images": len(net.images_BCHW), "batch_sizes": list(net.batch_sizes), "tolerance": TOLERANCE}
+    facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(off.values())}
+    write_json(draft / "config.json", facts)
+    (draft / "README.md").write_text(card(facts, package.layout(net.network.genotype, net.network.image_size)))
+    return facts
+
+
+def _move(draft: Path, out: Path) -> None:
+    """Move the finished folder to where it was asked for, whole or not at all."""
+    existed = out.exists()
+    try:
+        shutil.copytree(draft, out, dirs_exist_ok=True)
+    except OSError as error:
+        for path in out.glob("*") if existed else ():
+            path.unlink()
+        if not existed:
+            shutil.rmtree(out, ignore_errors=True)
+        reason = error.strerror or str(error).split("\n")[0][:200]
+        raise InputError(f"out: {out} cannot be written ({reason})") from None
