@@ -18,8 +18,8 @@ from .training.recipe import Recipe
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
-_PART = re.compile(r"\d{1,9}([./]\d{1,9})?")  # 1e999999999 would take Fraction for ever
-_SHARE = re.compile(r"[01](\.\d+)?")
+_FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
+_DECIMAL = re.compile(r"[01](\.\d+)?")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -37,7 +37,7 @@ class Settings:
         limits: largest cost allowed, by kind of cost.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
-        save_weights_at: moments of each training at which its weights are saved too; see `Job`.
+        save_weights_at: moments of each training at which its weights are saved too; see `TrainJob`.
         rungs: shares of the budget at which the scheduler compares nets.
         eta: reduction factor; 1 in eta trials at each rung is promoted.
         repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
@@ -60,8 +60,11 @@ class Settings:
     latency: str = ""
 
     def __post_init__(self) -> None:
-        for name in self.save_weights_at:
-            _check_kept(name)
+        for moment in self.save_weights_at:
+            share = float(moment) if _DECIMAL.fullmatch(moment) else 0.0
+            if moment != "warmup" and not 0 < share <= 1:
+                rule = "must be warmup or a share of the budget such as 0.06"
+                raise InputError(f"save-weights-at: {rule}, got {short_repr(moment)}")
         if not 1 <= self.repeats <= 1000:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
         if self.scheduler == "none" and (self.rungs, self.eta) != (RUNGS, ETA):
@@ -73,7 +76,7 @@ class Settings:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
 
     def over_limit(self, cost: Cost) -> dict[str, float]:
-        """For each limit broken, by which share."""
+        """By which share each limit is broken, of those that are."""
         return {k: getattr(cost, k) / most - 1 for k, most in self.limits.items() if getattr(cost, k) > most}
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,95 +84,14 @@ class Settings:
         return json.loads(json.dumps(asdict(self)))
 
 
-def _check_kept(name: str) -> None:
-    share = float(name) if _SHARE.fullmatch(name) else 0.0
-    if name != "warmup" and not 0 < share <= 1:
-        rule = "must be warmup or a share of the budget such as 0.06"
-        raise InputError(f"save-weights-at: {rule}, got {short_repr(name)}")
-
-
-def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
-    """ "name: old, not new" for each setting that differs, nested ones with a dot."""
-    found = []
-    for name in sorted(old.keys() | new.keys()):
-        a, b = old.get(name), new.get(name)
-        if isinstance(a, dict) and isinstance(b, dict):
-            found += differences(a, b, f"{prefix}{name}.")
-        elif a != b:
-            found.append(f"{prefix}{name} is {a!r} there, {b!r} here")
-    return found
-
-
-def amount(what: str, text: str) -> int:
-    """A positive amount such as 500000, 50M or 1.2G.
-
-    Raises:
-        InputError: if `text` is none.
-    """
-    match = _AMOUNT.fullmatch(text.strip()) if len(text) < 40 else None
-    value = round(float(match[1]) * _UNITS[match[2]]) if match else 0
-    if value < 1:
-        raise InputError(f"{what}: must be a positive amount such as 500000, 50M or 1.2G, got {short_repr(text)}")
-    return value
-
-
-def names(text: str) -> tuple[str, ...]:
-    """The parts of a text with commas between, spaces and empty ones left out.
-
-    Raises:
-        InputError: if a text has no part.
-    """
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if text and not found:
-        raise InputError(f"names: must be separated by commas, got {short_repr(text)}")
-    return found
-
-
-def shares(what: str, text: str) -> tuple[float, ...]:
-    """Shares of the budget, of "1/8,1/4,1/2" or "0.125, 0.25".
-
-    Raises:
-        InputError: if one is no number.
-    """
-    try:
-        return tuple(_share(part.strip()) for part in text.split(","))
-    except (ValueError, ZeroDivisionError):
-        raise InputError(
-            f"{what}: must be shares of the budget separated by commas, such as 1/8,1/2, got {short_repr(text)}"
-        ) from None
-
-
-def _share(part: str) -> float:
-    if not _PART.fullmatch(part):
-        raise ValueError(part)
-    return float(Fraction(part))
-
-
-def latency_of(objective: str, text: str) -> str:
-    """How latency is measured, every part of it said; "" where it is no objective and nothing was given.
-
-    Raises:
-        InputError: if a part is none.
-    """
-    return str(LatencySetting.parse(text)) if text or objective == LATENCY else ""
-
-
-def limits_of(macs: str, params: str) -> dict[str, int]:
-    """Largest costs from what was typed; "" is none.
-
-    Raises:
-        InputError: if one is no amount.
-    """
-    given = {"macs": macs, "params": params}
-    return {cost: amount(f"max-{cost}", text) for cost, text in given.items() if text}
-
-
 @dataclass(frozen=True)
 class Budget:
-    """Attributes:
-    trial_minutes: time limit per trial; slower trials are recorded as timeout.
-    hours: time limit of this command; the same command resumes the run afterwards.
-    train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted and the run ends.
+    """Limits on a search; what they leave is done by the same command again.
+
+    Attributes:
+        trial_minutes: time limit per trial; slower trials are recorded as timeout.
+        hours: time limit of this command.
+        train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
     """
 
     trial_minutes: float = math.inf
@@ -177,7 +99,58 @@ class Budget:
     train_steps: float = math.inf
 
     def __post_init__(self) -> None:
-        given = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
-        for name, most in given.items():
+        limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
+
+
+def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
+    """A line for each setting that differs, nested ones with a dot."""
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        a, b = old.get(name), new.get(name)
+        if isinstance(a, dict) and isinstance(b, dict):
+            lines += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            lines.append(f"{prefix}{name} is {a!r} there, {b!r} here")
+    return lines
+
+
+# What was typed for an option, as a value. Each raises InputError, which names the option.
+
+
+def amount(option: str, text: str) -> int:
+    """A positive amount such as 500000, 50M or 1.2G."""
+    match = _AMOUNT.fullmatch(text.strip()) if len(text) < 40 else None
+    value = round(float(match[1]) * _UNITS[match[2]]) if match else 0
+    if value < 1:
+        raise InputError(f"{option}: must be a positive amount such as 500000, 50M or 1.2G, got {short_repr(text)}")
+    return value
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The parts of a text with commas between, spaces and empty ones left out; "" has none, others at least one."""
+    parts = tuple(part.strip() for part in text.split(",") if part.strip())
+    if text and not parts:
+        raise InputError(f"names: must be separated by commas, got {short_repr(text)}")
+    return parts
+
+
+def shares(option: str, text: str) -> tuple[float, ...]:
+    """Shares of the budget, of "1/8,1/4,1/2" or "0.125, 0.25"."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(_FRACTION.fullmatch(part) for part in parts):
+        rule = "must be shares of the budget separated by commas, such as 1/8,1/2"
+        raise InputError(f"{option}: {rule}, got {short_repr(text)}")
+    return tuple(float(Fraction(part)) for part in parts)
+
+
+def latency_of(objective: str, text: str) -> str:
+    """How latency is measured, with every part of it; "" where it is no objective and nothing was given."""
+    return str(LatencySetting.parse(text)) if text or objective == LATENCY else ""
+
+
+def limits_of(macs: str, params: str) -> dict[str, int]:
+    """Largest costs; "" is none."""
+    return {cost: amount(f"max-{cost}", text) for cost, text in {"macs": macs, "params": params}.items() if text}

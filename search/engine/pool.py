@@ -35,8 +35,7 @@ from ray.exceptions import AuthenticationError, RayError
 from ...archs.errors import InputError, OperationError
 from ...results.latency.store import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, JobResult, Progress
-from .loop import Event, Lost
+from ..training.job import Job, JobResult, LatencyJob, Progress
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .worker import Worker
 
@@ -263,13 +262,13 @@ class Pool:
         return len(self._starting)
 
     def submit(self, job: Job) -> None:
-        if job.timing and self._latency_worker is not None:
+        if isinstance(job, LatencyJob) and self._latency_worker is not None:
             self._to_measure.append(job)
             self._measure()
         else:
             self._run(self._idle.pop(), job)
 
-    def poll(self, timeout: float) -> Sequence[Event]:
+    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
         if not waiting:
             return []
@@ -285,7 +284,7 @@ class Pool:
         for stream in [s for s, running in self._running.items() if time.monotonic() > running.deadline]:
             running = self._running.pop(stream)
             self._replace(running.actor)
-            late = f"took longer than {running.job.limit:.0f} s"
+            late = f"took longer than {running.job.timeout_s:.0f} s"
             events.append(JobResult(running.job.trial, "timeout", running.step, error=late))
         return events
 
@@ -295,7 +294,7 @@ class Pool:
 
     def _run(self, actor: Any, job: Job) -> None:
         stream = actor.run.options(num_returns="streaming").remote(job)
-        self._running[stream] = _Running(actor, job, time.monotonic() + job.limit)
+        self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
 
     def _measure(self) -> None:
         """Give the latency worker its next net, if it is ready and has none."""
@@ -333,17 +332,17 @@ class Pool:
             self._failures = 0
             self._release(actor)
 
-    def _next_event(self, stream: Any) -> Event:
+    def _next_event(self, stream: Any) -> Progress | JobResult:
         running = self._running[stream]
         try:
-            event: Event = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
+            event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
             raise OperationError(f"trial {running.job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
             check_raylet()
             del self._running[stream]
             self._replace(running.actor)
-            return Lost(running.job.trial)
+            return JobResult(running.job.trial, "lost", error="its worker died")
         if isinstance(event, JobResult):
             del self._running[stream]
             self._release(running.actor)

@@ -23,8 +23,8 @@ from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
-from ..training.job import Job, Progress
-from ..trials.controller import SearchController
+from ..training.job import Job, LatencyJob, Progress, TrainJob
+from ..trials.controller import Controller, SearchController
 from .loop import ProgressView
 
 if TYPE_CHECKING:
@@ -72,17 +72,17 @@ class ShownSearch:
 
     @property
     def target(self) -> int:
-        return self.controller.terms.trials + len(self.controller.baselines)
+        return self.controller.context.config.trials + len(self.controller.baselines)
 
     def amount(self, job: Job, step: int) -> float:
         return step / self.steps_per_epoch
 
     def left(self) -> float:
         trained = sum(r.status not in FREE for r in self.records)
-        return (self.target - trained) * self.controller.terms.steps / self.steps_per_epoch
+        return (self.target - trained) * self.controller.context.steps / self.steps_per_epoch
 
     def name(self, job: Job) -> str:
-        return f"trial {job.trial}  {job.genotype.family}{'  latency' if job.timing else ''}"
+        return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
@@ -90,7 +90,7 @@ class ShownSearch:
         return f"trial {record.trial}: {what}{' (baseline)' if record.kind == 'baseline' else ''}"
 
     def table(self) -> RenderableType:
-        settings, latencies = self.controller.terms.settings, self.controller.terms.latencies
+        settings, latencies = self.controller.context.settings, self.controller.context.latencies
         query = RankingQuery(parse_objectives(settings.objective), settings.limits)
         board = rank_rows(self.records, query, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
@@ -113,11 +113,11 @@ class ProgressCounts:
         self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
-        if (job := self.jobs.get(tick.trial)) is None:
+        if not isinstance(job := self.jobs.get(tick.trial), TrainJob):
             return
         before, step = self.ticks.get(tick.trial), tick.point.step
         # before the first tick: nets that continue from a checkpoint must not count twice
-        start = before.point.step if before and before.point.step < step else max(0, step - job.tick_steps)
+        start = before.point.step if before and before.point.step < step else max(0, step - job.progress_steps)
         self._done += self.shown.amount(job, step) - self.shown.amount(job, start)
         self._recent.append((time.monotonic(), self._done))
         self.ticks[tick.trial] = tick
@@ -193,7 +193,11 @@ class LiveView(ProgressCounts):
         running = Table.grid(padding=(0, 2))
         for trial, job in self.jobs.items():
             tick = self.ticks.get(trial)
-            share, accuracy = (tick.point.step / job.steps, f"{tick.point.accuracy:.4f}") if tick else (0.0, "")
+            share, accuracy = (
+                (tick.point.step / job.total_steps, f"{tick.point.accuracy:.4f}")
+                if tick and isinstance(job, TrainJob)
+                else (0.0, "")
+            )
             running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
         return Group(bar, self._status(), running, self.shown.table())
 
@@ -306,14 +310,15 @@ class EventFiles:
 class TensorBoardView:
     """A view that writes event files beside what it shows."""
 
-    def __init__(self, view: ProgressView, files: EventFiles, controller: SearchController) -> None:
+    def __init__(self, view: ProgressView, files: EventFiles, controller: Controller) -> None:
         self._view, self._files, self._controller = view, files, controller
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, TrainJob] = {}
 
     def started(self, job: Job) -> None:
-        self._jobs[job.trial] = job
-        genes = self._controller.live[job.trial].genes
-        self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
+        if isinstance(job, TrainJob):
+            self._jobs[job.trial] = job
+            genes = self._controller.live[job.trial].genes
+            self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:

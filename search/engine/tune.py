@@ -26,13 +26,12 @@ from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
 from ...results.runs.store import plain_name, run_folder
 from ..config import Settings, limits_of
-from ..context import PreparedSearch, SearchConfig, default_scheduler, prepare
+from ..context import SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
-from ..redact import REDACTED
+from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes
-from ..training.artifacts import shown_uri
-from ..training.job import Job, JobResult, Point, Progress
+from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.controller import SearchController
 from .resources import Resources
 from .worker import Worker
@@ -44,11 +43,11 @@ Moment = tuple[str, float]  # a process, and seconds of its own clock, which no 
 class TuneTask:
     """A job on its way to a worker, inside a trial's configuration."""
 
-    job: Job
+    job: TrainJob
     made: Moment  # when it was handed out, and by whom
 
     def __repr__(self) -> str:  # Tune's loggers write what they do not know as text
-        return f"trial {self.job.trial} to step {self.job.until}"
+        return f"trial {self.job.trial} to step {self.job.stop_step}"
 
 
 @cache
@@ -128,12 +127,12 @@ class TuneSearch:
     The tuner's `fit` raises InputError if another driver works on the run, and OperationError if every net fails.
     """
 
-    ready: PreparedSearch
+    context: SearchContext
 
     @cached_property
     def searcher(self) -> ControllerSearcher:
         """For `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
-        return ControllerSearcher(self.ready.plan, self.ready)
+        return ControllerSearcher(self.context.config, self.context)
 
     @property
     def trainable(self) -> type[TuneTrainable]:
@@ -141,7 +140,7 @@ class TuneSearch:
 
         It trains no task that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
-        data = self.ready.data.without_test()
+        data = self.context.data.without_test()
         return with_parameters(TuneTrainable, worker=Worker, data=data, since=_now())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
@@ -166,7 +165,7 @@ class TuneSearch:
     @property
     def folder(self) -> Path:
         """The run's, for `alternas front` and all that reads runs."""
-        return run_folder(self.ready.plan.name)
+        return run_folder(self.context.config.name)
 
 
 def search(
@@ -214,9 +213,9 @@ def from_config(config: SearchConfig) -> TuneSearch:
     """
     if config.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(config.resources.storage_path):
+    if REDACTED in shown_url(config.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
-    if min(config.effort.trial_minutes, config.effort.hours) < math.inf:
+    if min(config.budget.trial_minutes, config.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(config, Console(stderr=True)))
 
@@ -224,9 +223,9 @@ def from_config(config: SearchConfig) -> TuneSearch:
 class ControllerSearcher(Searcher):
     """Hands out the tasks of a search controller, and reports how they ended. Pickled, it is but its configuration."""
 
-    def __init__(self, config: SearchConfig, ready: PreparedSearch | None = None) -> None:
+    def __init__(self, config: SearchConfig, context: SearchContext | None = None) -> None:
         super().__init__()
-        self._config, self._ready = config, ready
+        self._config, self._context = config, context
         self._console = Console(stderr=True)
         self._open = ExitStack()
         self._controller: SearchController | None = None
@@ -240,16 +239,17 @@ class ControllerSearcher(Searcher):
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
         if self._controller is None:
-            self._ready = self._ready or prepare(self._config, self._console)
-            self._controller = self._open.enter_context(opened(self._ready))
+            self._context = self._context or prepare(self._config, self._console)
+            self._controller = self._open.enter_context(opened(self._context))
         controller = self._controller
         self._report(controller)
         if len(self._running) >= self._most:
             return None
         if (job := controller.next_job()) is not None:
+            assert isinstance(job, TrainJob), "from_config refuses latencies"
             self._running[trial_id] = job.trial
             net = job.genotype  # Tune's loggers show all but the task
-            shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
+            shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.stop_step}
             return shown | {"task": TuneTask(job, _now())}
         if self._running:
             return None
@@ -287,7 +287,7 @@ class ControllerSearcher(Searcher):
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
-                controller.lost(trial)
+                controller.report(JobResult(trial, "lost", error="its worker died"))
             elif outcome:
                 controller.report(unpacked(outcome))
             else:

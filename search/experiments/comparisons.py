@@ -26,9 +26,9 @@ from ..engine.pool import Resources
 from ..training.few_shot import name_of
 from ..training.job import QUERIES, FewShot
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training, WeightsOrigin
+from .run import run_experiment
 from .study_nets import FAMILIES, SIZES, net_of, with_grid
-from .training import Training, WeightsOrigin
 
 QUICK_STEPS = 200  # most steps of a training of a quick study
 QUICK_SEEDS = 2

@@ -37,9 +37,9 @@ from ..data.splits import View
 from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES, ComparisonSetting
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, data_of, write_shown
-from .training import Training
 
 ZOO = "zoo"
 

@@ -25,10 +25,10 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import coming, load_showing, progress_on
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .study_nets import SMALL_SIDE, net_of
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
-from .training import Training
 
 WARMUP = "warmup"
 EARLY = f"hessian_{WARMUP}"

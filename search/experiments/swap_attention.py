@@ -27,9 +27,9 @@ from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .finetune import headless, origin_of
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .study_nets import swapped
-from .training import Training
 
 FREEZE = {"all": "none", "new": "inherited"}  # what --train freezes
 PLOT = PlotSpec("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))

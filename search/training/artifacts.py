@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.files import atomic_write, disk_full_message
 from ...results.runs.store import NAME, plain_name, read_settings
-from ..redact import REDACTED, redact
+from ..redact import redact, shown_url
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 
 FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
-SECRET = re.compile("key|pass|secret|token|sig", re.IGNORECASE)  # in the name of what a URI says after its "?"
 GOOGLE = ("gs", "gcs")
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
 
@@ -57,35 +55,6 @@ def check_uri(uri: str) -> None:
         raise InputError("storage-path: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
 
 
-def shown_uri(uri: str) -> str:
-    """A URI as it may be shown, kept and compared: without passwords, and without a last slash."""
-    parts = urlsplit(uri)
-    user, at, host = parts.netloc.rpartition("@")
-    place = f"{user.partition(':')[0]}:{REDACTED}{at}{host}" if ":" in user else parts.netloc
-    said = [(name, REDACTED if SECRET.search(name) else value) for name, value in _said(parts)]
-    query = "&".join(f"{name}={value}" for name, value in said)
-    return urlunsplit(parts._replace(netloc=place, path=parts.path.rstrip("/") or parts.path, query=query))
-
-
-def without_secrets(words: Sequence[str], uri: str) -> list[str]:
-    """The words of a command, with `uri` among them as it may be kept."""
-    return [word.replace(uri, shown_uri(uri)) for word in words] if uri else list(words)
-
-
-def _said(parts: SplitResult) -> list[tuple[str, str]]:
-    """Names and values of what a URI says after its "?"."""
-    pairs = (pair.partition("=") for pair in parts.query.split("&") if pair)
-    return [(name, value) for name, _, value in pairs]
-
-
-def reason(error: BaseException, uri: str) -> str:
-    """What the file system said, in a line without passwords."""
-    parts = urlsplit(uri)
-    secrets = [parts.netloc.rpartition("@")[0].partition(":")[2]]
-    secrets += [value for name, value in _said(parts) if SECRET.search(name)]
-    return redact([form for secret in secrets for form in (secret, unquote(secret))], error)
-
-
 FOLDERS = ("checkpoints", "weights", "starts")
 CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
 AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
@@ -112,12 +81,12 @@ class ArtifactStore:
     home: Path
 
     def __str__(self) -> str:
-        return f"{shown_uri(self.uri)}, folder {self.name}"
+        return f"{shown_url(self.uri)}, folder {self.name}"
 
     @property
     def note(self) -> dict[str, str]:
         """What run.json keeps of it."""
-        return {"uri": shown_uri(self.uri), "name": self.name}
+        return {"uri": shown_url(self.uri), "name": self.name}
 
     def check(self) -> None:
         """Make the run's folder, and send, fetch and delete a file."""
@@ -133,7 +102,7 @@ class ArtifactStore:
             came = here.fetch(path) and path.read_text() == token
             here.drop(path)
         if not came:
-            raise StoreError(f"storage-path: {shown_uri(self.uri)} does not give back what is sent there")
+            raise StoreError(f"storage-path: {shown_url(self.uri)} does not give back what is sent there")
 
     def send(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""
@@ -201,7 +170,7 @@ class ArtifactStore:
             if disk_full_message(error):
                 raise
             raise StoreError(
-                f"storage-path: {shown_uri(self.uri)} cannot be {doing} ({reason(error, self.uri)})"
+                f"storage-path: {shown_url(self.uri)} cannot be {doing} ({redact(error, self.uri)})"
             ) from None
 
 
@@ -218,10 +187,10 @@ def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
     note = _kept(folder)
     if not uri and note:
         rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
-        raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_uri(note['uri'])}; {rule}")
+        raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(note['uri'])}; {rule}")
     if not uri:
         return None
-    same = note and shown_uri(uri) == note["uri"]
+    same = note and shown_url(uri) == note["uri"]
     name = note["name"] if same else f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}"
     return ArtifactStore(uri, name, folder.absolute())
 

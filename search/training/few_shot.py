@@ -21,7 +21,7 @@ from ...archs import InputError, Network
 from ...archs.errors import check_int
 from ...archs.weights import read
 from ...results.analysis.linear_probe import Labelled, at_places, by_class, hit_rate
-from .job import QUERIES, FewShot, Job
+from .job import QUERIES, FewShot, TrainJob
 from .preprocess import DeviceLoader
 
 EPISODE_PENALTY = 1.0  # on features of length 1
@@ -131,7 +131,7 @@ def _check_pool(places: dict[int, np.ndarray], how: Episodes) -> None:
 BATCH = 500
 
 
-def few_shots(job: Job, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
+def few_shots(job: TrainJob, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
     """Mean accuracy of `few`'s episodes on the validation images of `novel`, by "WAYSway_SHOTSshot"."""
     net = read(Path(job.weights)).to(novel.device)
     pool = Labelled(*features(net, novel.images("val", BATCH)))

@@ -27,7 +27,7 @@ from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from .augment import mixed
 from .inherit import init_weights
-from .job import Job, JobResult, Point, Progress
+from .job import JobResult, Point, Progress, TrainJob
 from .optim import Ema, Gradients, autocast, kept_steps, optimizer_for, peak_rate, rate_at
 from .preprocess import MIX, Batch, DeviceLoader
 from .task import task_of
@@ -39,7 +39,7 @@ log = logging.getLogger("alternas")
 class Trainer:
     """The state of one training: net, averaged net, optimiser, step, curve, seconds."""
 
-    def __init__(self, job: Job, bench: DeviceLoader) -> None:
+    def __init__(self, job: TrainJob, bench: DeviceLoader) -> None:
         self.job, self.bench, self.recipe = job, bench, job.recipe
         torch.manual_seed(job.seed)
         self.task = task_of(job.task, self.recipe, bench.data)
@@ -48,12 +48,12 @@ class Trainer:
         self.peak = peak_rate(self.recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, self.recipe, self.peak, self.begun.slow, self.begun.rate)
         self.gradients = Gradients(self.net, self.recipe, self.task.loss, bench.device)
-        self.keep = kept_steps(self.recipe, job.steps, job.keep)
+        self.keep = kept_steps(self.recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, []
         self.scores: Scores | None = None  # at this step, once evaluated
         self.anew = False  # whether there was a checkpoint, and a broken one
         self.load()
-        self.feed: Iterator[Batch] = bench.batches(self.recipe, job.seed, self.step, job.until)
+        self.feed: Iterator[Batch] = bench.batches(self.recipe, job.seed, self.step, job.stop_step)
 
     @property
     def best(self) -> nn.Module:
@@ -98,14 +98,14 @@ class Trainer:
 
     def send(self, *files: str) -> None:
         """Send what was written to the job's depot, if it has one."""
-        if depot := self.job.depot:
+        if depot := self.job.store:
             for file in files:
                 depot.send(Path(file))
 
     def _facts(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
         job, data = self.job, self.bench.data
-        facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.steps, "data": data.split_hash}
+        facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.total_steps, "data": data.split_hash}
         started = {"start": asdict(job.start) | {"weights": ""}} if job.start else {}
         return (
             facts | started | ({"task": job.task} if job.task != "classes" else {}) | {"recipe": self.recipe.to_dict()}
@@ -125,8 +125,8 @@ class Trainer:
         while self.step < stop:
             losses.append(self._one_step(*next(self.feed)))
             for name in self.keep.get(self.step, ()):
-                save(self.task.kept(self.net), Path(self.job.kept(name)))
-                kept.append(self.job.kept(name))
+                save(self.task.kept(self.net), Path(self.job.weights_at(name)))
+                kept.append(self.job.weights_at(name))
         loss = torch.stack(losses).mean().item()
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
@@ -140,7 +140,7 @@ class Trainer:
             x_BCHW, y_B = mixed(x_BCHW, y_B, len(self.bench.data.classes), how, (seed, self.step, MIX))
         x_BCHW = x_BCHW.contiguous(memory_format=self.layout)
         for group in self.optimizer.param_groups:
-            rate = self.peak * rate_at(self.recipe, self.step, self.job.steps)
+            rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
             group["lr"] = rate * group.get("lr_scale", 1.0)
         loss = self.gradients(x_BCHW, y_B)
         self._update()
@@ -192,23 +192,23 @@ def _layout(genotype: Genotype, device: torch.device) -> torch.memory_format:
     return torch.contiguous_format if unfit else torch.channels_last
 
 
-def train(job: Job, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
+def train(job: TrainJob, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
     """Train `job` on `bench`: some `Tick`s, then one `Outcome` ("ok" or "nan").
 
     The state is left in the job's checkpoint, and, at the full budget, the weights to keep and the
     confusion of classes in their files. Errors of torch and of the file system pass through.
     """
     trainer, saved = Trainer(job, bench), time.monotonic()
-    if job.recipe.compile and trainer.step < job.until:
+    if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
-    while trainer.step < job.until:
-        trainer.train_to(min(job.until, (trainer.step // job.tick_steps + 1) * job.tick_steps))
+    while trainer.step < job.stop_step:
+        trainer.train_to(min(job.stop_step, (trainer.step // job.progress_steps + 1) * job.progress_steps))
         point = trainer.curve[-1]
         if not math.isfinite(point.loss):
             yield _outcome(trainer, "nan", error=f"training loss {point.loss} by step {point.step}")
             return
         yield Progress(job.trial, point, trainer.seconds)
-        if trainer.step < job.until and time.monotonic() - saved > CHECKPOINT_SECONDS:
+        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
     val = trainer.scores or trainer.evaluate("val")
@@ -218,7 +218,7 @@ def train(job: Job, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
     trainer.save()
     metrics = val.numbers()
     del metrics["accuracy"]
-    if job.until >= job.steps:
+    if job.stop_step >= job.total_steps:
         metrics |= _finish(trainer, val)
     yield _outcome(trainer, "ok", accuracy=val.accuracy, metrics=metrics)
 

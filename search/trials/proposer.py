@@ -1,113 +1,123 @@
-"""`Proposer`: where a search's new nets come from. Draws of the strategy, let through the static gate."""
+"""Where a search's trials come from: `choose_baselines`, and `Proposer`, which asks the study's sampler.
+
+Neither decides what becomes of a trial, nor changes anything but the study that it asks.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import statistics
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import FeasibleNets, Genes, RecordingChooser, Space, options_of
+from ...spaces import FeasibleNets, Genes, RandomChooser, RecordingChooser, cheapest, options_of
+from ..context import SearchContext
 from ..samplers.random import uniform
-from .parents import SHARE, Parent
-from .state import SearchState
+from .study import StudyAdapter
 from .trial import Trial
 
-MOST_FREE_DRAWS = 500  # draws in a row that need no training, before the nets near known ones are looked through
-FREE_DRAWS_WITHIN = 50  # the same under limits, where a draw takes longer and more of them are alike
-REPEATS_BEFORE_UNIFORM_DRAW = (
-    5  # such proposals in a row after which a uniform draw follows: a converged sampler repeats itself
-)
+MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
+MAX_DRAWS_WITHIN_LIMITS = 50  # uniform draws under limits, where one takes longer and more of them are alike
+REPEATS_BEFORE_UNIFORM_DRAW = 5  # a converged sampler repeats itself
+BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
+DRAWS = 100  # nets that tell what a net of the search costs
+MAX_SHARE_OVER_LIMIT = 1 / 3  # of the run, for the baseline over the limits
+
+
+def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> list[Genotype]:
+    """The first candidates that together cost less to train than the search; one within the limits in any case.
+
+    The one over the limits comes last, and only if it costs less than a third of the run. A build-up walks from the
+    baselines, so it has all within the limits.
+    """
+    settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
+    for net in candidates:
+        cost = context.cost_fn(net)
+        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.macs, bool(settings.over_limit(cost))
+        is_needed = not is_over and (not chosen or settings.strategy == "buildup")
+        too_dear = spent + macs >= search and not is_needed
+        if too_dear or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
+            break
+        chosen.append(net)
+        spent += macs
+    return chosen
+
+
+def search_macs(context: SearchContext) -> float:
+    """What the trials of a search will cost, in MACs times full trainings, if the strategy draws at random.
+
+    A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
+    """
+    settings, space = context.settings, context.space
+    costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
+    macs = [cost.macs for cost in costs if not settings.over_limit(cost)]
+    typical = statistics.median(macs) if macs else cheapest(space, lambda net: context.cost_fn(net).macs)[0]
+    share = 1.0  # of a full training, on average
+    if settings.scheduler != "none":
+        share, before = 0.0, 0.0
+        for passed, rung in enumerate((*settings.rungs, 1.0)):
+            share, before = share + (rung - before) / settings.eta**passed, rung
+    return context.config.trials * settings.repeats * share * typical
 
 
 class Proposer:
-    """Attributes:
-    exhausted: whether the strategy or the space has no new net to give.
+    """Proposes one net after the other.
+
+    Attributes:
+        exhausted: whether every net within the limits that mutations reach is known.
     """
 
-    def __init__(self, books: SearchState, space: Space) -> None:
-        self.books, self.space, self.memory = books, space, books.memory
-        self.settings = books.terms.settings
+    def __init__(
+        self,
+        context: SearchContext,
+        study: StudyAdapter,
+        is_known: Callable[[str], bool],
+        proposed: Callable[[], Iterable[Genes]],
+    ) -> None:
+        """`is_known` says of a key whether its net runs or has ended; `proposed` gives the genes of all trials."""
+        self._context, self._study, self._is_known, self._proposed = context, study, is_known, proposed
+        self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
-        self._within = FeasibleNets(space, books.terms.over)
-        self._walk = self._within.walk()  # gone through once: what it has passed stays known
+        self._feasible = FeasibleNets(context.space, context.violation)
+        self._walk = self._feasible.walk()  # gone through once: what it has passed stays known
 
-    @property
-    def dry(self) -> bool:
-        """Whether all nets wanted were proposed, or there are no more."""
-        return self.exhausted or self.books.used_up or self.books.started >= self.books.terms.trials
+    def trial(self, number: int, kind: str, net: Genotype, genes: Genes) -> Trial:
+        """A trial that has yet to start."""
+        context = self._context
+        return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, context.record_fields)
 
-    def next(self) -> Trial | None:
-        """A new net to train; None if none is wanted or left."""
-        candidate = None if self.dry else self._drawn()
-        if candidate and self.books.heirs:
-            self.endow(candidate, self.books.heirs.nearest(candidate.net))
-        return candidate
+    def propose(self, started: int, repeats: int) -> Trial | None:
+        """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
 
-    def candidate(self, trial: int, kind: str, net: Genotype, genes: Genes) -> Trial:
-        """A net under way, priced."""
-        return Trial(trial, kind, net, genes, self.books.terms.price(net), self.books.rungs.steps)
-
-    def admit(self, candidate: Trial) -> bool:
-        """Let a net through the static gate, or end it at once as infeasible or duplicate."""
-        books = self.books
-        broken, twin = self.settings.over_limit(candidate.cost), books.twin(candidate.net.key)
-        if broken:
-            self.memory.violates(candidate.trial, broken)
-            costs = ", ".join(f"{name} {getattr(candidate.cost, name)}" for name in broken)
-            books.end(candidate, "infeasible", f"over the limit: {costs}")
-        elif twin is not None:
-            books.end(candidate, "duplicate", f"same net as trial {twin.trial}")
-        else:
-            books.live[candidate.trial] = candidate
-        return candidate.trial in books.live
-
-    def endow(self, candidate: Trial, ancestor: Parent | None) -> None:
-        """Have a net start from the weights of `ancestor`, and train for less."""
-        if ancestor is not None:
-            self.memory.inherits(candidate.trial, ancestor.trial)
-            stops = self.books.rungs.scheduler.rungs(max(1, round(SHARE * self.books.terms.steps)))
-            candidate.start, candidate.stops, candidate.heritage = ancestor.start, stops, ancestor.heritage
-
-    def _drawn(self) -> Trial | None:
-        """Ask the strategy until it proposes a net that is not known; None if it has none, now or at all."""
-        for attempt in range(MOST_FREE_DRAWS):
-            if attempt >= REPEATS_BEFORE_UNIFORM_DRAW and not self.memory.planned:
-                genes = self._unknown(random.Random(f"{self.settings.seed}/{self.books.started}/{attempt}"))
-                if genes is None:
-                    break
-                self.memory.start_with([genes])
-            if not self.memory.ready:
-                self.exhausted = self.books.still  # no news can come
+        Args:
+            started: trials so far.
+            repeats: proposals in a row before this one that needed no training.
+        """
+        if repeats >= REPEATS_BEFORE_UNIFORM_DRAW and not self._study.planned:
+            genes = self._unknown(random.Random(f"{self._context.settings.seed}/{started}/{repeats}"))
+            if genes is None:
+                self.exhausted = True
                 return None
-            candidate = self._draw()
-            if self.admit(candidate):
-                return candidate
-        self.exhausted = True
-        return None
+            self._study.enqueue([genes])
+        if not self._study.ready:
+            return None
+        number, chooser = self._study.ask()
+        recorder = RecordingChooser(chooser)
+        net = self._context.space.sample(recorder)
+        self._study.drawn(number, net.key)
+        return self.trial(number, "search", net, recorder.genes)
 
     def _unknown(self, draw: random.Random) -> Genes | None:
         """Genes of a net that is neither known nor over a limit, drawn uniformly where that hits one; None if all are.
 
-        Where few nets are left, draws meet known ones alone: then all that changes of genes lead to are gone through.
+        Where few nets are left, draws meet known ones alone: then all that mutations lead to are gone through.
         """
-        options, key = options_of(self.space), self._within.key
-        for _ in range(FREE_DRAWS_WITHIN if self.settings.limits else MOST_FREE_DRAWS):
-            genes = self._within.moved(uniform(draw, options), draw)
-            if genes and self.books.twin(key(genes)) is None:
+        options, feasible = options_of(self._context.space), self._feasible
+        for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.settings.limits else MAX_PROPOSALS):
+            genes = feasible.moved(uniform(draw, options), draw)
+            if genes and not self._is_known(feasible.key(genes)):
                 return genes
-        found = chain(self._walk, self._within.walk(self._met()))
-        return next((genes for genes, key in found if self.books.twin(key) is None), None)
-
-    def _met(self) -> Iterator[Genes]:
-        """The genes of all nets proposed, in their order."""
-        names = options_of(self.space).keys()
-        ended, live = self.books.store.records, self.books.live.values()
-        return (met.genes for met in sorted([*ended, *live], key=lambda m: m.trial) if met.genes.keys() == names)
-
-    def _draw(self) -> Trial:
-        trial, chooser = self.memory.ask()
-        memo = RecordingChooser(chooser)
-        net = self.space.sample(memo)
-        self.memory.drawn(trial, net.key)
-        return self.candidate(trial, "search", net, memo.genes)
+        proposed = (genes for genes in self._proposed() if genes.keys() == options.keys())
+        near = chain(self._walk, feasible.walk(proposed))
+        return next((genes for genes, key in near if not self._is_known(key)), None)
