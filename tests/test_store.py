@@ -198,16 +198,16 @@ UNRECKONABLE: list[dict[str, Any]] = [
     {"accuracies": {"0": None}}, {"cost": {"macs": 0, "params": 1}}, {"cost": {"macs": 1.5, "params": 1}},
     {"cost": {"macs": 1, "params": 0}},
     {"cost": {"macs": 1, "params": -5}}, {"cost": {"macs": 1, "params": 10**400}}, {"cost": {"params": 1}},
-    {"cost": {"macs": 1}}, {"recipe": {"batch": None}}, {"rungs": [POINT | {"accuracy": None}]},
+    {"cost": {"macs": 1}}, {"recipe": {"batch_size": None}}, {"rungs": [POINT | {"accuracy": None}]},
     {"metrics": {"nll": 1e308}}, {"metrics": {"nll": 10**400, "ece": 0.5}},
     {"excess": {"macs": float("nan")}}, {"budget": {"full": -1}}, {"budget": {"full": 2.5}},
     {"curve": [POINT | {"accuracy": 1e308}]}, {"curve": [{}]}, {"curve": [POINT, POINT | {"step": None}]},
     {"curve": [POINT | {"loss": 10**400}]}, {"rungs": [POINT | {"step": -1}]}, {"rungs": [POINT | {"step": 0.5}]},
     {"key": "x" * 5000}, {"key": "a\nb"}, {"key": "../x"}, {"training": "ü"}, {"error": "x" * 50_000},
     {"family": "x" * 50_000}, {"genes": {"width": [8]}}, {"genes": {"width": 10**400}}, {"genes": {"width": None}},
-    {"factors": {"trial": {}}}, {"recipe": {"batch": "8"}}, {"lineage": {"steps": "x"}}, {"lineage": {"trial": [1]}},
-    {"lineage": {"flops": 10**400}}, {"data": {"classes": [-1]}}, {"data": {"classes": 3}}, {"data": {"fraction": 2}},
-    {"data": {"split": ["x"]}}, {"ended": "2026-01-01"}, {"ended": 5},
+    {"factors": {"trial": {}}}, {"recipe": {"batch_size": "8"}}, {"lineage": {"steps": "x"}},
+    {"lineage": {"trial": [1]}}, {"lineage": {"flops": 10**400}}, {"data": {"classes": [-1]}}, {"data": {"classes": 3}},
+    {"data": {"fraction": 2}}, {"data": {"split": ["x"]}}, {"ended": "2026-01-01"}, {"ended": 5},
 ]  # fmt: skip
 
 

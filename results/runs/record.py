@@ -268,7 +268,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "a list of points, each with step and accuracy": (("rungs",), _are_rungs),
 }
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
-    ("recipe", "batch", "a whole number from 0", _is_whole),
+    ("recipe", "batch_size", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
     ("lineage", "steps", "a whole number from 0, or null", _is_whole_or_unknown),
     ("lineage", "flops", "a number, or null", lambda value: _are_known({"flops": value})),

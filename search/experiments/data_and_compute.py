@@ -102,7 +102,7 @@ def _trainings(setting: ComparisonSetting, family: str, size: str, share: float)
     data, net = setting.data, setting.net(family, size)
     steps = max(1, round(share * setting.steps))
     cost = static_cost(net, len(data.classes), data.image_size, data.in_chans)
-    flops = cost.training_flops(steps * setting.recipe.batch)
+    flops = cost.training_flops(steps * setting.recipe.batch_size)
     factors = {"family": family, "net": f"{family} {size}", "steps": steps, "train_flops": flops}
     recipe = replace(setting.recipe, epochs=setting.recipe.epochs * share)
     return list(setting.repeated(net, factors, recipe=recipe, steps=steps))

@@ -85,7 +85,7 @@ def headless(net: Genotype) -> Genotype:
 def moves(recipe: Recipe) -> bool:
     """Whether a recipe augments."""
     how = recipe.augment
-    return bool(how.scale or how.pad or how.flip or how.ops or how.cutout or how.erase or how.mixes)
+    return bool(how.rrc_min_scale or how.pad or how.flip or how.ra_num_ops or how.cutout or how.reprob or how.mixes)
 
 
 def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> WeightsOrigin:

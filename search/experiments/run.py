@@ -89,7 +89,7 @@ def compute_of(plan: Sequence[Training], data: DataSet) -> float:
     """FLOPs of all trainings of a plan: 6 x MACs x images."""
     classes, size, channels = len(data.classes), data.image_size, data.in_chans
     each = (
-        static_cost(t.net, len(t.view.classes) or classes, size, channels).training_flops(t.steps * t.recipe.batch)
+        static_cost(t.net, len(t.view.classes) or classes, size, channels).training_flops(t.steps * t.recipe.batch_size)
         for t in plan
     )
     return float(sum(each))
@@ -161,7 +161,7 @@ class ShownPlan:
 
     def __init__(self, work: ExperimentController) -> None:
         self.work = work
-        self._macs = {i: work.terms.price(t.net, t.view).macs * t.recipe.batch for i, t in work.plan.items()}
+        self._macs = {i: work.terms.price(t.net, t.view).macs * t.recipe.batch_size for i, t in work.plan.items()}
 
     @property
     def records(self) -> Sequence[Record]:

@@ -32,7 +32,7 @@ def pools(setting: ComparisonSetting) -> list[Training]:
     for pool, title in (("token", "class token"), ("avg", "average")):
         for share in RATES[1:3] if setting.quick else RATES:
             rate = share * setting.recipe.lr
-            recipe = replace(setting.recipe, lr=rate, gap_lr=0.0)
+            recipe = replace(setting.recipe, lr=rate, avg_pool_lr=0.0)
             net = with_pool(setting.net("vit", "m"), pool)
             trainings += setting.repeated(net, {"read by": title, "lr": rate}, recipe=recipe)
     return trainings

@@ -126,7 +126,7 @@ def kept(path: Path, measure: Callable[[], Any]) -> Any:
 
 def in_minibatches(recipe: Recipe, images: int) -> Recipe:
     """The recipe with the analyses' small batches."""
-    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
+    return replace(recipe, batch_size=min(MINIBATCH, images), grad_accum_steps=1)
 
 
 def _training_batches(data: DataSet, recipe: Recipe, device: torch.device) -> tuple[tuple[Tensor, Tensor], ...]:

@@ -51,7 +51,7 @@ def _groups(net: nn.Module, recipe: Recipe, slow: set[int], share: float) -> lis
 def peak_rate(recipe: Recipe, net: Genotype) -> float:
     """The recipe's peak rate for this net: transformers read by averaging may have their own."""
     averaged = net.encoder is not None and net.head.pool == "avg"
-    return recipe.gap_lr if averaged and recipe.gap_lr else recipe.lr
+    return recipe.avg_pool_lr if averaged and recipe.avg_pool_lr else recipe.lr
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
@@ -140,14 +140,14 @@ class Gradients:
     def __init__(self, net: nn.Module, recipe: Recipe, loss: Loss, device: torch.device) -> None:
         self.net, self.recipe, self.loss, self.device = net, recipe, loss, device
         self.forward = torch.compile(net) if recipe.compile else net
-        self.precision, self.passes = precision_of(recipe, device), recipe.accumulate
+        self.precision, self.passes = precision_of(recipe, device), recipe.grad_accum_steps
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
 
     def __call__(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """The mean loss, detached. `target` holds labels (B), or shares of the classes (B, K)."""
         while True:
             try:
-                return self._sharp(x_BCHW, target) if self.recipe.sam else self._plain(x_BCHW, target)
+                return self._sharp(x_BCHW, target) if self.recipe.sam_rho else self._plain(x_BCHW, target)
             except RuntimeError as error:
                 if not out_of_memory(error) or len(x_BCHW) // self.passes < 2 * LEAST_PASS:
                     raise
@@ -164,12 +164,12 @@ class Gradients:
         return total
 
     def _sharp(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """Gradients at the weights moved uphill by `sam` (Foret et al., 2021); the loss is that of the weights."""
+        """Gradients at the weights moved uphill by `sam_rho` (Foret et al., 2021); the loss is that of the weights."""
         weights: list[Tensor] = [p for p in self.net.parameters() if p.requires_grad]
         kept, loss = [p.detach().clone() for p in weights], self._plain(x_BCHW, target)
         try:
             with torch.no_grad(), _still(self.net):
-                _climb(weights, self.recipe.sam)
+                _climb(weights, self.recipe.sam_rho)
                 self.net.zero_grad(set_to_none=True)
                 with torch.enable_grad():
                     self._plain(x_BCHW, target)

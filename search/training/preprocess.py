@@ -51,23 +51,23 @@ class Preprocess:
     def __call__(self, x_BCHW: Tensor, how: Augment, seed: int, step: int, move: bool = True) -> Tensor:
         """Augmented; crops and flips only if `move`. What moves in is the mean colour."""
         generator = generator_of(seed, step, AUGMENT)
-        if how.ops:
+        if how.ra_num_ops:
             x_BCHW = self._operated(x_BCHW, how, generator)
         x_BCHW = self.plain(x_BCHW)
         if move:
             x_BCHW = _moved(x_BCHW, how, generator)
         if how.cutout:
             x_BCHW = cut_out(x_BCHW, how.cutout, generator_of(seed, step, NOISE))
-        return erased(x_BCHW, how.erase, generator_of(seed, step, NOISE)) if how.erase else x_BCHW
+        return erased(x_BCHW, how.reprob, generator_of(seed, step, NOISE)) if how.reprob else x_BCHW
 
     def _operated(self, x_BCHW: Tensor, how: Augment, generator: Generator) -> Tensor:
-        operate = RandAugment(how.ops, how.magnitude, how.spread, how.increasing)
+        operate = RandAugment(how.ra_num_ops, how.ra_magnitude, how.ra_magnitude_std, how.ra_increasing)
         return operate((x_BCHW / self.unit).round(), generator, self.fill) * self.unit
 
 
 def _moved(x_BCHW: Tensor, how: Augment, generator: Generator) -> Tensor:
-    if how.scale:
-        x_BCHW = cropped(x_BCHW, how.scale, generator)
+    if how.rrc_min_scale:
+        x_BCHW = cropped(x_BCHW, how.rrc_min_scale, generator)
     if how.pad:
         x_BCHW = shifted(x_BCHW, how.pad, generator)
     return flipped(x_BCHW, generator) if how.flip else x_BCHW
@@ -80,7 +80,7 @@ def chosen_places(recipe: Recipe, seed: int, images: int, start: int, stop: int)
         epoch, place = divmod(step, per_epoch)
         if epoch != of:
             order, of = torch.randperm(images, generator=generator_of(seed, epoch, ORDER)), epoch
-        yield step, order[place * recipe.batch : (place + 1) * recipe.batch]
+        yield step, order[place * recipe.batch_size : (place + 1) * recipe.batch_size]
 
 
 def sample(count: int, most: int | None) -> Tensor:

@@ -15,14 +15,14 @@ MOST_NAME = 200  # characters
 # The largest value of each field that is no share, far beyond any that trains.
 MOST_AUGMENT = {
     "pad": 2**12,
-    "ops": 100,
-    "magnitude": 10,
-    "spread": 100,
+    "ra_num_ops": 100,
+    "ra_magnitude": 10,
+    "ra_magnitude_std": 100,
     "cutout": 2**12,
     "mixup": 1000,
     "cutmix": 1000,
 }
-MOST = {"lr": 1000, "weight_decay": 1000, "gap_lr": 1000, "clip": 10**9, "sam": 1000}
+MOST = {"lr": 1000, "weight_decay": 1000, "avg_pool_lr": 1000, "clip_grad": 10**9, "sam_rho": 1000}
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -31,36 +31,36 @@ class Augment:
     """What happens to a training image, in this order; what is 0 or False does not happen.
 
     Attributes:
-        scale: least share of the image that a random resized crop keeps (Inception's).
+        rrc_min_scale: least share of the image that a random resized crop keeps (Inception's).
         pad: random crop of the image padded by so many pixels of the mean colour.
         flip: left to right, every second image.
-        ops: RandAugment: so many operations an image (Cubuk et al., 2020; as timm's),
-        magnitude: of so many tenths,
-        spread: with noise of this standard deviation on the magnitude,
-        increasing: whether a larger magnitude always changes more.
+        ra_num_ops: RandAugment: so many operations an image (Cubuk et al., 2020; as timm's),
+        ra_magnitude: of so many tenths,
+        ra_magnitude_std: with noise of this standard deviation on the magnitude,
+        ra_increasing: whether a larger magnitude always changes more.
         cutout: side in pixels of a square set to the mean colour (DeVries & Taylor, 2017).
-        erase: share of images with a box of noise (Zhong et al., 2017; as timm's).
+        reprob: share of images with a box of noise (Zhong et al., 2017; as timm's).
         mixup: alpha of mixup (Zhang et al., 2018).
         cutmix: alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches.
         mix: share of batches mixed.
     """
 
-    scale: float = 0.0
+    rrc_min_scale: float = 0.0
     pad: int = 0
     flip: bool = False
-    ops: int = 0
-    magnitude: float = 0.0
-    spread: float = 0.0
-    increasing: bool = False
+    ra_num_ops: int = 0
+    ra_magnitude: float = 0.0
+    ra_magnitude_std: float = 0.0
+    ra_increasing: bool = False
     cutout: int = 0
-    erase: float = 0.0
+    reprob: float = 0.0
     mixup: float = 0.0
     cutmix: float = 0.0
     mix: float = 1.0
 
     def __post_init__(self) -> None:
         _kinds(self, "augment.")
-        for name in ("scale", "erase", "mix"):
+        for name in ("rrc_min_scale", "reprob", "mix"):
             _within(f"augment.{name}", getattr(self, name), 0, 1)
         for name, most in MOST_AUGMENT.items():
             _within(f"augment.{name}", getattr(self, name), 0, most)
@@ -78,7 +78,7 @@ class Recipe:
     Attributes:
         name: of the function it came from.
         epochs: passes over the training images at full budget.
-        batch: images a step.
+        batch_size: images a step.
         optimizer: by timm's name; sgd has Nesterov's momentum, momentum the plain one.
         lr: peak learning rate.
         weight_decay: on matrices and conv kernels,
@@ -88,14 +88,14 @@ class Recipe:
         warmup: share spent on rising linearly from 0.
         cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
             state is then worth the same whatever the full budget (Hägele et al., 2024).
-        gap_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
+        avg_pool_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
         loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021).
         label_smoothing: as in cross-entropy.
         dropout, drop_path: of the net while it trains; see `archs.build`.
-        clip: largest gradient norm; 0 for none.
-        ema: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
-        sam: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
-        accumulate: passes that a step is split into; they share one update.
+        clip_grad: largest gradient norm; 0 for none.
+        ema_decay: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
+        sam_rho: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
+        grad_accum_steps: passes that a step is split into; they share one update.
         precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
         compile: whether torch.compile makes the net faster first.
         augment: of the training images.
@@ -103,7 +103,7 @@ class Recipe:
 
     name: str
     epochs: float
-    batch: int
+    batch_size: int
     optimizer: str
     lr: float
     weight_decay: float
@@ -112,15 +112,15 @@ class Recipe:
     schedule: str = "cosine"
     warmup: float = 0.1
     cooldown: float = 0.0
-    gap_lr: float = 0.0
+    avg_pool_lr: float = 0.0
     loss: str = "cross_entropy"
     label_smoothing: float = 0.0
     dropout: float = 0.0
     drop_path: float = 0.0
-    clip: float = 0.0
-    ema: float = 0.0
-    sam: float = 0.0
-    accumulate: int = 1
+    clip_grad: float = 0.0
+    ema_decay: float = 0.0
+    sam_rho: float = 0.0
+    grad_accum_steps: int = 1
     precision: str = "auto"
     compile: bool = False
     augment: Augment = field(default_factory=Augment)
@@ -131,24 +131,24 @@ class Recipe:
         check_choice("recipe: optimizer", self.optimizer, OPTIMIZERS)
         check_choice("recipe: loss", self.loss, LOSSES)
         check_choice("recipe: precision", self.precision, PRECISIONS)
-        for name in ("batch", "accumulate"):
+        for name in ("batch_size", "grad_accum_steps"):
             _within(name, getattr(self, name), 1, 2**20)
         if len(self.name) > MOST_NAME:
             raise InputError(f"recipe: name must be at most {MOST_NAME} characters, got {len(self.name)}")
         _within("epochs", self.epochs, 0, MOST_EPOCHS, above=True)
         for name, most in MOST.items():
             _within(name, getattr(self, name), 0, most, above=name == "lr")
-        for name in ("warmup", "cooldown", "label_smoothing", "ema", "momentum"):
+        for name in ("warmup", "cooldown", "label_smoothing", "ema_decay", "momentum"):
             _within(name, getattr(self, name), 0, 1)
         for name in ("dropout", "drop_path"):
             _within(name, getattr(self, name), 0, 0.99)
-        if self.accumulate > self.batch or self.warmup + self.cooldown > 1:
-            place = "accumulate" if self.accumulate > self.batch else "warmup + cooldown"
-            raise InputError(f"recipe: {place} is more than there is: {self.batch} images, a budget of 1")
+        if self.grad_accum_steps > self.batch_size or self.warmup + self.cooldown > 1:
+            place = "grad_accum_steps" if self.grad_accum_steps > self.batch_size else "warmup + cooldown"
+            raise InputError(f"recipe: {place} is more than there is: {self.batch_size} images, a budget of 1")
 
     def steps_per_epoch(self, images: int) -> int:
         """Optimiser steps in one pass over `images`; the last, smaller batch is left out."""
-        return max(1, images // self.batch)
+        return max(1, images // self.batch_size)
 
     def steps(self, images: int) -> int:
         """The full budget in optimiser steps."""
@@ -181,16 +181,16 @@ class Recipe:
 
     @classmethod
     def _needed(cls) -> tuple[str, ...]:
-        return ("name", "epochs", "batch", "optimizer", "lr", "weight_decay")
+        return ("name", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
 
 
 def check_on(recipe: Recipe, peak: float, channels: int, size: tuple[int, int]) -> None:
     """Raise InputError if the recipe does not fit images of (height, width), whose white is `peak`, 0 for none."""
     how = recipe.augment
-    if how.ops and not peak:
+    if how.ra_num_ops and not peak:
         rule = "RandAugment needs images of whole numbers from 0 to 255"
         raise InputError(f"recipe {recipe.name}: {rule}; these are of other numbers")
-    if how.ops and channels not in (1, 3):
+    if how.ra_num_ops and channels not in (1, 3):
         raise InputError(f"recipe {recipe.name}: RandAugment needs 1 or 3 channels, these have {channels}")
     if how.pad > min(size):
         raise InputError(

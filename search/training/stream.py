@@ -87,8 +87,8 @@ class _Read(Dataset[tuple[np.ndarray, int]]):
 def _transforms(how: Augment, look: ImageSpec, fill: list[int]) -> list[Any]:
     """What is done with a PIL image, in order: brought to its look, then timm's and torchvision's transforms."""
     steps: list[Any] = [partial(fit, spec=look)]
-    if how.scale:
-        crop = RandomResizedCropAndInterpolation(look.size, (how.scale, 1.0), interpolation="bicubic")
+    if how.rrc_min_scale:
+        crop = RandomResizedCropAndInterpolation(look.size, (how.rrc_min_scale, 1.0), interpolation="bicubic")
         steps = [partial(to_mode, channels=look.channels), crop]
     if how.pad:
         colour: Any = tuple(fill) if look.channels > 1 else fill[0]

@@ -44,7 +44,7 @@ class Trainer:
         torch.manual_seed(job.seed)
         self.task = task_of(job.task, self.recipe, bench.data)
         self.net = self._build()
-        self.ema = Ema(self.net, self.recipe.ema) if self.recipe.ema else None
+        self.ema = Ema(self.net, self.recipe.ema_decay) if self.recipe.ema_decay else None
         self.peak = peak_rate(self.recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, self.recipe, self.peak, self.begun.slow, self.begun.rate)
         self.gradients = Gradients(self.net, self.recipe, self.task.loss, bench.device)
@@ -151,9 +151,9 @@ class Trainer:
 
     def _update(self) -> None:
         scaler = self.gradients.scaler
-        if self.recipe.clip:
+        if self.recipe.clip_grad:
             scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip_grad)
         scaler.step(self.optimizer)
         scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -166,7 +166,7 @@ class Trainer:
     def evaluate(self, split: str, most: int | None = None) -> Scores:
         """Scores of the evaluated net on "train", "val" or "test"."""
         net, device = self.best, self.bench.device
-        batch = 2 * max(1, self.recipe.batch // self.gradients.passes)
+        batch = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
 
         def answers(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             with autocast(self.gradients.precision, device):

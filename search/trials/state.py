@@ -88,7 +88,7 @@ class SearchState:
         self.live: dict[int, Trial] = {}
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(scheduler(settings.scheduler, settings.rungs, settings.eta), terms.steps)
-        self.heirs = ParentPool(terms.folder, settings.recipe.batch) if settings.inherit else None
+        self.heirs = ParentPool(terms.folder, settings.recipe.batch_size) if settings.inherit else None
         self.trained = self.steps = 0
         for record in store.records:
             self._learn(record)
