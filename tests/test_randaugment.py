@@ -158,7 +158,7 @@ def test_draws_are_spread_as_timms(text: str, augment: RandAugment) -> None:
     batch = 8_000
     ours, theirs = our_draws(augment, batch), timm_draws(text, batch)
     for made in (ours, theirs):
-        counts, total = Counter(name for name, _ in made), augment.ops * batch
+        counts, total = Counter(name for name, _ in made), augment.num_ops * batch
         left_out = total - len(made)
         assert chisquare([left_out, *(counts[name] for name in OPS)], [total / 2] + [total / 30] * 15).pvalue > 1e-3
     for op in set(OPS) - set(PLAIN):
@@ -268,12 +268,12 @@ def test_cuda_gives_the_same_and_never_waits() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ((0, 9, 0.5), "ops: must be a whole number of at least 1, got 0"),
-        ((1.5, 9, 0.5), "ops: .* got 1.5"),
+        ((0, 9, 0.5), "num_ops: must be a whole number of at least 1, got 0"),
+        ((1.5, 9, 0.5), "num_ops: .* got 1.5"),
         ((2, 10.1, 0.5), "magnitude: must be from 0 to 10, got 10.1"),
         ((2, math.nan, 0.5), "magnitude: .* got nan"),
-        ((2, 9, -1), "spread: must be a finite number of at least 0, got -1"),
-        ((2, 9, math.inf), "spread: .* got inf"),
+        ((2, 9, -1), "magnitude_std: must be a finite number of at least 0, got -1"),
+        ((2, 9, math.inf), "magnitude_std: .* got inf"),
     ],
 )
 def test_bad_settings(given: tuple[Any, ...], words: str) -> None:
