@@ -12,8 +12,7 @@ from torch import Tensor
 
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
-from alternas.search.training.loaders import MemoryLoader
-from alternas.search.training.preprocess import generator_of
+from alternas.search.training.loaders import MemoryLoader, generator_of
 from alternas.search.training.recipe import Augment
 
 

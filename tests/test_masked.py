@@ -15,7 +15,7 @@ from torch import Tensor
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, Stage, Stem, build
 from alternas.search.data.dataset import DataSet, Split
-from alternas.search.training.preprocess import Preprocess
+from alternas.search.training.loaders import Preprocess
 from alternas.search.training.task import MASKED, RANDOM, REPLACED, ColourScale, MaskedPatches, masked_loss
 from nets import CIFAR, NETS, VIT, lively, vit
 

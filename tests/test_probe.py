@@ -27,8 +27,8 @@ from alternas.results.analysis_tools.metrics import (
 )
 from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
-from alternas.search.training import few_shot as probe
-from alternas.search.training.few_shot import Episodes, episode_accuracies, episode_table, features
+from alternas.search.training import episodes as probe
+from alternas.search.training.episodes import Episodes, episode_accuracies, episode_table, features
 from nets import NETS, lively
 
 HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")

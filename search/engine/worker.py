@@ -19,7 +19,7 @@ from ..training.artifacts import StoreError
 from ..training.job import Job, JobResult, Progress, Timing
 
 if TYPE_CHECKING:
-    from ..training.preprocess import DeviceLoader
+    from ..training.loaders import DeviceLoader
 
 
 class Worker:
@@ -74,7 +74,7 @@ class Worker:
 
     def _whole(self, job: Job, outcome: JobResult) -> JobResult:
         """An outcome with what was measured beside the training."""
-        from ..training.few_shot import few_shots
+        from ..training.episodes import few_shots
 
         if job.few is None or outcome.status != "ok" or job.until < job.steps:
             return outcome

@@ -8,7 +8,7 @@ from ...archs import InputError, static_cost
 from ...results.render.experiment import PlotSpec
 from ..data.dataset import DataSet
 from ..data.splits import View
-from ..training.few_shot import name_of
+from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot
 from .comparison import Comparison, ComparisonSetting, classes_apart, shares
 from .nets import FAMILIES, SIZES
@@ -160,7 +160,7 @@ def _ways(setting: ComparisonSetting) -> tuple[int, ...]:
 
 
 def _sight(setting: ComparisonSetting) -> PlotSpec:
-    names = tuple(name_of(ways, shots) for ways in _ways(setting) for shots in SHOTS)
+    names = tuple(metric_name(ways, shots) for ways in _ways(setting) for shots in SHOTS)
     title = f"few-shot accuracy on {len(classes_apart(setting.data)[1])} new classes"
     label = "share of the pre-training images"
     return PlotSpec(title, "fraction", names[-1], "net", log_x=True, metrics=(*names, "accuracy"), x_label=label)

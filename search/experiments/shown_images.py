@@ -17,7 +17,7 @@ from ...archs.files import atomic_write
 from ..data.build import images_at
 from ..data.dataset import DataSet, Pictures, Split
 from ..data.splits import View, seen
-from ..training.preprocess import chosen_places, sample
+from ..training.loaders import chosen_places, sample
 from ..training.recipe import Recipe
 from .trained_nets import MINIBATCHES, in_minibatches
 

@@ -25,9 +25,8 @@ from ..data.build import images_at
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.splits import View, seen
-from ..training.loaders import open_loader
+from ..training.loaders import open_loader, sample
 from ..training.optim import loss_of, optimizer_for
-from ..training.preprocess import sample
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16

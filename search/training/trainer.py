@@ -28,8 +28,8 @@ from ...results.metrics import Scores, evaluate
 from .augment import mixed
 from .inherit import init_weights
 from .job import Job, JobResult, Point, Progress
+from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, optimizer_for, peak_rate, rate_at
-from .preprocess import MIX, Batch, DeviceLoader
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0

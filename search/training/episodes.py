@@ -1,4 +1,4 @@
-"""Few-shot accuracy of a trained net's features, in closed form: the features, and class-disjoint episodes.
+"""Few-shot episodes: accuracy of a trained net's features on new classes, in closed form.
 
 N images, D features. Ridge regression and linear probes are those of `results/analysis_tools/metrics.py`. Nothing
 touches the global random state.
@@ -22,8 +22,9 @@ from ...archs.parts import check_int
 from ...archs.weights import read
 from ...results.analysis_tools.metrics import Labelled, at_places, by_class, hit_rate
 from .job import QUERIES, FewShot, Job
-from .preprocess import DeviceLoader
+from .loaders import DeviceLoader
 
+BATCH = 500
 EPISODE_PENALTY = 1.0  # on features of length 1
 EPISODES = 1  # stream of random numbers; shots draw from another
 
@@ -85,60 +86,48 @@ def episode_accuracies(pool: Labelled, how: Episodes) -> Tensor:
         InputError: if the pool has fewer classes than ways, or a class too few images.
     """
     places = by_class(pool.y_N)
-    _check_pool(places, how)
-    found = [_episode(pool, list(places.values()), how, number) for number in range(how.count)]
-    return torch.tensor(found, dtype=torch.double)
+    if len(places) < how.ways:
+        raise InputError(f"episodes: ways must be at most the pool's classes, got {how.ways} of {len(places)}")
+    for label, at in places.items():
+        if len(at) < how.shots + how.queries:
+            rule = f"{how.shots} shots and {how.queries} queries need {how.shots + how.queries} images"
+            raise InputError(f"episodes: {rule} of class {label}, there are {len(at)}")
+    accuracies, labels = [], list(places)
+    for number in range(how.count):
+        random = np.random.default_rng((EPISODES, how.seed, number))
+        # support is the front and queries are the end of a random order of each class
+        orders = [random.permutation(places[labels[i]]) for i in random.permutation(len(labels))[: how.ways]]
+        support = at_places(pool, [order[: how.shots] for order in orders])
+        query = at_places(pool, [order[-how.queries :] for order in orders])
+        mean_D = support.f_ND.double().mean(0)
+        support, query = (Labelled(F.normalize(part.f_ND - mean_D), part.y_N) for part in (support, query))
+        accuracies.append(hit_rate(support, query, EPISODE_PENALTY))
+    return torch.tensor(accuracies, dtype=torch.double)
 
 
 def episode_table(
     pool: Labelled, ways: Sequence[int], shots: Sequence[int], count: int, seed: int, queries: int = QUERIES
 ) -> list[dict[str, Any]]:
-    """A row for each pair of ways and shots: mean accuracy and its 95 % interval.
-
-    That is mean +- 1.96 sd / sqrt(count), cut to [0, 1].
-    """
-    return [_row(pool, Episodes(way, shot, queries, count, seed)) for way in ways for shot in shots]
-
-
-def _row(pool: Labelled, how: Episodes) -> dict[str, Any]:
-    found = episode_accuracies(pool, how)
-    mean, reach = found.mean().item(), 1.96 * found.std().item() / math.sqrt(how.count)
-    low, high = max(0.0, mean - reach), min(1.0, mean + reach)
-    row = {"ways": how.ways, "shots": how.shots, "accuracy": mean, "low": low, "high": high}
-    return row | {"episodes": how.count}
-
-
-def _episode(pool: Labelled, places: list[np.ndarray], how: Episodes, number: int) -> float:
-    """One accuracy. Support is the front and queries are the end of a random order of each class."""
-    random = np.random.default_rng((EPISODES, how.seed, number))
-    orders = [random.permutation(places[label]) for label in random.permutation(len(places))[: how.ways]]
-    support = at_places(pool, [order[: how.shots] for order in orders])
-    query = at_places(pool, [order[-how.queries :] for order in orders])
-    mean_D = support.f_ND.double().mean(0)
-    support, query = (Labelled(F.normalize(part.f_ND - mean_D), part.y_N) for part in (support, query))
-    return hit_rate(support, query, EPISODE_PENALTY)
-
-
-def _check_pool(places: dict[int, np.ndarray], how: Episodes) -> None:
-    if len(places) < how.ways:
-        raise InputError(f"episodes: ways must be at most the pool's classes, got {how.ways} of {len(places)}")
-    for label, at in places.items():
-        if len(at) < how.shots + how.queries:
-            what = f"{how.shots} shots and {how.queries} queries need {how.shots + how.queries} images"
-            raise InputError(f"episodes: {what} of class {label}, there are {len(at)}")
-
-
-BATCH = 500
+    """A row for each pair of ways and shots: mean accuracy and its 95 % interval, mean +- 1.96 sd / sqrt(count)."""
+    rows = []
+    for way in ways:
+        for shot in shots:
+            accuracies = episode_accuracies(pool, Episodes(way, shot, queries, count, seed))
+            mean, reach = accuracies.mean().item(), 1.96 * accuracies.std().item() / math.sqrt(count)
+            low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+            row = {"ways": way, "shots": shot, "accuracy": mean, "low": low, "high": high, "episodes": count}
+            rows.append(row)
+    return rows
 
 
 def few_shots(job: Job, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
-    """Mean accuracy of `few`'s episodes on the validation images of `novel`, by "WAYSway_SHOTSshot"."""
+    """Mean accuracy of `few`'s episodes on the validation images of `novel`, by `metric_name`."""
     net = read(Path(job.weights)).to(novel.device)
     pool = Labelled(*features(net, novel.images("val", BATCH)))
     rows = episode_table(pool, few.ways, few.shots, few.episodes, job.seed)
-    return {name_of(row["ways"], row["shots"]): row["accuracy"] for row in rows}
+    return {metric_name(row["ways"], row["shots"]): row["accuracy"] for row in rows}
 
 
-def name_of(ways: int, shots: int) -> str:
+def metric_name(ways: int, shots: int) -> str:
     """The metric of K-way N-shot episodes."""
     return f"{ways}way_{shots}shot"
