@@ -125,7 +125,7 @@ def moved(folder: Path, bench: MemoryLoader, start: InitWeights) -> set[str]:
     before.train_to(3)
     new = before.net.state_dict()
     found = set()
-    for place, modules in parts(before.task.kept(before.net)).items():
+    for place, modules in parts(before.task.unwrap(before.net)).items():
         names = {n for n, value in old.items() if any(_owns(before.net, part, n) for part in modules)}
         if any(not torch.equal(old[n], new[n]) for n in names if "num_batches" not in n):
             found.add(place)

@@ -67,7 +67,7 @@ class Trainer:
         )
         self.layout = _layout(self.job.genotype, device)
         self.begun = init_weights(net, self.job.start)
-        return self.task.dress(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
+        return self.task.wrap(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
 
     def _parts(self) -> dict[str, Any]:
         parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
@@ -125,7 +125,7 @@ class Trainer:
         while self.step < stop:
             losses.append(self._one_step(*next(self.feed)))
             for name in self.keep.get(self.step, ()):
-                save(self.task.kept(self.net), Path(self.job.kept(name)))
+                save(self.task.unwrap(self.net), Path(self.job.kept(name)))
                 kept.append(self.job.kept(name))
         loss = torch.stack(losses).mean().item()
         self.scores = self.evaluate("val")
@@ -170,10 +170,10 @@ class Trainer:
 
         def answers(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             with autocast(self.gradients.precision, device):
-                return self.task.answers(net, *pair)
+                return self.task.predict(net, *pair)
 
         net.eval()
-        return evaluate(map(answers, self.bench.images(split, batch, most)), self.task.kinds)
+        return evaluate(map(answers, self.bench.images(split, batch, most)), self.task.num_answers)
 
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
@@ -226,7 +226,7 @@ def train(job: Job, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
 def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
     """Keep the final net's weights and confusions; its scores on as many training images as validation has."""
     job, train_scores = trainer.job, trainer.evaluate("train", len(trainer.bench.data.val))
-    save(trainer.task.kept(trainer.best), Path(job.weights))
+    save(trainer.task.unwrap(trainer.best), Path(job.weights))
     confusions = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
 
     def write(file: IO[bytes]) -> None:
