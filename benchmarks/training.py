@@ -70,7 +70,7 @@ def ours(data: DataSet, net: Genotype, recipe: Recipe, device: torch.device) -> 
 
     def turn() -> None:
         for _ in range(STEPS):
-            trainer._one_step(*next(trainer.feed))
+            trainer.train_step(*next(trainer.batches))
 
     return turn
 

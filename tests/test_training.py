@@ -297,12 +297,12 @@ def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryLoader) -> Non
 def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe: Recipe) -> None:
     device = torch.device("cuda")
     trainer = train.Trainer(job(tmp_path, recipe=recipe), MemoryLoader(digits, device))
-    trainer._one_step(*next(trainer.feed))  # the first makes the optimiser's state
+    trainer.train_step(*next(trainer.batches))  # the first makes the optimiser's state
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):
-            trainer._one_step(*next(trainer.feed))
+            trainer.train_step(*next(trainer.batches))
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
