@@ -149,10 +149,8 @@ def test_training_compute_counts_ancestors() -> None:
     assert train_seconds(heir, {0: first, 1: heir}) == 6.0, "one of two seeds, and the ancestor"
     assert train_seconds(heir, {1: heir}) is None
     assert train_flops(record(2, 0.5, 10)) is None
-    assert (
-        train_flops(record(2, 0.5, 10, budget={"done": 1}, recipe={"batch_size": 2}, lineage={"weights": "timm"}))
-        is None
-    )
+    unknown = record(2, 0.5, 10, budget={"done": 1}, recipe={"batch_size": 2}, lineage={"weights": "timm"})
+    assert train_flops(unknown) is None
     assert train_seconds(record(2, 0.5, 10), {}) is None
 
 

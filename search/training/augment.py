@@ -17,7 +17,6 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ...archs.errors import InputError, short_repr
 from .recipe import Augment
 
 ERASED = (0.02, 1 / 3)  # area of an erased box, as timm's RandomErasing
@@ -155,22 +154,14 @@ class RandAugment:
         magnitude_std: of normal noise on the magnitude, drawn for each op; the sum is clipped to 0 to 10.
         increasing: whether posterize, solarize and the enhancers, too, get stronger with the magnitude.
 
-    Posterizing to 0 bits gives black, as timm means it; Pillow 13 refuses.
+    Posterizing to 0 bits gives black, as timm means it; Pillow 13 refuses. What a recipe may ask for, and of which
+    images, recipe.py checks.
     """
 
     num_ops: int
     magnitude: float
     magnitude_std: float
     increasing: bool = False
-
-    def __post_init__(self) -> None:
-        for fine, name, rule in (
-            (isinstance(self.num_ops, int) and self.num_ops >= 1, "num_ops", "a whole number of at least 1"),
-            (0 <= self.magnitude <= MAX_MAGNITUDE, "magnitude", f"from 0 to {MAX_MAGNITUDE:g}"),
-            (0 <= self.magnitude_std < math.inf, "magnitude_std", "a finite number of at least 0"),
-        ):
-            if not fine:
-                raise InputError(f"{name}: must be {rule}, got {short_repr(getattr(self, name))}")
 
     def __call__(self, x_BCHW: Tensor, generator: Generator, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
@@ -210,16 +201,7 @@ def _arguments(level_NB: Tensor, sign_NB: Tensor, increasing: bool) -> dict[str,
 
 @torch.no_grad()
 def apply(x_BCHW: Tensor, draw: Draw, fill: tuple[float, ...]) -> Tensor:
-    """Do what was drawn, round by round; each image is treated as if it were alone.
-
-    Raises:
-        InputError: if there are neither 1 nor 3 channels, or `fill` does not fit them.
-    """
-    channels = x_BCHW.shape[1]
-    if channels not in (1, 3):
-        raise InputError(f"RandAugment: images must have 1 or 3 channels, got {channels}")
-    if len(fill) not in (1, channels):
-        raise InputError(f"RandAugment: fill must hold 1 value or one a channel ({channels}), got {short_repr(fill)}")
+    """Do what was drawn, round by round; each image is treated as if it were alone."""
     fill_C11 = _beside(torch.tensor(fill).round(), x_BCHW).view(-1, 1, 1)
     for op_B, argument_B in zip(draw.op_NB, draw.argument_NB, strict=True):
         # Sorted by op, the images make runs: each pixel op runs once, and all moves together.

@@ -224,8 +224,9 @@ class Trainer:
 
     def _send(self, *files: str) -> None:
         """Send what was written to the job's artifact store, if it has one."""
-        for file in files if self.job.depot else ():
-            self.job.depot.send(Path(file))
+        if store := self.job.depot:
+            for file in files:
+                store.send(Path(file))
 
 
 def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
