@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from alternas.results.latency.setting import LatencySetting
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, Settings
 from alternas.search.training import recipes
+from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.training.job import Timing
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
@@ -23,7 +26,9 @@ from alternas.search.trials.state import SearchContext
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
+from command_line import run_here
 from fakes import STEPS
+from s3_server import S3, serving
 
 RECIPE = recipes.get("smoke")
 
@@ -49,6 +54,42 @@ def no_waiting_for_the_disk() -> Iterator[None]:
         for name in ("acquire", "release"):
             patch.setattr(JournalFileSymlinkLock, name, lambda lock: None)
         yield
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty current folder, and no data kept by other tests."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ALTERNAS_DATA", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command here: its exit code, stdout and stderr."""
+    return lambda *words: run_here(monkeypatch, capsys, *words)
+
+
+@pytest.fixture
+def reaper() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def s3() -> Iterator[S3]:
+    with serving(S3()) as server:
+        yield server
+
+
+@pytest.fixture
+def depot(tmp_path: Path) -> ArtifactStore:
+    """In a folder; the run's is tmp_path / "run"."""
+    made = ArtifactStore(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
+    made.check()
+    return made
 
 
 @pytest.fixture

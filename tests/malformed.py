@@ -21,7 +21,7 @@ from PIL import Image
 from alternas.archs import zoo
 from alternas.results.runs.record import Record
 from alternas.search.training.recipes import get as get_recipe
-from test_cli import finished_run
+from runs import finished_run
 
 LONG = "x" * 5000
 HUGE = "9" * 400

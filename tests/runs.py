@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from alternas.archs import Genotype, static_cost
+from alternas.archs import Genotype, static_cost, zoo
 from alternas.spaces import RandomChooser, RecordingChooser, Space, get
 
 STEPS = (4, 8, 16, 32)
@@ -72,3 +72,22 @@ def record(
     found |= {"accuracy": curve[-1]["accuracy"], "curve": curve, "rung": rungs, "rungs": reached, "recipe": RECIPE}
     found |= {"budget": {"full": STEPS[-1], "done": STEPS[rungs - 1]}, "seconds": 0.1 * STEPS[rungs - 1]}
     return found | {"device": "cpu"}
+
+
+def finished_run(name: str = "mine") -> Path:
+    """A run folder written by hand, as a user might copy one from elsewhere."""
+    folder = Path("runs") / name
+    folder.mkdir(parents=True)
+    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
+    facts |= {"mean": [4.9], "std": [6.0]}
+    told = {"format": 2, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
+    (folder / "run.json").write_text(json.dumps(told))
+    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
+    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
+    rows = [
+        {"format": 2, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
+        | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
+        for i in range(2)
+    ]
+    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder

@@ -229,7 +229,9 @@ def test_without_a_scheduler_spent_is_the_number_of_nets(whole: TabularBenchmark
 
 @pytest.mark.parametrize("scheduler", ["mo-asha", "asha"])
 @pytest.mark.parametrize("workers", [1, 4])
-def test_legs_count_by_their_share(whole: TabularBenchmark, watched: type[Watched], scheduler: str, workers: int) -> None:
+def test_legs_count_by_their_share(
+    whole: TabularBenchmark, watched: type[Watched], scheduler: str, workers: int
+) -> None:
     trace = simulate(whole, SearcherConfig("random", scheduler), 0, workers, NEVER)
     jobs = watched.last.jobs
     started = {job.genotype.key for job in jobs}
@@ -285,7 +287,9 @@ def test_a_seed_gives_one_trace(table: TabularBenchmark, strategy: str) -> None:
 
 
 @pytest.mark.parametrize("strategy", sorted(set(STRATEGIES) - {"enumerate"}))
-def test_nets_outside_the_table_are_never_trained(table: TabularBenchmark, watched: type[Watched], strategy: str) -> None:
+def test_nets_outside_the_table_are_never_trained(
+    table: TabularBenchmark, watched: type[Watched], strategy: str
+) -> None:
     trace = simulate(table, SearcherConfig(strategy), 0, 3, 0.9)
     trained = [job.genotype.key for job in watched.last.jobs]
     assert set(trained) <= set(table.entries)

@@ -18,26 +18,9 @@ from alternas.archs import InputError, zoo
 from alternas.cli import app as cli
 from alternas.search.training.recipes import RECIPES
 from alternas.spaces import SPACES
+from runs import finished_run
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("ALTERNAS_DATA", str(tmp_path / "home"))
-
-
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of `alternas WORDS`."""
-    monkeypatch.setattr(sys, "argv", ["alternas", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    return ended.value.code or 0, captured.out, captured.err  # type: ignore[return-value]
-
-
-@pytest.fixture
-def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    return lambda *words: run(monkeypatch, capsys, *words)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_cost_of_a_zoo_member(alternas: Any) -> None:
@@ -156,25 +139,6 @@ def test_a_recipe_is_json_to_change(alternas: Any) -> None:
     assert recipe["augment"]["flip"] is True
     Path("mine.json").write_text(json.dumps(recipe | {"lr": 0.01, "name": "mine"}))
     assert json.loads(alternas("recipes", "mine.json")[1])["lr"] == 0.01
-
-
-def finished_run(name: str = "mine") -> Path:
-    """A run folder written by hand, as a user might copy one from elsewhere."""
-    folder = Path("runs") / name
-    folder.mkdir(parents=True)
-    facts = {"image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)], "name": "digits"}
-    facts |= {"mean": [4.9], "std": [6.0]}
-    told = {"format": 2, "settings": {"objective": "macs"}, "trials": 2, "data": facts}
-    (folder / "run.json").write_text(json.dumps(told))
-    net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
-    cost = {"params": 900, "macs": 40_000, "activation_bytes": 100}
-    rows = [
-        {"format": 2, "trial": i, "kind": "search", "family": net.family, "key": net.key, "genotype": net.to_dict()}
-        | {"genes": {}, "cost": cost, "status": "ok", "accuracy": 0.9 + i / 100}
-        for i in range(2)
-    ]
-    (folder / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
 
 
 def test_a_folder_that_is_gone(alternas: Any) -> None:

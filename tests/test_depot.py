@@ -22,14 +22,9 @@ from alternas.search.training.artifacts import (
     shown_uri,
     without_secrets,
 )
-from s3_server import S3, SECRET, serving
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+from s3_server import S3, SECRET, listing, written
 
-
-@pytest.fixture
-def s3() -> Iterator[S3]:
-    with serving(S3()) as server:
-        yield server
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.fixture
@@ -48,24 +43,6 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"file://{tmp_path}/depot"
     found = request.getfixturevalue(request.param)
     return found if isinstance(found, str) else found.uri()
-
-
-@pytest.fixture
-def depot(tmp_path: Path) -> ArtifactStore:
-    """In a folder; the run's is tmp_path / "run"."""
-    made = ArtifactStore(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
-    made.check()
-    return made
-
-
-def written(path: Path, content: bytes) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
-
-
-def listing(folder: Path) -> list[str]:
-    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 def test_files_go_there_and_come_back(uri: str, tmp_path: Path) -> None:

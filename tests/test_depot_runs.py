@@ -33,8 +33,7 @@ from alternas.search.training.job import InitWeights, Job, JobResult, Progress
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
-from s3_server import S3, SECRET, serving
-from test_depot import depot, listing, s3, written  # noqa: F401 - fixtures
+from s3_server import S3, SECRET, listing, serving, written
 
 Open = Callable[..., SearchController]
 

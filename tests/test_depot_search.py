@@ -17,13 +17,11 @@ from alternas.search import run as search_run
 from alternas.search.engine.worker import Worker
 from alternas.search.experiments import run as carry_out
 from alternas.search.training.job import Job, JobResult
+from command_line import doctor, records, run, start, wait_for
 from fakes import FakeExecutor
 from s3_server import S3, serving
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
-from test_doctor import doctor
-from test_search import reaper, records, run, start, wait_for  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("elsewhere")]
 
 
 class OneWorker(FakeExecutor):

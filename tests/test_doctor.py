@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +14,7 @@ from alternas.search.data.dataset import DataConfig, Pictures
 from alternas.search.data.load import load
 from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN, Check, Place, checked, drawn, look
+from command_line import doctor
 from picture_files import noise, write
 
 
@@ -105,17 +102,6 @@ def test_what_is_wrong_stands_in_the_table() -> None:
     assert found == Check("driver", "data", False, "data: unknown value")
     table = drawn([found, Check("driver", "disk", True, "[1 GiB]")])
     assert [str(cell) for cell in table.columns[2].cells] == ["NO", "ok"]
-
-
-def doctor(folder: Path, *words: str, **env: str) -> tuple[int, Any, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "alternas", "doctor", "--json", *words],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        env=os.environ | env,
-    )
-    return done.returncode, json.loads(done.stdout), done.stderr
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from alternas.results.latency.nets import subjects_of
 from alternas.results.report.facts import open_run
 from alternas.results.report.sections import front_plot, leaderboard_table
 from runs import drawn_records, made_run
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 NONE = "no net is within the limits (at most 7 MACs): 6 nets left out"
 FILTERS = {
@@ -26,7 +27,7 @@ FILTERS = {
 
 
 @pytest.fixture(autouse=True)
-def runs(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def runs(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs whose baselines were trained with two seeds, which tell the noise, and one that has just begun."""
     monkeypatch.setenv("COLUMNS", "120")
     records = drawn_records(6, stops=False)
@@ -42,7 +43,7 @@ def runs(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F81
 @pytest.mark.parametrize("said", FILTERS)
 @pytest.mark.parametrize("words", [["front", "one"], ["leaderboard", "one"], ["compare", "one", "two"]], ids=str)
 def test_a_filter_that_leaves_no_net(
-    alternas: Any,  # noqa: F811
+    alternas: Any,
     words: list[str],
     said: str,
     caplog: pytest.LogCaptureFixture,
@@ -61,13 +62,13 @@ def test_a_filter_that_leaves_no_net(
 
 
 @pytest.mark.parametrize("command", ["front", "leaderboard", "report"])
-def test_limits_of_a_run_that_no_net_keeps(alternas: Any, command: str) -> None:  # noqa: F811
+def test_limits_of_a_run_that_no_net_keeps(alternas: Any, command: str) -> None:
     code, out, _ = alternas(command, "tight")
     assert code == 0
     assert (NONE if command != "report" else "6 records, 0 on the front") in out
 
 
-def test_a_run_that_has_just_begun(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:  # noqa: F811
+def test_a_run_that_has_just_begun(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
     for command in ("front", "leaderboard"):
         code, out, _ = alternas(command, "new")
         assert (code, "no net has been trained to the end" in out) == (0, True)
@@ -78,7 +79,7 @@ def test_a_run_that_has_just_begun(alternas: Any, caplog: pytest.LogCaptureFixtu
 @pytest.mark.parametrize(
     ("count", "said"), [(0, "no net has been trained to the end"), (6, "left out: 6 nets without latency ms")]
 )
-def test_a_search_that_has_measured_no_latency_yet(alternas: Any, count: int, said: str) -> None:  # noqa: F811
+def test_a_search_that_has_measured_no_latency_yet(alternas: Any, count: int, said: str) -> None:
     settings = {"space": "all", "objective": "latency_ms", "latency": "cpu/1/float32/eager/1"}
     made_run(Path("runs/slow"), drawn_records(count, stops=False), settings=settings)
     code, out, _ = alternas("front", "slow", "--objectives", "latency_ms")
@@ -88,7 +89,7 @@ def test_a_search_that_has_measured_no_latency_yet(alternas: Any, count: int, sa
     assert alternas("front", "slow", "--latency-of", "cuda")[0] == 2
 
 
-def test_one_of_two_runs_has_no_net(alternas: Any) -> None:  # noqa: F811
+def test_one_of_two_runs_has_no_net(alternas: Any) -> None:
     code, out, _ = alternas("compare", "one", "tight", "--json")
     found = json.loads(out)
     assert code == 0
@@ -96,7 +97,7 @@ def test_one_of_two_runs_has_no_net(alternas: Any) -> None:  # noqa: F811
     assert f"run tight: {NONE}" in found["notes"]
 
 
-def test_the_report_says_why_it_shows_none(alternas: Any) -> None:  # noqa: F811
+def test_the_report_says_why_it_shows_none(alternas: Any) -> None:
     run = open_run(Path("runs/tight"))
     caption = f"N{NONE[1:]}."
     assert (front_plot(run).caption, leaderboard_table(run).caption) == (caption, caption)
@@ -107,7 +108,7 @@ def test_the_report_says_why_it_shows_none(alternas: Any) -> None:  # noqa: F811
     assert "6 nets trained to the end, 0 on the front" in page
 
 
-def test_what_needs_a_net_says_why_there_is_none(alternas: Any) -> None:  # noqa: F811
+def test_what_needs_a_net_says_why_there_is_none(alternas: Any) -> None:
     with pytest.raises(InputError, match="run tight: no net is within the limits"):
         subjects_of("tight")
     code, _, err = alternas("retrain", "tight")

@@ -37,7 +37,6 @@ from alternas.search.training import recipes
 from alternas.search.training.recipe import Augment
 from alternas.spaces import RandomChooser, get
 from runs import made_run, record
-from test_cli import alternas  # noqa: F401
 
 QUIET = Console(quiet=True)
 
@@ -320,7 +319,7 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
         (("nobody",), "no run 'nobody'"),
     ],
 )
-def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("explain", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err
@@ -345,7 +344,7 @@ def test_an_analysis_that_fits_no_net_says_why(run: Path, monkeypatch: pytest.Mo
     assert "has no attention" in module.said(told)[-1]
 
 
-def test_the_command(alternas: Callable[..., Any], run: Path) -> None:  # noqa: F811
+def test_the_command(alternas: Callable[..., Any], run: Path) -> None:
     code, out, _ = alternas("explain", "mine", "--analyses", "variance", "--samples", "16", "--out", "there", "--json")
     assert code == 0
     assert json.loads(out)["folder"] == "there"
@@ -411,7 +410,7 @@ def test_names_are_escaped(run: Path, tmp_path: Path) -> None:
         (("mine", "--seeds", "3"), "--seeds goes with --paper-claims"),
     ],
 )
-def test_bad_words_of_findings(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+def test_bad_words_of_findings(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("explain", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err
@@ -426,7 +425,7 @@ def test_nets_of_the_findings_fit_any_image(size: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:  # noqa: F811
+def test_findings_are_made_once(alternas: Callable[..., Any], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     words = ("explain", "--paper-claims", "--data", "digits", "--quick", "--seeds", "2", "--samples", "16", "--json")
     code, out, err = alternas(*words)

@@ -46,7 +46,6 @@ from alternas.search.training.job import Job
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment
 from runs import made_run, record
-from test_cli import alternas  # noqa: F401
 
 QUIET = Console(quiet=True)
 CPU = torch.device("cpu")
@@ -272,7 +271,7 @@ def test_halves_and_heads() -> None:
         (("--paper-claims", "--training"), "--training goes without --paper-claims"),
     ],
 )
-def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+def test_bad_words(alternas: Callable[..., Any], run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("explain", *words)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err

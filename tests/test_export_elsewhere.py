@@ -19,7 +19,7 @@ from alternas.archs import Genotype, Head, build, zoo
 from alternas.archs.weights import save
 from alternas.results.export.formats import FORMATS, export_network
 from nets import NETS
-from test_cli import finished_run
+from runs import finished_run
 
 PAGE = Path(alternas.__file__).parent / "docs" / "exporting.md"
 pytestmark = pytest.mark.slow

@@ -29,7 +29,7 @@ from alternas.results.export.folder import said
 from alternas.results.export.formats import FORMATS, chosen, export_network, subject_of, write
 from alternas.results.runs.select import parse_run_spec
 from nets import NETS, lively
-from test_cli import alternas, finished_run  # noqa: F401
+from runs import finished_run
 
 ALL = tuple(FORMATS)
 MODERN = Genotype(
@@ -320,7 +320,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:  # noqa: F811
+def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     code, out, err = alternas("export", "mine:0", "--out", "best", "--formats", "timm,onnx,pt2", "--json")
     assert code == 0, err
     facts = json.loads(out)
@@ -352,7 +352,7 @@ def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:  # n
         (("mine", "--formats", ""), "formats: unknown value ''"),
     ],
 )
-def test_bad_words(alternas: Any, run: Path, words: tuple[str, ...], hint: str) -> None:  # noqa: F811
+def test_bad_words(alternas: Any, run: Path, words: tuple[str, ...], hint: str) -> None:
     code, out, err = alternas("export", *words, "--out", "best")
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 from test_latency_search import timed
-from test_terminal import EVIL, STYLE, obeyed
 from test_trainings import training
 
 from alternas.archs import Genotype, static_cost
@@ -36,6 +35,7 @@ from alternas.search.experiments.plan import ExperimentController, PlanContext
 from alternas.search.experiments.run import ShownPlan
 from alternas.search.training.job import Job, JobResult
 from alternas.search.trials.controller import SearchController
+from command_line import EVIL, STYLE, obeyed
 from fakes import FakeExecutor
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])

@@ -13,8 +13,10 @@ from typer.main import get_command
 
 import malformed
 from alternas.cli import app as cli
+from command_line import run_here as run
 from malformed import ANY, Case, kind_of
-from test_cli import elsewhere, run  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
 DRAWN = {"arguments": 110, "genotypes": 60, "recipes": 20, "runs": 70, "data": 40}

@@ -15,7 +15,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, said, spreads, summary, table
 from alternas.results.runs.select import facts_of, select_net, trained_weights
 from alternas.search.experiments.retrain import over_limits
-from test_cli import finished_run
+from runs import finished_run
 
 NET = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
 OTHER = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)

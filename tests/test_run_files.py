@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,10 @@ from alternas.search.data.load import load
 from alternas.search.engine.tensorboard import EventFiles
 from alternas.search.experiments.trained_nets import EDITION, kept
 from alternas.search.trials.storage import study_note
-from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
+from command_line import within
+from runs import finished_run
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 SECRET = b"ssh-ed25519 AAAA of somebody\n"
 FILES = (
@@ -42,22 +42,6 @@ COMMANDS = [
     ("finetune", "--from", "mine", "--data", "digits"), ("search", "--data", "digits", "--name", "mine"),
 ]  # fmt: skip
 KINDS = ("link", "link to a folder", "dangling link", "fifo", "device")
-
-
-@contextmanager
-def within(seconds: int) -> Iterator[None]:
-    """Fail where it takes longer: a FIFO is waited for without end."""
-
-    def late(*_: Any) -> None:
-        raise AssertionError(f"hangs for {seconds} seconds")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def plant(kind: str, place: Path) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_run_files import within
 
 import malformed
 from alternas.archs import InputError
@@ -21,9 +20,11 @@ from alternas.results import load_run
 from alternas.results.export.folder import _sample
 from alternas.results.render.net import InputSpec
 from alternas.results.runs.record import Record
+from command_line import within
 from malformed import at, replaced
 from runs import DATA, drawn_records, made_run
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COUNT = 60  # 1,600 have been tried
 HUGE = 10**400

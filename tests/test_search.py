@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -21,31 +18,9 @@ import torch
 from PIL import Image
 from sklearn.datasets import load_digits
 
-ALTERNAS = [sys.executable, "-m", "alternas"]
-QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
+from command_line import QUICK, records, run, start, wait_for
+
 pytestmark = pytest.mark.slow
-
-
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*ALTERNAS, *words],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-
-
-def run(folder: Path, *words: str) -> tuple[int, str, str]:
-    process = start(folder, *words)
-    out, err = process.communicate(timeout=240)
-    return process.returncode, out, err
-
-
-def records(folder: Path, name: str) -> list[dict[str, Any]]:
-    path = folder / "runs" / name / "records.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 @pytest.fixture(scope="module")
@@ -216,24 +191,6 @@ def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> Non
         code, _, err = run(here, words[0], "kept/first", *words[1:])
         assert code == 0, err
     assert (here / "out" / "model.py").exists()
-
-
-@pytest.fixture
-def reaper() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def wait_for(what: Any, seconds: float = 120) -> Any:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := what():
-            return found
-        time.sleep(0.2)
-    raise AssertionError("waited in vain")
 
 
 def ray_workers(driver: int) -> list[psutil.Process]:

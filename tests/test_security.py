@@ -21,7 +21,9 @@ from alternas.results.render.net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.search.engine import pool
 from alternas.search.training.trainer import read_checkpoint
-from test_cli import alternas, elsewhere, finished_run  # noqa: F401 - fixtures
+from runs import finished_run
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 READERS = [
     ("front", "mine"), ("leaderboard", "mine"), ("compare", "mine", "other"), ("show", "mine", "0"),

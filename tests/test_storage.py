@@ -12,7 +12,6 @@ from typing import Any
 
 import optuna
 import pytest
-from databases import PASSWORD, postgres, why_not
 from optuna.trial import TrialState
 
 from alternas.archs import InputError, OperationError
@@ -23,8 +22,10 @@ from alternas.search.trials.controller import SearchController
 from alternas.search.trials.dashboard import study_of
 from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note, without_password
 from alternas.spaces import get
+from databases import PASSWORD, postgres, why_not
 from fakes import FakeExecutor, SilentView
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 Open = Callable[..., SearchController]
 SECRET = "sesame"
@@ -184,7 +185,7 @@ def test_a_database_that_fails_in_the_middle_is_one_line(open_ledger: Open, sqli
         ("mysql+rowboat://me:sesame@127.0.0.1/db", "leave the driver out"),
     ],
 )
-def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None:  # noqa: F811
+def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None:
     if "127.0.0.1:1/" in url:
         pytest.importorskip("psycopg", reason='needs psycopg: pip install "psycopg[binary]"')
     code, out, err = alternas("search", "--trials", "1", "--storage", url)
@@ -195,7 +196,7 @@ def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None
 
 
 @pytest.mark.parametrize(("kind", "driver"), [("postgresql", "psycopg"), ("mysql", "pymysql")])
-def test_a_missing_driver_is_named(alternas: Any, monkeypatch: pytest.MonkeyPatch, kind: str, driver: str) -> None:  # noqa: F811
+def test_a_missing_driver_is_named(alternas: Any, monkeypatch: pytest.MonkeyPatch, kind: str, driver: str) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
     code, _, err = alternas("search", "--storage", f"{kind}://me:sesame@host/db")
     assert code == 2

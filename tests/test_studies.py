@@ -18,7 +18,7 @@ from safetensors.numpy import load_file
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
 from alternas.search.experiments.registry import STUDIES
-from test_search import QUICK, records, run, start
+from command_line import QUICK, records, run, start
 
 PLACE = ["--workers", "2"]
 pytestmark = pytest.mark.slow

@@ -15,7 +15,9 @@ from alternas.archs import build, zoo
 from alternas.archs.weights import save
 from alternas.search.experiments.registry import STUDIES
 from alternas.spaces import get
-from test_cli import alternas, elsewhere, finished_run
+from runs import finished_run
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 NET = get("resnet", 8).baselines()[-2]
 

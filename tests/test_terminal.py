@@ -17,15 +17,14 @@ from typer.main import get_command
 from alternas.cli import app as cli
 from alternas.results.render.terminal import Console, Guarded, LogHandler, plain, visible
 from alternas.search.data.load import coming, progress_on
+from command_line import EVIL, FORGED, SIGNS, STYLE, obeyed
+from command_line import run_here as run
 from picture_files import noise, write
 from runs import DATA, drawn_records, made_run
-from test_cli import elsewhere, run  # noqa: F401 - a fixture
 
-FORGED = "FORGED: all is well"
-SIGNS = "\x1b]0;title\x07\x1b]8;;http:x\x1b\\\x1b[2J\x1b[31m\r\x08\x9b31m\x85\u2028\u202e\u2066\u200b\x7f"
-EVIL = f"e{SIGNS}\n{FORGED}[red]:smile:"
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 FOLDER = Path("runs") / EVIL
-STYLE = re.compile(r"\x1b\[[0-9;]*m")  # rich's own
 PACKAGE = Path(cli.__file__).parent
 
 COMMANDS = {
@@ -61,7 +60,7 @@ COMMANDS = {
 
 
 @pytest.fixture
-def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run, a folder of pictures, a genotype and a space that are all called and hold what terminals obey."""
     records = drawn_records(8, stops=False)
     records.append(records[3] | {"status": "error", "error": EVIL, "accuracy": None, "trial": 9, "device": EVIL})
@@ -79,13 +78,6 @@ def hostile(elsewhere: None, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: 
     Path(f"{EVIL}.py").write_text(f"raise ValueError({EVIL!r})")
     monkeypatch.setenv("COLUMNS", "1000")
     return FOLDER
-
-
-def obeyed(text: str) -> set[str]:
-    """The characters of a text that a terminal would obey, and lines that are not ours."""
-    return {c for c in text if not (c.isprintable() or c == "\n")} | {
-        line for line in text.split("\n") if line.strip().startswith(FORGED)
-    }
 
 
 @pytest.mark.parametrize("words", [words for each in COMMANDS.values() for words in each], ids=lambda words: words[0])

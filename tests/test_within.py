@@ -18,7 +18,8 @@ from alternas.spaces import FeasibleNets, FileSpace, FixedChooser, Genes, Space,
 from alternas.spaces.families import AllSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, SilentView
-from test_cli import alternas, elsewhere  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 Open = Callable[..., SearchController]
 SEARCHES = ("random", "tpe", "nsga2", "evolution", "enumerate")  # a build-up follows its own plan to its end
@@ -141,7 +142,7 @@ def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(open_ledger: Open, 
     assert parts == whole
 
 
-def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None:  # noqa: F811
+def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None:
     """Each alone leaves nets: larger patches take fewer MACs and more parameters."""
     code, _, err = alternas("search", "hybrid", "--max-macs", "44k", "--max-params", "2800", "--trials", "1")
     assert code == 2
