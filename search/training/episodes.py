@@ -6,9 +6,9 @@ touches the global random state.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,29 +27,6 @@ from .loaders import DeviceLoader
 BATCH = 500
 EPISODE_PENALTY = 1.0  # on features of length 1
 EPISODES = 1  # stream of random numbers; shots draw from another
-
-
-@dataclass(frozen=True)
-class Episodes:
-    """How few-shot episodes are drawn.
-
-    Attributes:
-        ways: classes an episode.
-        shots: support images a class.
-        queries: images a class to be guessed.
-        count: episodes; at least 2, for an interval.
-        seed: episode i is a function of the pool's labels, (seed, i) and the three sizes.
-    """
-
-    ways: int
-    shots: int
-    queries: int = QUERIES
-    count: int = 200
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in {"ways": 2, "shots": 1, "queries": 1, "count": 2, "seed": 0}.items():
-            check_int("episodes", name, getattr(self, name), least, 2**32 - 1)
 
 
 @torch.no_grad()
@@ -74,7 +51,9 @@ def features(net: Network, batches: Iterable[tuple[Tensor, Tensor]]) -> tuple[Te
     return torch.cat(seen), torch.cat(y)
 
 
-def episode_accuracies(pool: Labelled, how: Episodes) -> Tensor:
+def episode_accuracies(
+    pool: Labelled, ways: int, shots: int, queries: int = QUERIES, count: int = 200, seed: int = 0
+) -> Tensor:
     """(count,) float64: accuracy of each episode, on the CPU.
 
     The classes of the pool should be ones that the net was not trained on. An episode's classifier is a
@@ -82,23 +61,34 @@ def episode_accuracies(pool: Labelled, how: Episodes) -> Tensor:
     support's mean and then brought to length 1 (Wang et al., 2019, "SimpleShot", who centre by the base
     classes' mean): neither an offset nor the scale of a net's features matters.
 
+    Args:
+        pool: what classes and images are drawn from.
+        ways: classes an episode.
+        shots: support images a class.
+        queries: images a class to be guessed.
+        count: episodes; at least 2, for an interval.
+        seed: episode i is a function of the pool's labels, (seed, i) and the three sizes.
+
     Raises:
-        InputError: if the pool has fewer classes than ways, or a class too few images.
+        InputError: if a number is out of range, the pool has fewer classes than ways, or a class too few images.
     """
+    given = {"ways": (ways, 2), "shots": (shots, 1), "queries": (queries, 1), "count": (count, 2), "seed": (seed, 0)}
+    for name, (value, least) in given.items():
+        check_int("episodes", name, value, least, 2**32 - 1)
     places = by_class(pool.y_N)
-    if len(places) < how.ways:
-        raise InputError(f"episodes: ways must be at most the pool's classes, got {how.ways} of {len(places)}")
+    if len(places) < ways:
+        raise InputError(f"episodes: ways must be at most the pool's classes, got {ways} of {len(places)}")
     for label, at in places.items():
-        if len(at) < how.shots + how.queries:
-            rule = f"{how.shots} shots and {how.queries} queries need {how.shots + how.queries} images"
+        if len(at) < shots + queries:
+            rule = f"{shots} shots and {queries} queries need {shots + queries} images"
             raise InputError(f"episodes: {rule} of class {label}, there are {len(at)}")
     accuracies, labels = [], list(places)
-    for number in range(how.count):
-        random = np.random.default_rng((EPISODES, how.seed, number))
+    for number in range(count):
+        random = np.random.default_rng((EPISODES, seed, number))
         # support is the front and queries are the end of a random order of each class
-        orders = [random.permutation(places[labels[i]]) for i in random.permutation(len(labels))[: how.ways]]
-        support = at_places(pool, [order[: how.shots] for order in orders])
-        query = at_places(pool, [order[-how.queries :] for order in orders])
+        orders = [random.permutation(places[labels[i]]) for i in random.permutation(len(labels))[:ways]]
+        support = at_places(pool, [order[:shots] for order in orders])
+        query = at_places(pool, [order[-queries:] for order in orders])
         mean_D = support.f_ND.double().mean(0)
         support, query = (Labelled(F.normalize(part.f_ND - mean_D), part.y_N) for part in (support, query))
         accuracies.append(hit_rate(support, query, EPISODE_PENALTY))
@@ -110,13 +100,11 @@ def episode_table(
 ) -> list[dict[str, Any]]:
     """A row for each pair of ways and shots: mean accuracy and its 95 % interval, mean +- 1.96 sd / sqrt(count)."""
     rows = []
-    for way in ways:
-        for shot in shots:
-            accuracies = episode_accuracies(pool, Episodes(way, shot, queries, count, seed))
-            mean, reach = accuracies.mean().item(), 1.96 * accuracies.std().item() / math.sqrt(count)
-            low, high = max(0.0, mean - reach), min(1.0, mean + reach)
-            row = {"ways": way, "shots": shot, "accuracy": mean, "low": low, "high": high, "episodes": count}
-            rows.append(row)
+    for way, shot in itertools.product(ways, shots):
+        accuracies = episode_accuracies(pool, way, shot, queries, count, seed)
+        mean, reach = accuracies.mean().item(), 1.96 * accuracies.std().item() / math.sqrt(count)
+        low, high = max(0.0, mean - reach), min(1.0, mean + reach)
+        rows.append({"ways": way, "shots": shot, "accuracy": mean, "low": low, "high": high, "episodes": count})
     return rows
 
 
