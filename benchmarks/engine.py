@@ -45,13 +45,13 @@ def nets() -> list[Any]:
 def train_one(net: Any, bench: Any) -> float:
     """One training with the recipe of a search, without any engine."""
     from alternas.search.training import recipes
-    from alternas.search.training.job import Job, JobResult
+    from alternas.search.training.job import JobResult, TrainJob
     from alternas.search.training.trainer import train
 
     recipe = recipes.get("smoke").with_epochs(EPOCHS)
     steps = recipe.steps(len(bench.data.train))
     with tempfile.TemporaryDirectory() as scratch:
-        job = Job(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
+        job = TrainJob(0, net, recipe, 0, steps, steps, f"{scratch}/c.pt", f"{scratch}/w.safetensors")
         *_, outcome = train(job, bench)
         assert isinstance(outcome, JobResult), outcome
         return outcome.accuracy or 0.0
@@ -84,7 +84,7 @@ class Idle:
         from alternas.search.training.job import JobResult
 
         accuracy = int(job.genotype.key, 16) / 16**12  # arbitrary, so that the strategy has something to weigh
-        yield JobResult(job.trial, "ok", job.until, accuracy, {"nll": 1.0})
+        yield JobResult(job.trial, "ok", job.stop_step, accuracy, {"nll": 1.0})
 
 
 def overhead_alternas() -> list[float]:

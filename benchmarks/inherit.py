@@ -31,7 +31,7 @@ from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.experiments.nets import net_of
 from alternas.search.training import recipes
-from alternas.search.training.job import InitWeights, Job, JobResult
+from alternas.search.training.job import InitWeights, JobResult, TrainJob
 from alternas.search.training.recipe import Recipe
 
 IMAGE = (16, 16)
@@ -105,7 +105,10 @@ def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: InitWe
     assert DATA is not None
     steps = recipe.steps(len(DATA.train))
     files = str(folder / "state.pt"), str(folder / "w.safetensors")
-    job, bench = Job(0, net, recipe, seed, steps, steps, *files, start=start), MemoryLoader(DATA, torch.device("cpu"))
+    job, bench = (
+        TrainJob(0, net, recipe, seed, steps, steps, *files, start=start),
+        MemoryLoader(DATA, torch.device("cpu")),
+    )
     *_, outcome = train(job, bench)
     assert isinstance(outcome, JobResult), outcome
     assert outcome.status == "ok", outcome

@@ -45,7 +45,7 @@ class Sleeper:
         for tick in range(1, TICKS + 1):
             time.sleep(SECONDS / TICKS)
             yield Progress(job.trial, Point(tick, 1.0, 0.5), tick * SECONDS / TICKS)
-        yield JobResult(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
+        yield JobResult(job.trial, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, (), SECONDS)
 
 
 class Clock:
@@ -86,19 +86,23 @@ def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.archs import static_cost
     from alternas.results.runs.store import Store
     from alternas.search.config import Settings
+    from alternas.search.context import SearchConfig, SearchContext
+    from alternas.search.data.dataset import DataConfig
+    from alternas.search.engine.resources import Resources
     from alternas.search.training import recipes
     from alternas.search.trials.controller import SearchController
-    from alternas.search.trials.state import SearchContext
     from alternas.search.trials.study import open_journal
     from alternas.spaces import get
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     settings = Settings("free", "digits", strategy, "none", "macs", recipe)
-    common = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
-    terms = SearchContext(settings, trials, TICKS, lambda net: static_cost(net, 10, 8, 1), common, folder)
+    config = SearchConfig(settings, DataConfig("digits"), trials, "scale", Resources())
+    no_data: Any = None
+    fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
+    context = SearchContext(config, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)
     store = Store(folder)
-    memory = open_journal(folder, store.records, strategy, terms.ground(space), terms.weigh)
-    return SearchController(terms, space, store, memory), store
+    study = open_journal(folder, store.records, strategy, context.sampler_context(), context.cost_of)
+    return SearchController(context, store, study), store
 
 
 def busy(strategy: str) -> dict[str, Any]:
@@ -133,7 +137,9 @@ def fill(folder: Path, strategy: str) -> None:
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
     with closing(store):
         while job := ledger.next_job():
-            ledger.report(JobResult(job.trial, "ok", job.until, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS))
+            ledger.report(
+                JobResult(job.trial, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
+            )
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
     data = {"name": "digits", "image_size": [8, 8], "in_chans": 1, "classes": [str(i) for i in range(10)]}
     data |= {"mean": [0.3], "std": [0.4]}

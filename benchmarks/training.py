@@ -40,7 +40,7 @@ from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.training import recipes
 from alternas.search.training.augment import flipped, shifted
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.trainer import Trainer, train
@@ -62,7 +62,7 @@ def ours(data: DataSet, net: Genotype, recipe: Recipe, device: torch.device) -> 
     """A turn of our loop."""
     folder = tempfile.mkdtemp()
     steps = 10**6
-    job = Job(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
+    job = TrainJob(0, net, recipe, 0, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
     trainer = Trainer(job, MemoryLoader(data, device))
     if recipe.compile:
         trainer.warm_up()
@@ -233,7 +233,7 @@ def on_cue(seeds: int) -> dict[str, Any]:
     for seed in range(seeds):
         with tempfile.TemporaryDirectory() as folder:
             steps = recipe.steps(len(data.train))
-            job = Job(0, net, recipe, seed, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
+            job = TrainJob(0, net, recipe, seed, steps, steps, f"{folder}/c.pt", f"{folder}/w.safetensors")
             *_, outcome = train(job, bench)
             assert isinstance(outcome, JobResult)
             scores["ours"].append(outcome.accuracy or 0.0)

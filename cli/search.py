@@ -131,8 +131,8 @@ def search(
     )  # fmt: skip
     request = request_of(data, image_size, loader, skip_broken, download)
     place = resources_of(address, workers, cpus_per_trial, gpus_per_trial, storage_path, latency_on)
-    effort = Budget(trial_minutes, max_hours, max_train_steps)
-    plan = SearchConfig(settings, request, trials, run_name, place, effort, storage, tensorboard)
+    budget = Budget(trial_minutes, max_hours, max_train_steps)
+    plan = SearchConfig(settings, request, trials, run_name, place, budget, storage, tensorboard)
     folder = run_search(plan, Console(stderr=as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
     if on_front and not as_json:

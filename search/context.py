@@ -1,7 +1,8 @@
-"""Configuration of a search: `SearchConfig` and its validation. Nothing is written or trained here."""
+"""`SearchConfig`, what was asked for, and `SearchContext`, what it was checked into. Nothing is written here."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +21,12 @@ from .config import Budget, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .engine.resources import Resources
+from .samplers.context import SamplerContext
 from .samplers.registry import PLANNED, check_strategy
-from .training.artifacts import artifact_store, check_store
-from .training.job import Timing
+from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on
 from .trials.latencies import Latencies
-from .trials.schedulers import scheduler
-from .trials.state import SearchContext
+from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
 
@@ -35,16 +35,27 @@ SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a 
 
 @dataclass(frozen=True)
 class SearchConfig:
-    """Configuration of a search: settings, data, number of trials, run name, resources and limits."""
+    """Configuration of a search, as asked for.
+
+    Attributes:
+        settings: what makes it this search.
+        data: the data set.
+        trials: distinct nets to start training, baselines not counted.
+        name: of the run.
+        resources: where to run.
+        budget: limits on time and steps.
+        storage: URL of a database for the study; "" keeps it in the run's folder.
+        tensorboard: whether event files are written.
+    """
 
     settings: Settings
     data: DataConfig
     trials: int
     name: str
     resources: Resources
-    effort: Budget = field(default_factory=Budget)
-    storage: str = ""  # URL of a database for the strategy's memory; "" keeps it in the run's folder
-    tensorboard: bool = False  # whether event files are written
+    budget: Budget = field(default_factory=Budget)
+    storage: str = ""
+    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         if self.storage:
@@ -55,83 +66,126 @@ class SearchConfig:
 
 
 @dataclass(frozen=True)
-class PreparedSearch:
-    """A search that has been found possible, with what it needs. Nothing is written yet."""
+class SearchContext:
+    """A search that was found possible, with what it needs. Nothing is written yet.
 
-    plan: SearchConfig
+    Attributes:
+        config: as asked for.
+        data: the data set.
+        space: the nets allowed.
+        cost_fn: static cost of a net on the data.
+        steps: the full budget of a net, in optimiser steps.
+        folder: of the run.
+        record_fields: fields that every record of the run shares.
+        run_settings: what `run.json` holds as the settings; equal ones resume a run.
+        latencies: of the run, where accuracy is weighed against latency.
+        artifacts: where workers leave files, if they do not see the folder.
+    """
+
+    config: SearchConfig
     data: DataSet
     space: Space
-    terms: SearchContext
-    wanted: dict[str, Any]  # what `run.json` keeps as the settings
+    cost_fn: Callable[[Genotype], Cost]
+    steps: int
+    folder: Path
+    record_fields: dict[str, Any]
+    run_settings: dict[str, Any] = field(default_factory=dict)
+    latencies: Latencies | None = None
+    artifacts: ArtifactStore | None = None
+
+    @property
+    def settings(self) -> Settings:
+        return self.config.settings
+
+    @property
+    def scheduler(self) -> Scheduler:
+        return scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
+
+    def violation(self, net: Genotype) -> float:
+        """The shares by which a net breaks the limits, together."""
+        return sum(self.settings.over_limit(self.cost_fn(net)).values())
+
+    def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
+        """What accuracy is weighed against, of a net that was measured where that needs measuring."""
+        return self.latencies.known[key].ms if self.latencies else cost[self.settings.objective]
+
+    def sampler_context(self) -> SamplerContext:
+        """What a strategy knows beforehand."""
+
+        def costs(net: Genotype) -> tuple[float, float]:
+            cost = self.cost_fn(net)
+            return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
+
+        return SamplerContext(self.space, self.settings.seed, costs, self.violation, steady=self.latencies is None)
 
 
-def prepare(plan: SearchConfig, console: Console) -> PreparedSearch:
+def prepare(config: SearchConfig, console: Console) -> SearchContext:
     """Check a search and load its data.
 
     Raises:
         InputError: as `search`.
     """
-    settings, folder = plan.settings, run_folder(plan.name)
+    settings, folder = config.settings, run_folder(config.name)
     scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
-    data = load_showing(plan.data, console)
+    data = load_showing(config.data, console)
     check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
     space = spaces.find(settings.space, data.image_size)
-    price = _Price(data)
-    _check_limits(space, settings, price)
-    read = {"data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size)}
-    wanted = settings.to_dict() | read | _of_file(space)
-    _compare(folder, plan, wanted)
-    steps, common = settings.recipe.steps(len(data.train)), _common(plan, data)
-    there = folder.absolute()  # a worker's current folder may be another
-    depot, latencies = artifact_store(folder, plan.resources.storage_path), _latencies(there, settings, price)
-    terms = SearchContext(settings, plan.trials, steps, price, common, there, latencies, plan.effort, depot)
-    validate_sampler(settings.strategy, terms.ground(space))
-    if plan.storage:
-        connect(parse_url(plan.storage))  # before a folder is made
-    check_store(depot)
-    return PreparedSearch(plan, data, space, terms, wanted)
+
+    def cost_fn(net: Genotype) -> Cost:
+        return static_cost(net, len(data.classes), data.image_size, data.in_chans)
+
+    _check_limits(space, settings, data, cost_fn)
+    run_settings = settings.to_dict() | {
+        "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
+    }  # fmt: skip
+    if isinstance(space, FileSpace):  # another source, or other genes, is another search
+        run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
+    _check_same_run(folder, config, run_settings)
+    whole = folder.absolute()  # a worker's current folder may be another
+    artifacts, latencies = artifact_store(folder, config.resources.storage_path), None
+    if settings.latency:
+        image = (data.in_chans, *data.image_size)
+        latencies = Latencies(whole, cost_fn, LatencySetting.parse(settings.latency), image, len(data.classes))
+    record_fields = {
+        "recipe": asdict(settings.recipe),
+        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "seed": settings.seed,
+        "versions": versions(),
+    }
+    steps = settings.recipe.steps(len(data.train))
+    context = SearchContext(
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts
+    )
+    validate_sampler(settings.strategy, context.sampler_context())
+    if config.storage:
+        connect(parse_url(config.storage))  # before a folder is made
+    check_store(artifacts)
+    return context
 
 
-@dataclass(frozen=True)
-class _Price:
-    """Static cost of a net on a data set."""
-
-    data: DataSet
-
-    def __call__(self, net: Genotype) -> Cost:
-        return static_cost(net, len(self.data.classes), self.data.image_size, self.data.in_chans)
-
-
-def _latencies(folder: Path, settings: Settings, price: _Price) -> Latencies | None:
-    """Those measured in the run so far, where accuracy is weighed against latency."""
-    if not settings.latency:
-        return None
-    data = price.data
-    timing = Timing(LatencySetting.parse(settings.latency), (data.in_chans, *data.image_size), len(data.classes))
-    return Latencies(folder, timing, price)
-
-
-def _check_limits(space: Space, settings: Settings, price: _Price) -> None:
+def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
     """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
-    size = "x".join(str(side) for side in price.data.image_size)
+    size = "x".join(str(side) for side in data.image_size)
     for cost, most in settings.limits.items():
-        least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(price(net), cost))
+        least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
         if least > most:
             rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
-    over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(price(net)).values()), 0)
+    over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(cost_fn(net)).values()), 0)
     if over > 0:
-        found = " and ".join(f"{getattr(price(nearest), cost)} {cost}" for cost in settings.limits)
-        rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {found}"
+        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.limits)
+        rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {costs}"
         raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits)}: {rule}")
 
 
-def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None:
+def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:
     """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
     if not (folder / "run.json").exists():
         if (folder / "records.jsonl").exists():
-            raise InputError(f"run {plan.name!r}: has records but no run.json with its settings; choose another --name")
+            raise InputError(
+                f"run {config.name!r}: has records but no run.json with its settings; choose another --name"
+            )
         return
     trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
     if not isinstance(trials, int):
@@ -140,10 +194,10 @@ def _compare(folder: Path, plan: SearchConfig, settings: dict[str, Any]) -> None
         return
     if differing:
         hint = "choose another --name for a new search, or repeat the old settings to resume"
-        raise InputError(f"run {plan.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
-    if plan.trials < trials:
-        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {plan.trials} here"
-        raise InputError(f"run {plan.name!r} exists: {rule}")
+        raise InputError(f"run {config.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+    if config.trials < trials:
+        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {config.trials} here"
+        raise InputError(f"run {config.name!r} exists: {rule}")
 
 
 def default_scheduler(name: str, strategy: str, trials: int) -> str:
@@ -153,9 +207,9 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
         InputError: if the run's `run.json` cannot be read.
     """
     folder = run_folder(name)
-    kept = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
-    if isinstance(kept, str):
-        return kept
+    used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
+    if isinstance(used, str):
+        return used
     return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "none"
 
 
@@ -169,21 +223,3 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
     return settings
-
-
-def _of_file(space: Space) -> dict[str, Any]:
-    """The settings that a space of the user's own adds: another source, or other genes, is another search."""
-    if not isinstance(space, FileSpace):
-        return {}
-    return {"space": space.identity, "genes": {name: list(options) for name, options in space.options.items()}}
-
-
-def _common(plan: SearchConfig, data: DataSet) -> dict[str, Any]:
-    """The fields that every record of the run shares."""
-    recipe = plan.settings.recipe
-    return {
-        "recipe": asdict(recipe),
-        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
-        "seed": plan.settings.seed,
-        "versions": versions(),
-    }

@@ -1,16 +1,40 @@
-"""Passwords, which are in the URL of a database or a depot and must be nowhere else: not shown, not kept."""
+"""URLs of databases and artifact stores may hold passwords, which are shown and kept nowhere."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
+from urllib.parse import unquote
 
 REDACTED = "***"
-MOST = 300  # characters of a message
+PASSWORD = re.compile("([^:/]+://[^:@/]*):(.*)@")  # behind the user; whatever is in it, up to the last "@"
+SECRET = re.compile("key|pass|secret|token|sig", re.IGNORECASE)  # in the name of what a URL says after its "?"
+MAX_MESSAGE = 300
 
 
-def redact(secrets: Iterable[str | None], error: BaseException) -> str:
-    """What an error says, in a line that holds none of the secrets."""
+def shown_url(url: str) -> str:
+    """A URL as it may be shown, kept and compared: without passwords, and without a last slash."""
+    base, _, query = PASSWORD.sub(rf"\1:{REDACTED}@", url).partition("?")
+    scheme, slashes, rest = base.partition("://")
+    pairs = (pair.partition("=") for pair in query.split("&") if pair)
+    query = "&".join(f"{name}={REDACTED if SECRET.search(name) else value}" for name, _, value in pairs)
+    return f"{scheme}{slashes}{rest.rstrip('/') or rest}" + (f"?{query}" if query else "")
+
+
+def redact(error: BaseException, url: str) -> str:
+    """What an error says, in a line without the passwords of the URL."""
+    password = PASSWORD.match(url)
+    pairs = (pair.partition("=") for pair in url.partition("?")[2].split("&"))
+    secrets = [password[2] if password else "", *(value for name, _, value in pairs if SECRET.search(name))]
     text = " ".join(str(error).split())
     for secret in filter(None, secrets):
-        text = text.replace(secret, REDACTED)
-    return text[:MOST] or type(error).__name__
+        text = text.replace(secret, REDACTED).replace(unquote(secret), REDACTED)
+    return text[:MAX_MESSAGE] or type(error).__name__
+
+
+def redact_words(words: Sequence[str], *urls: str) -> list[str]:
+    """The words of a command, with URLs among them as they may be kept."""
+    words = list(words)
+    for url in filter(None, urls):
+        words = [word.replace(url, shown_url(url)) for word in words]
+    return words

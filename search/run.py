@@ -1,4 +1,4 @@
-"""One search, from its plan to its records: opens the run, starts the engine, drives it."""
+"""One search, from its configuration to its records: opens the run, starts the engine, drives it."""
 
 from __future__ import annotations
 
@@ -14,126 +14,120 @@ from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
-from .context import PreparedSearch, SearchConfig, prepare, previous_settings
+from .context import SearchConfig, SearchContext, prepare, previous_settings
 from .data.build import keep_sample
-from .data.dataset import DataSet
 from .engine.loop import run_loop
 from .engine.pool import Pool
 from .engine.progress import ShownSearch, view
 from .engine.tensorboard import EventFiles, Noted
+from .redact import redact_words
 from .samplers.buildup import BuildUp, steps_table
-from .training.artifacts import without_secrets
 from .trials.controller import SearchController
-from .trials.storage import drop_note, one_line, open_study, without_password
-from .trials.study import StudyAdapter
+from .trials.storage import drop_note, one_line, open_study
 
 
-def search(plan: SearchConfig, console: Console) -> Path:
+def search(config: SearchConfig, console: Console) -> Path:
     """Run or resume a search, and return the folder of its run.
 
     Raises:
-        InputError: if a setting is wrong, differs from those of the existing run of that name,
-            or cannot be met by any net of the space.
+        InputError: if a setting is wrong, differs from those of the existing run of that name, or cannot be met by
+            any net of the space.
         OperationError: if workers do not start or every net fails.
     """
-    ready = prepare(plan, console)
-    with opened(ready) as ledger:
-        if ledger.complete or _run(ledger, plan, ready.data, console):
-            conclude(ledger, console)
-    return run_folder(plan.name)
+    context = prepare(config, console)
+    with opened(context) as controller:
+        if controller.complete or _run(controller, console):
+            conclude(controller, console)
+    return run_folder(config.name)
 
 
 @contextmanager
-def opened(ready: PreparedSearch) -> Iterator[SearchController]:
-    """The ledger of a new or existing run, which no other driver gets meanwhile.
+def opened(context: SearchContext) -> Iterator[SearchController]:
+    """The controller of a new or existing run, which no other driver gets meanwhile.
 
     Raises:
         InputError: if one has it, its folder cannot be written, or its storage cannot be reached.
     """
-    plan, terms, space = ready.plan, ready.terms, ready.space
-    folder, strategy = run_folder(plan.name), plan.settings.strategy
-    with locked(folder), closing(Store(folder)) as store, one_line(plan.storage):
-        _settle(folder, ready)
-        if terms.latencies:
-            terms.latencies.recall(store.records)
-        memory = open_study(folder, store.records, strategy, terms.ground(space), terms.weigh, plan.storage)
-        yield SearchController(terms, space, store, memory)
+    folder, storage = run_folder(context.config.name), context.config.storage
+    with locked(folder), closing(Store(folder)) as store, one_line(storage):
+        _write_run_json(folder, context)
+        if context.latencies:
+            context.latencies.recall(store.records)
+        strategy, sampler_context = context.settings.strategy, context.sampler_context()
+        study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
+        yield SearchController(context, store, study)
 
 
-def conclude(ledger: SearchController, console: Console) -> None:
+def conclude(controller: SearchController, console: Console) -> None:
     """Say how a search ended.
 
     Raises:
         OperationError: if all that was trained has failed.
     """
-    if ledger.books.used_up:
-        console.print(f"all {ledger.terms.effort.train_steps:.0f} steps are used: {ledger.started} trials started")
-    elif ledger.exhausted:
-        limits = " within the limits" if ledger.terms.settings.limits else ""
-        ends = "the strategy has come to its end", f"no other net of the space was found{limits}"
-        why = ends[0] if ledger.memory.planned else ends[1]
-        console.print(f"{why}: {ledger.started} of {ledger.terms.trials} nets, beside the baselines")
-    _check_any(ledger.store)
-    _show_steps(ledger.memory, console)
-
-
-def _check_any(store: Store) -> None:
-    """Raise OperationError if all that was trained has failed, with the first reason."""
-    trained = [r for r in store.records if r.status not in FREE]
+    config, started = controller.context.config, controller.started
+    if controller.budget_spent:
+        console.print(f"all {config.budget.train_steps:.0f} steps are used: {started} trials started")
+    elif controller.exhausted:
+        limits = " within the limits" if config.settings.limits else ""
+        planned = controller.study.planned
+        why = "the strategy has come to its end" if planned else f"no other net of the space was found{limits}"
+        console.print(f"{why}: {started} of {config.trials} nets, beside the baselines")
+    trained = [r for r in controller.store.records if r.status not in FREE]
     if all(r.status in FAILED for r in trained):
         reason = f"; the first, trial {trained[0].trial}: {trained[0].error}" if trained else ""
-        raise OperationError(f"run {store.folder.name!r}: none of {len(trained)} nets could be trained{reason}")
+        raise OperationError(
+            f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
+        )
+    strategy = controller.study.study.sampler
+    if isinstance(strategy, BuildUp):
+        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts))
 
 
-def _event_files(folder: Path, store: Store, seed: int) -> EventFiles:
-    """TensorBoard's files of a run, with all that its records tell."""
-    files = EventFiles(folder, seed)
-    for record in store.records:
-        files.take(record)
-    return files
-
-
-def _run(ledger: SearchController, plan: SearchConfig, data: DataSet, console: Console) -> bool:
+def _run(controller: SearchController, console: Console) -> bool:
     """Train. Returns whether the search has ended, and not merely its time."""
-    hours, resources = plan.effort.hours, plan.resources
-    files = _event_files(ledger.terms.folder, ledger.store, plan.settings.seed) if plan.tensorboard else None
-    most = ledger.terms.trials + len(ledger.live)
-    if ledger.terms.setting and not resources.latency_on:
+    context, settings = controller.context, controller.settings
+    config, data = context.config, context.data
+    latency = context.latencies.setting if context.latencies else None
+    if latency and not config.resources.latency_on:
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
-    if ledger.terms.settings.scheduler != "none":
-        console.print(f"scheduler {ledger.terms.settings.scheduler}: weaker nets stop early")
-    if ledger.terms.depot:
-        console.print(f"checkpoints and weights: {ledger.terms.depot}", highlight=False, soft_wrap=True)
-    steps_per_epoch = ledger.terms.settings.recipe.steps_per_epoch(len(data.train))
+    if settings.scheduler != "none":
+        console.print(f"scheduler {settings.scheduler}: weaker nets stop early")
+    if context.artifacts:
+        console.print(f"checkpoints and weights: {context.artifacts}", highlight=False, soft_wrap=True)
+    files = None
+    if config.tensorboard:
+        files = EventFiles(context.folder, settings.seed)
+        for record in controller.store.records:
+            files.take(record)
+    most = config.trials + len(controller.live)
     with (
-        view(ShownSearch(ledger, steps_per_epoch), console) as shown,
-        closing(Pool(resources, data.without_test(), most, ledger.terms.setting)) as pool,
+        view(ShownSearch(controller, settings.recipe.steps_per_epoch(len(data.train))), console) as shown,
+        closing(Pool(config.resources, data.without_test(), most, latency)) as pool,
     ):
-        ended = run_loop(ledger, pool, Noted(shown, files, ledger) if files else shown, 3600 * hours)
+        noted = Noted(shown, files, controller) if files else shown
+        ended = run_loop(controller, pool, noted, 3600 * config.budget.hours)
     if not ended:
-        console.print(f"stopped after {hours:g} hours; the same command resumes")
+        console.print(f"stopped after {config.budget.hours:g} hours; the same command resumes")
     return ended
 
 
-def _show_steps(memory: StudyAdapter, console: Console) -> None:
-    """What a build-up has tried, and what it kept."""
-    strategy = memory.study.sampler
-    if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(memory.study), strategy.starts))
-
-
-def _settle(folder: Path, ready: PreparedSearch) -> None:
-    """Write the run's settings and facts. A strategy's memory made under other settings is dropped."""
-    plan, data, space = ready.plan, ready.data, ready.space
-    if (folder / "run.json").exists() and differences(previous_settings(folder), ready.wanted):
+def _write_run_json(folder: Path, context: SearchContext) -> None:
+    """Write the run's settings and facts. A study made under other settings is dropped."""
+    config, data = context.config, context.data
+    if (folder / "run.json").exists() and differences(previous_settings(folder), context.run_settings):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
-    command = without_secrets(without_password(sys.argv, plan.storage), plan.resources.storage_path)
-    facts = {"format": FORMAT, "settings": ready.wanted, "trials": plan.trials}
-    facts |= {"command": command, "versions": versions(), "data": data.facts()}
-    if ready.terms.depot:
-        facts["storage_path"] = ready.terms.depot.note
-    if isinstance(space, FileSpace):
-        facts["space_source"] = space.source  # to read; never run
+    facts = {
+        "format": FORMAT,
+        "settings": context.run_settings,
+        "trials": config.trials,
+        "command": redact_words(sys.argv, config.storage, config.resources.storage_path),
+        "versions": versions(),
+        "data": data.facts(),
+    }
+    if context.artifacts:
+        facts["storage_path"] = context.artifacts.note
+    if isinstance(context.space, FileSpace):
+        facts["space_source"] = context.space.source  # to read; never run
     keep_sample(data, folder)
     write_json(folder / "run.json", facts)

@@ -1,4 +1,4 @@
-"""Fixtures: a scale small enough to enumerate, and a ledger that can be opened again and again."""
+"""Fixtures: a scale small enough to enumerate, and a search that can be opened again and again."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from alternas.archs import Cost, Genotype, static_cost
 from alternas.results.latency.setting import LatencySetting
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, Settings
+from alternas.search.context import SearchConfig, SearchContext
+from alternas.search.data.dataset import DataConfig
+from alternas.search.engine.resources import Resources
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
-from alternas.search.training.job import Timing
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
-from alternas.search.trials.state import SearchContext
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
@@ -110,31 +111,33 @@ def small_scale() -> SpacePreset:
     )
 
 
-def _price(net: Genotype) -> Cost:
+def _cost_fn(net: Genotype) -> Cost:
     return static_cost(net, 10, 8, 1)
 
 
 @pytest.fixture
-def open_ledger(tmp_path: Path) -> Iterator[Callable[..., SearchController]]:
-    """Opens a ledger on tmp_path, again and again as a restarted driver would."""
+def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]:
+    """Opens a search on tmp_path, again and again as a restarted driver would."""
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
-        """A ledger; `more` are settings, the `effort`, and the URL of a `storage`."""
-        space, storage, effort = space or get("all", 8), more.pop("storage", ""), more.pop("effort", Budget())
+        """A controller; `more` are settings, the `budget`, and the URL of a `storage`."""
+        space, storage, budget = space or get("all", 8), more.pop("storage", ""), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
         settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
-        common = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
-        timing = Timing(LatencySetting(), (1, 8, 8), 10)
-        latencies = Latencies(tmp_path, timing, _price) if settings.latency else None
-        terms = SearchContext(settings, trials, STEPS, _price, common, tmp_path, latencies, effort)
+        config = SearchConfig(settings, DataConfig("digits"), trials, "test", Resources(), budget, storage)
+        fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
+        latencies = Latencies(tmp_path, _cost_fn, LatencySetting(), (1, 8, 8), 10) if settings.latency else None
+        no_data: Any = None
+        context = SearchContext(config, no_data, space, _cost_fn, STEPS, tmp_path, fields, latencies=latencies)
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
         if latencies:
             latencies.recall(stores[-1].records)
-        memory = open_study(tmp_path, stores[-1].records, strategy, terms.ground(space), terms.weigh, storage)
-        return SearchController(terms, space, stores[-1], memory)
+        records, known = stores[-1].records, context.sampler_context()
+        study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
+        return SearchController(context, stores[-1], study)
 
     yield open_it
     for store in stores:

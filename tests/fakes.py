@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.engine.loop import Lost
-from alternas.search.training.job import Job, JobResult, Point, Progress
+from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
 
 STEPS = 16
 
@@ -24,12 +23,12 @@ def fake_accuracy(net: Genotype, step: int) -> float:
 
 
 class FakeExecutor:
-    """Runs jobs at once, in the order given. `fate(job)` may return an Outcome, a Lost or None."""
+    """Runs jobs at once, in the order given. `fate(job)` may return a JobResult or None."""
 
-    def __init__(self, slots: int = 2, fate: Callable[[Job], Any] = lambda job: None) -> None:
+    def __init__(self, slots: int = 2, fate: Callable[[TrainJob], Any] = lambda job: None) -> None:
         self.slots, self.fate = slots, fate
-        self.jobs: list[Job] = []
-        self.ran: list[Job] = []
+        self.jobs: list[TrainJob] = []
+        self.ran: list[TrainJob] = []
 
     @property
     def idle(self) -> int:
@@ -39,7 +38,7 @@ class FakeExecutor:
     def starting(self) -> int:
         return 0
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TrainJob) -> None:
         assert self.idle > 0
         assert job.trial not in [other.trial for other in self.jobs]
         self.jobs.append(job)
@@ -53,20 +52,20 @@ class FakeExecutor:
         return [event] if event is not None else _success(job)
 
 
-def _success(job: Job) -> list[Any]:
-    curve = tuple(Point(step, 1.0, fake_accuracy(job.genotype, step)) for step in range(1, job.until + 1))
-    outcome = JobResult(job.trial, "ok", job.until, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
+def _success(job: TrainJob) -> list[Any]:
+    curve = tuple(Point(step, 1.0, fake_accuracy(job.genotype, step)) for step in range(1, job.stop_step + 1))
+    outcome = JobResult(job.trial, "ok", job.stop_step, curve[-1].accuracy, {"nll": 0.5}, curve, 0.1, "fake")
     return [Progress(job.trial, curve[-1], 0.1), outcome]
 
 
-def lose(job: Job) -> Lost:
-    return Lost(job.trial)
+def lose(job: Job) -> JobResult:
+    return JobResult(job.trial, "lost", error="its worker died")
 
 
 class SilentView:
     """Looks away."""
 
-    def started(self, job: Job) -> None: ...
+    def started(self, job: TrainJob) -> None: ...
     def tick(self, tick: Progress) -> None: ...
     def ended(self, record: Any, trial: int) -> None: ...
     def refresh(self) -> None: ...
@@ -78,11 +77,11 @@ class FakeWorker:
     def __init__(self, threads: int, device: str) -> None: ...
     def take(self, data: Any) -> None: ...
 
-    def run(self, job: Job) -> Iterator[Progress | JobResult]:
+    def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         folder = Path(job.checkpoint).parent.parent
         before = [trial for trial, _ in legs_begun(folder)].count(job.trial)
         with open(folder / "legs", "a") as file:
-            file.write(f"{job.trial} {job.until}\n")
+            file.write(f"{job.trial} {job.stop_step}\n")
         fate = json.loads((folder / "fates.json").read_text()).get(str(job.trial))
         if fate == "die" or (fate == "die once" and not before):
             os.kill(os.getpid(), signal.SIGKILL)

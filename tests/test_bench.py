@@ -44,7 +44,7 @@ from alternas.search.tabular.tables import (
     Training,
     load_table,
 )
-from alternas.search.training.job import Job
+from alternas.search.training.job import TrainJob
 from alternas.search.trials.schedulers import SCHEDULERS
 from alternas.spaces import get, members
 
@@ -189,10 +189,10 @@ class Watched(Simulator):
 
     def __init__(self, *what: Any) -> None:
         super().__init__(*what)
-        self.jobs: list[Job] = []
+        self.jobs: list[TrainJob] = []
         Watched.last = self
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: TrainJob) -> None:
         self.jobs.append(job)
         super().submit(job)
         assert len(self._running) <= self.workers
@@ -204,12 +204,12 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
     return Watched
 
 
-def legs(jobs: Sequence[Job]) -> float:
+def legs(jobs: Sequence[TrainJob]) -> float:
     """Full trainings that these jobs take together: each net as far as it came."""
     reached: dict[tuple[str, int], int] = {}
     for job in jobs:
         name = job.genotype.key, job.seed
-        reached[name] = max(reached.get(name, 0), job.until)
+        reached[name] = max(reached.get(name, 0), job.stop_step)
     return sum(reached.values()) / STEPS
 
 
@@ -239,11 +239,11 @@ def test_legs_count_by_their_share(
     assert trace.spent[-1] < 0.75 * len(started)
     seconds = 0.0
     for key in started:
-        until = max(job.until for job in jobs if job.genotype.key == key)
+        until = max(job.stop_step for job in jobs if job.genotype.key == key)
         seconds += whole.entries[key].drawn(key, 0).seconds * until / STEPS
     assert seconds / workers <= watched.last.clock + 1e-6 < 1.4 * seconds / workers
-    assert len(trace.spent) == len({job.genotype.key for job in jobs if job.until == job.steps})
-    first = [job for job in jobs if job.until == STEPS // 8 + 1]
+    assert len(trace.spent) == len({job.genotype.key for job in jobs if job.stop_step == job.total_steps})
+    first = [job for job in jobs if job.stop_step == STEPS // 8 + 1]
     assert len(first) == len(started), "every net stops at the first rung"
 
 

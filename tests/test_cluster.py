@@ -29,7 +29,7 @@ from alternas.search.data.load import load
 from alternas.search.engine import connection, pool
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from fakes import SilentView, fake_accuracy
 from pages import BLOCK, ROOT
@@ -49,11 +49,13 @@ class Witness:
         images = np.asarray(data.train.images)
         self.shared = not images.flags.writeable  # in the node's object store, not a copy of its own
 
-    def run(self, job: Job) -> Iterator[JobResult]:
+    def run(self, job: TrainJob) -> Iterator[JobResult]:
         time.sleep(0.2)  # so that all workers get some
         node = ray.get_runtime_context().get_node_id()
         how = {"shared": self.shared, "process": ray.get_runtime_context().get_actor_id()}
-        yield JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until), device=node, how=how)
+        yield JobResult(
+            job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step), device=node, how=how
+        )
 
 
 @pytest.fixture
@@ -66,10 +68,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     made.shutdown()
 
 
-def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_ledger: Open) -> None:
+def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controller: Open) -> None:
     cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    ledger = open_ledger(trials=20)
+    ledger = open_controller(trials=20)
     with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         assert workers.size == 3
         while workers.starting:
@@ -81,10 +83,10 @@ def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_ledger: O
     assert all(r.how["shared"] for r in trained)
 
 
-def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_ledger: Open) -> None:
+def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) -> None:
     second = cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    ledger = open_ledger(trials=20)
+    ledger = open_controller(trials=20)
 
     class Killer(SilentView):
         left: Any = second

@@ -33,10 +33,10 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 
 
 @pytest.fixture(params=["journal", "sqlite"])
-def ledger(request: pytest.FixtureRequest, open_ledger: Open, tmp_path: Path) -> SearchController:
+def ledger(request: pytest.FixtureRequest, open_controller: Open, tmp_path: Path) -> SearchController:
     """Of a search that has ended; its folder is a run's."""
     storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
-    ledger = open_ledger(get("resnet", 8), trials=6, storage=storage)
+    ledger = open_controller(get("resnet", 8), trials=6, storage=storage)
     run_loop(ledger, FakeExecutor(), SilentView())
     (tmp_path / "run.json").write_text('{"format": 2}')
     return ledger
@@ -96,13 +96,13 @@ def test_the_front_is_on_the_page(ledger: SearchController, tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
     drawn = {(round(x, 6), round(y)) for xs, ys in found for x, y in zip(xs, ys, strict=True)}
-    trials = ledger.memory.study.get_trials(states=(TrialState.COMPLETE,))
+    trials = ledger.study.study.get_trials(states=(TrialState.COMPLETE,))
     assert drawn == {(round(t.values[0], 6), round(t.values[1])) for t in trials}
 
 
 @pytest.mark.slow
 def test_the_page_changes_nothing(ledger: SearchController, tmp_path: Path) -> None:
-    before = len(ledger.memory.study.get_trials())
+    before = len(ledger.study.study.get_trials())
     with served(tmp_path, *storage_of(tmp_path)) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"

@@ -13,14 +13,13 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.search.engine.resources import Resources
+from alternas.search.redact import redact_words, shown_url
 from alternas.search.training.artifacts import (
     ArtifactStore,
     StoreError,
     artifact_store,
     check_store,
     check_uri,
-    shown_uri,
-    without_secrets,
 )
 from s3_server import S3, SECRET, listing, written
 
@@ -150,11 +149,11 @@ def test_what_is_no_uri_is_refused(uri: str) -> None:
 
 
 def test_passwords_are_not_shown() -> None:
-    assert shown_uri("s3://AKIA:abc@bucket/a/b/?region=x") == "s3://AKIA:***@bucket/a/b?region=x"
-    assert shown_uri("abfs://container@account/a?sas_token=abc&x=1") == "abfs://container@account/a?sas_token=***&x=1"
-    assert shown_uri("file:///") == "file:///"
+    assert shown_url("s3://AKIA:abc@bucket/a/b/?region=x") == "s3://AKIA:***@bucket/a/b?region=x"
+    assert shown_url("abfs://container@account/a?sas_token=abc&x=1") == "abfs://container@account/a?sas_token=***&x=1"
+    assert shown_url("file:///") == "file:///"
     words = ["search", "--storage-path=s3://AKIA:abc@bucket"]
-    assert without_secrets(words, "s3://AKIA:abc@bucket") == ["search", "--storage-path=s3://AKIA:***@bucket"]
+    assert redact_words(words, "s3://AKIA:abc@bucket") == ["search", "--storage-path=s3://AKIA:***@bucket"]
     with pytest.raises(InputError, match="write %2F") as raised:
         check_uri("s3://AKIA:123/abc@bucket")
     assert "abc" not in str(raised.value)

@@ -29,7 +29,7 @@ from alternas.search.training import artifact_sync as transfer
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
-from alternas.search.training.job import InitWeights, Job, JobResult, Progress
+from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
@@ -44,13 +44,13 @@ def digits() -> DataSet:
 
 
 @pytest.fixture
-def job(depot: ArtifactStore) -> Job:
+def job(depot: ArtifactStore) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     files = depot.home / "checkpoints/k.pt", depot.home / "weights/k.safetensors"
-    return Job(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), keep=("0.5",), depot=depot)
+    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), save_weights_at=("0.5",), store=depot)
 
 
-def run(job: Job, digits: DataSet) -> JobResult:
+def run(job: TrainJob, digits: DataSet) -> JobResult:
     worker = Worker(1, "cpu")
     worker.take(digits)
     last = list(worker.run(job))[-1]
@@ -70,37 +70,38 @@ def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
-    job: Job, depot: ArtifactStore, digits: DataSet, tmp_path: Path
+    job: TrainJob, depot: ArtifactStore, digits: DataSet, tmp_path: Path
 ) -> None:
     files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
-    whole = run(replace(job, depot=None, until=4, **files), digits)
+    whole = run(replace(job, store=None, stop_step=4, **files), digits)
     assert run(job, digits).step == 2
     assert listing(tmp_path / "depot") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
     assert not depot.home.exists(), "it needs no folder of the driver's"
     assert not scratch_folders()
     worker = Worker(1, "cpu")
     worker.take(digits)
-    events: list[Any] = list(worker.run(replace(job, until=4)))
+    events: list[Any] = list(worker.run(replace(job, stop_step=4)))
     assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
-    transfer.collect_outputs(replace(job, until=4), events[-1])
+    transfer.collect_outputs(replace(job, stop_step=4), events[-1])
     assert listing(depot.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
     assert (depot.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
 
-def test_a_start_comes_from_the_driver(job: Job, depot: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
+def test_a_start_comes_from_the_driver(job: TrainJob, depot: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
     parent = depot.home / "starts/p.safetensors"
     heir = replace(job, start=InitWeights(str(parent), "a parent"), checkpoint=str(depot.home / "checkpoints/heir.pt"))
     lost = run(heir, digits)
     assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
-    run(replace(job, depot=None, until=4), digits)
+    run(replace(job, store=None, stop_step=4), digits)
     parent.parent.mkdir()
     shutil.copy(job.weights, parent)
-    outcome = run(transfer.provide_inputs(heir), digits)
+    depot.offer(parent)
+    outcome = run(heir, digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 
-def test_a_broken_checkpoint_in_the_depot_begins_anew(job: Job, digits: DataSet, tmp_path: Path) -> None:
+def test_a_broken_checkpoint_in_the_depot_begins_anew(job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
     run(job, digits)
     path = tmp_path / "depot/run-1/checkpoints/k.pt"
     path.write_bytes(path.read_bytes()[:500])
@@ -108,7 +109,7 @@ def test_a_broken_checkpoint_in_the_depot_begins_anew(job: Job, digits: DataSet,
     assert "checkpoint" not in run(job, digits).how
 
 
-def test_weights_that_are_not_there_are_missed(job: Job, depot: ArtifactStore) -> None:
+def test_weights_that_are_not_there_are_missed(job: TrainJob, depot: ArtifactStore) -> None:
     """As where the nodes write to a folder of their own, by the same name."""
     with pytest.raises(StoreError, match="does not have what trial 3 left there"):
         transfer.collect_outputs(job, JobResult(3, "ok", 4))
@@ -131,13 +132,12 @@ def test_scratch_that_the_dead_have_left_is_swept() -> None:
 
 
 @pytest.fixture
-def open_with(open_ledger: Open) -> Callable[..., SearchController]:
+def open_with(open_controller: Open) -> Callable[..., SearchController]:
     """A ledger whose workers have a depot."""
 
     def opened(depot: ArtifactStore, **how: Any) -> SearchController:
-        ledger = open_ledger(get("resnet", 8), **how)
-        terms = replace(ledger.terms, depot=replace(depot, home=ledger.terms.folder))
-        ledger.terms = ledger.books.terms = terms
+        ledger = open_controller(get("resnet", 8), **how)
+        ledger.artifacts = replace(depot, home=ledger.folder)
         return ledger
 
     return opened
@@ -159,7 +159,7 @@ class KilledError(Exception):
 
 @pytest.mark.slow
 def test_a_search_broken_off_goes_on_from_the_depot(
-    open_with: Callable[..., SearchController], open_ledger: Open, depot: ArtifactStore, digits: DataSet,
+    open_with: Callable[..., SearchController], open_controller: Open, depot: ArtifactStore, digits: DataSet,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
@@ -168,7 +168,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     worker.take(digits)
     how = {"trials": 2, "scheduler": "mo-asha"}
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         for event in worker.run(job):
             if isinstance(event, Progress):
                 steps.append((job.trial, job.seed, event.point.step))
@@ -195,7 +195,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
         (tmp_path / name).unlink()
     shutil.rmtree(tmp_path / "weights")
     kill = False
-    run_loop(open_ledger(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
+    run_loop(open_controller(get("resnet", 8), **how), FakeExecutor(1, fate), SilentView())
     assert facts(broken) == facts(read_records(tmp_path))
     assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
 
@@ -205,14 +205,14 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
 ) -> None:
     ledger, seen = open_with(depot, trials=3), list[int]()
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         seen.append(job.trial)
         if job.trial == 4 or (job.trial == 5 and seen.count(5) == 1):
             return JobResult(job.trial, "lost", error="checkpoints: x cannot be read (away)")
-        assert job.depot
+        assert job.store
         for file in (job.weights, job.checkpoint):
             own = written(Path(file), b"x")
-            job.depot.send(own)
+            job.store.send(own)
             own.unlink()
         return None
 
@@ -221,14 +221,14 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
     assert (by_trial[4].status, by_trial[4].error) == ("lost", "checkpoints: x cannot be read (away); 3 times")
     assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
     assert caplog.text.count("checkpoints: x cannot be read (away)") == 4, "each time it is said"
-    assert all(weights_file(ledger.terms.folder, r).exists() for r in by_trial.values() if r.status == "ok")
+    assert all(weights_file(ledger.context.folder, r).exists() for r in by_trial.values() if r.status == "ok")
     assert not listing(Path(depot.uri.removeprefix("file://")) / "run-1/checkpoints")
 
 
 def test_a_depot_that_is_gone_ends_the_search_and_no_net(
     open_with: Callable[..., SearchController], depot: ArtifactStore, tmp_path: Path
 ) -> None:
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         if (tmp_path / "depot").is_dir():
             shutil.rmtree(tmp_path / "depot")
             (tmp_path / "depot").touch()
@@ -241,12 +241,12 @@ def test_a_depot_that_is_gone_ends_the_search_and_no_net(
 
 
 def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
-    job: Job, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    job: TrainJob, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
     worker = Worker(1, "cpu")
     worker.take(digits)
-    events = worker.run(replace(job, until=4))
+    events = worker.run(replace(job, stop_step=4))
     assert isinstance(next(events), Progress)
     shutil.rmtree(tmp_path / "depot")
     last = list(events)[-1]
@@ -256,16 +256,16 @@ def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
 
 
 @pytest.mark.slow
-def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSet, tmp_path: Path) -> None:
+def test_a_server_that_goes_away_and_comes_back(s3: S3, job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
     """pyarrow's own client tries again for some seconds; then the worker tells, and the next attempt goes on."""
     depot = ArtifactStore(s3.uri(), "run-1", tmp_path / "run")
     depot.check()
-    job = replace(job, depot=depot)
+    job = replace(job, store=depot)
     assert run(job, digits).step == 2
     s3.refused = {"GET", "HEAD", "PUT", "POST"}
-    assert run(replace(job, until=4), digits).status == "lost"
+    assert run(replace(job, stop_step=4), digits).status == "lost"
     s3.refused = set()
-    assert run(replace(job, until=4), digits).status == "ok"
+    assert run(replace(job, stop_step=4), digits).status == "ok"
     port, objects = s3.server_address[1], s3.objects
     s3.shutdown()
     s3.server_close()
@@ -273,7 +273,7 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: Job, digits: DataSe
     assert (lost.status, "NETWORK_CONNECTION" in lost.error, SECRET in lost.error) == ("lost", True, False)
     with serving(S3(port)) as back:
         back.objects = objects
-        assert run(replace(job, until=4), digits).status == "ok"
+        assert run(replace(job, stop_step=4), digits).status == "ok"
         transfer.collect_outputs(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 

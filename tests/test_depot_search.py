@@ -16,7 +16,7 @@ from alternas.results.runs.store import read_records, weights_file
 from alternas.search import run as search_run
 from alternas.search.engine.worker import Worker
 from alternas.search.experiments import run as carry_out
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from command_line import doctor, records, run, start, wait_for
 from fakes import FakeExecutor
 from s3_server import S3, serving
@@ -34,7 +34,7 @@ class OneWorker(FakeExecutor):
         self.worker = Worker(1, "cpu")
         self.worker.take(data)
 
-    def _train(self, job: Job) -> JobResult:
+    def _train(self, job: TrainJob) -> JobResult:
         if len(self.ran) == OneWorker.after:
             raise KeyboardInterrupt
         outcome = list(self.worker.run(job))[-1]

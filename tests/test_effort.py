@@ -27,7 +27,7 @@ from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
-from alternas.search.training.job import Job, JobResult, Point, Progress
+from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
@@ -35,38 +35,38 @@ Open = Callable[..., SearchController]
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
-def test_steps_are_used_up_and_no_more_are_begun(open_ledger: Open, scheduler: str) -> None:
+def test_steps_are_used_up_and_no_more_are_begun(open_controller: Open, scheduler: str) -> None:
     most = 12 * STEPS
-    ledger = open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=most))
+    ledger = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most))
     executor = FakeExecutor(3)
     assert run_loop(ledger, executor, SilentView())
     taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in ledger.store.records)
-    assert taken == ledger.books.steps
+    assert taken == ledger.steps_done
     assert most <= taken < most + 3 * STEPS, "those that run are trained to their next stop"
     found = Counter(r.status for r in ledger.store.records if r.kind == "search")
     assert not ledger.live
     assert set(found) <= {"ok", "pruned", "duplicate"}
-    assert open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=most)).complete
-    more = open_ledger(trials=100, scheduler=scheduler, effort=Budget(train_steps=2 * most))
+    assert open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most)).complete
+    more = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=2 * most))
     assert not more.complete
     run_loop(more, FakeExecutor(3), SilentView())
-    assert 2 * most <= more.books.steps < 2 * most + 3 * STEPS
+    assert 2 * most <= more.steps_done < 2 * most + 3 * STEPS
 
 
-def test_seeds_and_live_nets_count(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=9, effort=Budget(train_steps=8 * STEPS - 1))
+def test_seeds_and_live_nets_count(open_controller: Open) -> None:
+    ledger = open_controller(trials=9, budget=Budget(train_steps=8 * STEPS - 1))
     for _ in range(8):  # four plain ResNets, two seeds each
-        assert not ledger.books.used_up
+        assert not ledger.budget_spent
         job = ledger.next_job()
         assert job is not None
-        ledger.report(JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until)))
-    assert ledger.books.used_up
+        ledger.report(JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
+    assert ledger.budget_spent
     assert ledger.next_job() is None
     assert ledger.complete
 
 
-def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> None:
-    ledger, executor = open_ledger(trials=50, scheduler="mo-asha"), FakeExecutor(1)
+def test_time_that_is_over_leaves_the_work_as_it_stands(open_controller: Open) -> None:
+    ledger, executor = open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1)
     poll = executor.poll
 
     def slow(timeout: float) -> list[Any]:
@@ -77,24 +77,24 @@ def test_time_that_is_over_leaves_the_work_as_it_stands(open_ledger: Open) -> No
     assert not run_loop(ledger, executor, SilentView(), seconds=0.2)
     before = len(ledger.store.records)
     assert before < 54
-    assert run_loop(open_ledger(trials=50, scheduler="mo-asha"), FakeExecutor(1), SilentView())
+    assert run_loop(open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1), SilentView())
 
 
-def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=8, scheduler="mo-asha", effort=Budget(trial_minutes=2.0))
+def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open) -> None:
+    ledger = open_controller(trials=8, scheduler="mo-asha", budget=Budget(trial_minutes=2.0))
     limits: dict[int, list[float]] = {}
 
-    def fate(job: Job) -> Any:
-        limits.setdefault(job.trial, []).append(job.limit)
-        accuracy = fake_accuracy(job.genotype, job.until)
-        return JobResult(job.trial, "ok", job.until, accuracy, seconds=30.0 * len(limits[job.trial]))
+    def fate(job: TrainJob) -> Any:
+        limits.setdefault(job.trial, []).append(job.timeout_s)
+        accuracy = fake_accuracy(job.genotype, job.stop_step)
+        return JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=30.0 * len(limits[job.trial]))
 
     run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
-    unlimited = open_ledger(trials=9, scheduler="mo-asha").next_job()
+    unlimited = open_controller(trials=9, scheduler="mo-asha").next_job()
     assert unlimited is not None
-    assert unlimited.limit == math.inf
+    assert unlimited.timeout_s == math.inf
 
 
 class Hanging:
@@ -104,20 +104,22 @@ class Hanging:
 
     def take(self, data: Any) -> None: ...
 
-    def run(self, job: Job) -> Iterator[Progress | JobResult]:
+    def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)
         if job.trial % 2:
             threading.Event().wait()
-        yield JobResult(job.trial, "ok", job.until, fake_accuracy(job.genotype, job.until))
+        yield JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_net_that_hangs_is_ended_and_its_worker_replaced(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_net_that_hangs_is_ended_and_its_worker_replaced(
+    open_controller: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pool, "Worker", Hanging)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
         cloudpickle.register_pickle_by_value(module)
-    ledger = open_ledger(trials=4, effort=Budget(trial_minutes=0.02))
+    ledger = open_controller(trials=4, budget=Budget(trial_minutes=0.02))
     with closing(pool.Pool(Resources(workers=1), load(DataConfig("digits")), 1)) as workers:
         assert run_loop(ledger, workers, SilentView())
     for record in ledger.store.records:

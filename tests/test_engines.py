@@ -158,7 +158,7 @@ def test_a_lost_worker_costs_no_net(ran: Ran) -> None:
     first = min(until for trial, until in ran.legs if trial == UNLUCKY)
     assert ran.legs.count((UNLUCKY, first)) == 2
     assert (by_trial[DOOMED].status, [trial for trial, _ in ran.legs].count(DOOMED)) == ("lost", 3)
-    assert by_trial[DOOMED].error == "its worker died 3 times"
+    assert by_trial[DOOMED].error == "its worker died; 3 times"
 
 
 def test_parked_nets_are_promoted_leg_by_leg(ran: Ran) -> None:

@@ -68,13 +68,13 @@ def run(ledger: SearchController, slots: int = 1) -> FakeExecutor:
     return executor
 
 
-def test_children_are_new_and_of_the_front(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_children_are_new_and_of_the_front(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evolution, "_best", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
-    ledger = open_ledger(trials=60, strategy="evolution")
+    ledger = open_controller(trials=60, strategy="evolution")
     run(ledger)
     records = [r for r in ledger.store.records if r.kind == "search"]
     assert Counter(r.status for r in records)["duplicate"] < 10, "only fresh draws can be known"
-    options, near, front = options_of(ledger.space), 0, 0
+    options, near, front = options_of(ledger.context.space), 0, 0
     for i, child in enumerate(records):
         parents = [r for r in records[:i] if r.status == "ok"]
         ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
@@ -86,7 +86,7 @@ def test_children_are_new_and_of_the_front(open_ledger: Open, monkeypatch: pytes
 
 
 def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
-    open_ledger: Open, monkeypatch: pytest.MonkeyPatch
+    open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int | None, int]] = []
 
@@ -96,7 +96,7 @@ def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
 
     monkeypatch.setattr(Evolution, "_best", first)
     monkeypatch.setattr(evolution, "FIRST", 8)
-    run(open_ledger(trials=24, strategy="evolution", scheduler="mo-asha"))
+    run(open_controller(trials=24, strategy="evolution", scheduler="mo-asha"))
     level, parents = seen[0]
     assert level is not None
     assert level < END
@@ -125,25 +125,25 @@ def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: py
     assert strategy._best([genes], random.Random(0)) == genes, "what was proposed is no way up"
 
 
-def test_it_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Any) -> None:
-    run(open_ledger(trials=30, strategy="evolution"))
-    whole = [(r.trial, r.key) for r in open_ledger(trials=30, strategy="evolution").store.records]
+def test_it_resumes_as_if_unbroken(open_controller: Open, tmp_path: Any) -> None:
+    run(open_controller(trials=30, strategy="evolution"))
+    whole = [(r.trial, r.key) for r in open_controller(trials=30, strategy="evolution").store.records]
     for file in tmp_path.iterdir():
         if file.is_file():
             file.unlink()
     for trials in (13, 17, 30):  # as many baselines
-        ledger = open_ledger(trials=trials, strategy="evolution")
+        ledger = open_controller(trials=trials, strategy="evolution")
         run(ledger)
     assert [(r.trial, r.key) for r in ledger.store.records] == whole
 
 
-def test_seeds_matter(open_ledger: Open, tmp_path: Any) -> None:
+def test_seeds_matter(open_controller: Open, tmp_path: Any) -> None:
     keys = []
     for seed in (0, 1):
         for file in tmp_path.iterdir():
             if file.is_file():
                 file.unlink()
-        ledger = open_ledger(trials=15, strategy="evolution", seed=seed)
+        ledger = open_controller(trials=15, strategy="evolution", seed=seed)
         run(ledger)
         keys.append([r.key for r in ledger.store.records if r.kind == "search"])
     assert keys[0] != keys[1]

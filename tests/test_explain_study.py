@@ -38,11 +38,11 @@ from alternas.search.experiments.explain import Explain, explain
 from alternas.search.experiments.explain_comparison import reference, study_nets
 from alternas.search.experiments.explain_training import states, trainings
 from alternas.search.experiments.nets import net_of
+from alternas.search.experiments.plan import Training
 from alternas.search.experiments.trained_nets import TrainedNet, analysis_context
-from alternas.search.experiments.training import Training
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
-from alternas.search.training.job import Job
+from alternas.search.training.job import TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment
 from runs import made_run, record
@@ -300,9 +300,9 @@ def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None
     for training in (warm, whole):
         path = tmp_path / f"{training.id}.safetensors"
         end = warm.steps + (training is whole)
-        job = Job(0, training.net, training.recipe, 3, end, training.steps, f"{path}.pt", str(path), ("warmup",))
+        job = TrainJob(0, training.net, training.recipe, 3, end, training.steps, f"{path}.pt", str(path), ("warmup",))
         list(train.train(job, bench))
-        files.append(Path(job.kept("warmup")).read_bytes())
+        files.append(Path(job.weights_at("warmup")).read_bytes())
     assert files[0] == files[1]
 
 

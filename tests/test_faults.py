@@ -35,7 +35,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.controller import SearchController
@@ -96,8 +96,8 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
     assert not disk_full_message(ValueError("no space left"))
 
 
-def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_ledger: Open, tmp_path: Path) -> None:
-    ledger = open_ledger(trials=6)
+def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_controller: Open, tmp_path: Path) -> None:
+    ledger = open_controller(trials=6)
     rest = ledger.store._file
 
     def fill(*_: Any) -> None:
@@ -110,15 +110,15 @@ def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_ledger:
         run_loop(ledger, FakeExecutor(2), view)
     rest.close()
     assert len(read_records(tmp_path)) == 3
-    again = open_ledger(trials=6)
+    again = open_controller(trials=6)
     run_loop(again, FakeExecutor(2), SilentView())
     trials = [r.trial for r in read_records(tmp_path)]
     assert len(trials) == len(set(trials)) == len(again.store.records)
     assert sum(r.kind == "search" and r.status == "ok" for r in again.store.records) == 6
 
 
-def test_half_a_record_is_cut_when_the_run_is_opened_again(open_ledger: Open, tmp_path: Path) -> None:
-    run_loop(open_ledger(trials=2), FakeExecutor(2), SilentView())
+def test_half_a_record_is_cut_when_the_run_is_opened_again(open_controller: Open, tmp_path: Path) -> None:
+    run_loop(open_controller(trials=2), FakeExecutor(2), SilentView())
     path, record = tmp_path / "records.jsonl", read_records(tmp_path)[0]
     whole = path.read_bytes()
     store = Store(tmp_path)
@@ -150,12 +150,12 @@ def digits() -> DataSet:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Job:
+def job(tmp_path: Path) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
-    return Job(3, net, recipes.get("smoke"), 0, 2, 4, str(tmp_path / "c.pt"), str(tmp_path / "w.safetensors"))
+    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, str(tmp_path / "c.pt"), str(tmp_path / "w.safetensors"))
 
 
-def run(job: Job, digits: DataSet) -> JobResult:
+def run(job: TrainJob, digits: DataSet) -> JobResult:
     worker = Worker(1, "cpu")
     worker.take(digits)
     last = list(worker.run(job))[-1]
@@ -165,30 +165,30 @@ def run(job: Job, digits: DataSet) -> JobResult:
 
 @pytest.mark.parametrize("file", ["c.pt", "w.safetensors", "w.npz"])
 def test_a_worker_with_a_full_disk_does_not_blame_the_net(
-    job: Job, digits: DataSet, monkeypatch: pytest.MonkeyPatch, file: str
+    job: TrainJob, digits: DataSet, monkeypatch: pytest.MonkeyPatch, file: str
 ) -> None:
     no_room_for(file, monkeypatch)
-    outcome = run(replace(job, until=4), digits)
+    outcome = run(replace(job, stop_step=4), digits)
     monkeypatch.undo()
     assert outcome.status == "full"
     assert outcome.error.startswith("a worker cannot write")
-    assert run(replace(job, until=4), digits).status == "ok", "with room again"
+    assert run(replace(job, stop_step=4), digits).status == "ok", "with room again"
 
 
-def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_ledger: Open) -> None:
-    def fate(job: Job) -> Any:
+def test_a_full_disk_of_a_worker_ends_the_search_without_a_record(open_controller: Open) -> None:
+    def fate(job: TrainJob) -> Any:
         return JobResult(job.trial, "full", error="a worker cannot write") if job.trial == 5 else None
 
     with pytest.raises(OperationError, match="a worker cannot write"):
-        run_loop(open_ledger(trials=6), FakeExecutor(1, fate), SilentView())
-    again = open_ledger(trials=6)
+        run_loop(open_controller(trials=6), FakeExecutor(1, fate), SilentView())
+    again = open_controller(trials=6)
     assert 5 not in [r.trial for r in again.store.records]
     run_loop(again, FakeExecutor(1), SilentView())
     assert {r.trial: r.status for r in again.store.records}[5] == "ok"
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed"])
-def test_a_broken_checkpoint_is_put_aside(job: Job, digits: DataSet, tmp_path: Path, harm: str) -> None:
+def test_a_broken_checkpoint_is_put_aside(job: TrainJob, digits: DataSet, tmp_path: Path, harm: str) -> None:
     assert run(job, digits).step == 2
     path = Path(job.checkpoint)
     whole, draw, broken = path.read_bytes(), random.Random(harm), 0
@@ -207,17 +207,17 @@ def test_a_broken_checkpoint_is_put_aside(job: Job, digits: DataSet, tmp_path: P
         broken += 1
     assert broken >= 10
     path.write_bytes(whole)
-    sound = run(replace(job, until=4), digits)
+    sound = run(replace(job, stop_step=4), digits)
     path.write_bytes(whole[:100])
-    anew = run(replace(job, until=4), digits)
+    anew = run(replace(job, stop_step=4), digits)
     assert anew.how["checkpoint"] == "was broken; begun anew"
     assert "checkpoint" not in sound.how
     assert [p.accuracy for p in anew.curve] == [p.accuracy for p in sound.curve]
 
 
-def test_a_run_in_another_place_resumes(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_run_in_another_place_resumes(open_controller: Open, tmp_path: Path) -> None:
     executor = FakeExecutor(1)
-    run_loop(open_ledger(trials=3), executor, SilentView())
+    run_loop(open_controller(trials=3), executor, SilentView())
     names = {Path(job.weights).name for job in executor.ran}
     assert all(Path(job.weights).is_absolute() for job in executor.ran)
     assert not [r for r in read_records(tmp_path) if str(tmp_path) in str(r.to_dict())], "no record knows its place"
@@ -258,24 +258,24 @@ def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None
 @pytest.mark.parametrize("name", ["", "5c1a.rename"], ids=["held", "being given back"])
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_a_lock_of_the_journal_that_was_left_behind_is_deleted(
-    open_ledger: Open, tmp_path: Path, name: str, kind: str
+    open_controller: Open, tmp_path: Path, name: str, kind: str
 ) -> None:
     left, other = tmp_path / f"study.journal.lock{name}", tmp_path / "lock"
-    run_loop(open_ledger(trials=2), FakeExecutor(2), SilentView())
+    run_loop(open_controller(trials=2), FakeExecutor(2), SilentView())
     other.touch()
     for _ in range(2):
         left.symlink_to(f"runs/mine/{left.stem}") if kind == "link" else left.touch()
-        ledger = open_ledger(trials=3)
+        ledger = open_controller(trials=3)
         assert not os.path.lexists(left)
     run_loop(ledger, FakeExecutor(2), SilentView())
     assert [r.status for r in ledger.store.records] == ["ok"] * (3 + len(ledger.baselines))
     assert other.exists(), "the run's own lock stays"
 
 
-def test_a_lock_of_the_journal_that_cannot_be_deleted_is_one_line(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_lock_of_the_journal_that_cannot_be_deleted_is_one_line(open_controller: Open, tmp_path: Path) -> None:
     (tmp_path / "study.journal.lock").mkdir()
     with pytest.raises(InputError, match=r"study\.journal\.lock: a lock that was left behind cannot be deleted"):
-        open_ledger(trials=2)
+        open_controller(trials=2)
 
 
 def test_the_lock_of_a_journal_leads_to_it_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -318,10 +318,10 @@ def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path
     assert {r.status for r in read_records(tmp_path / "runs/small")} == {"ok"}
 
 
-def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Path) -> None:
+def test_a_hundred_tears_of_records_and_journal(open_controller: Open, tmp_path: Path) -> None:
     """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)
-    ledger = open_ledger(space, trials=5)
+    ledger = open_controller(space, trials=5)
     run_loop(ledger, FakeExecutor(2), SilentView())
     files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
     whole = [path.read_bytes() for path in files]
@@ -331,7 +331,7 @@ def test_a_hundred_tears_of_records_and_journal(open_ledger: Open, tmp_path: Pat
         which = chance.choice([(0,), (1,), (0, 1)])
         for i, path in enumerate(files):
             path.write_bytes(whole[i][: cuts[i]] if i in which else whole[i])
-        ledger = open_ledger(space, trials=5)
+        ledger = open_controller(space, trials=5)
         run_loop(ledger, FakeExecutor(2), SilentView())
         kept = whole[0][:last] if 0 in which else whole[0]
         assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
@@ -352,7 +352,7 @@ def in_order(records: list[Record], baselines: int) -> None:
 
 @pytest.mark.slow
 def test_trainings_that_fail_are_records_and_the_search_goes_on(
-    open_ledger: Open, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_controller: Open, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the net's forward pass to the front: real workers, whose first three nets after the baselines fail."""
     fates, keys = dict[int, str](), list[str]()
@@ -373,7 +373,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
         return made
 
     monkeypatch.setattr(train, "build", frail)
-    ledger = open_ledger(get("resnet", 8), trials=7)
+    ledger = open_controller(get("resnet", 8), trials=7)
     first = len(ledger.baselines)
     fates.update(zip(range(first, first + 3), ("oom", "nan", "error"), strict=True))
     assert run_loop(ledger, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
@@ -385,43 +385,43 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
 
 
 @pytest.mark.parametrize("gene", ["no option", 10**6, True, ""])
-def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_ledger: Open, tmp_path: Path, gene: Any) -> None:
+def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, tmp_path: Path, gene: Any) -> None:
     """Where the study is rebuilt from records: the strategy learns nothing of that one, and the search goes on."""
-    run_loop(open_ledger(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
+    run_loop(open_controller(get("resnet", 8), trials=3), FakeExecutor(2), SilentView())
     rows = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
     row = next(row for row in rows if row["kind"] == "search")
     row["genes"] = dict.fromkeys(row["genes"], gene)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "study.journal").unlink()
-    ledger = open_ledger(get("resnet", 8), trials=4)
-    assert ledger.memory.study.get_trials()[row["trial"]].state == TrialState.FAIL
+    ledger = open_controller(get("resnet", 8), trials=4)
+    assert ledger.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
     assert run_loop(ledger, FakeExecutor(2), SilentView())
     assert ledger.started == 4
 
 
 @pytest.mark.parametrize("journal", [True, False])
-def test_a_trial_number_beyond_reach_is_refused_at_once(open_ledger: Open, tmp_path: Path, journal: bool) -> None:
-    run_loop(open_ledger(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
+def test_a_trial_number_beyond_reach_is_refused_at_once(open_controller: Open, tmp_path: Path, journal: bool) -> None:
+    run_loop(open_controller(get("resnet", 8), trials=2), FakeExecutor(2), SilentView())
     *lines, last = (tmp_path / "records.jsonl").read_text().splitlines(keepends=True)
     far = json.dumps(json.loads(last) | {"trial": 10**6}) + "\n"
     (tmp_path / "records.jsonl").write_text("".join([*lines, far]))
     if not journal:
         (tmp_path / "study.journal").unlink()
     with pytest.raises(InputError, match="trial 1000000 among"):
-        open_ledger(get("resnet", 8), trials=4)
+        open_controller(get("resnet", 8), trials=4)
 
 
 def test_a_clock_that_is_set_back_harms_nothing(
-    open_ledger: Open, job: Job, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_controller: Open, job: TrainJob, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look at it finds an hour less: seconds stay above 0, records stand in the order they were made."""
     hours = itertools.count()
     monkeypatch.setattr(time, "time", lambda: 1.8e9 - 3600 * next(hours))
     monkeypatch.setattr(candidate, "now", lambda: datetime.fromtimestamp(time.time(), UTC).isoformat())
-    assert run(replace(job, until=4), digits).seconds > 0
+    assert run(replace(job, stop_step=4), digits).seconds > 0
     executor = FakeExecutor(2)
-    run_loop(open_ledger(trials=3), executor, SilentView())
-    run_loop(open_ledger(trials=6), executor, SilentView())
+    run_loop(open_controller(trials=3), executor, SilentView())
+    run_loop(open_controller(trials=6), executor, SilentView())
     records = read_records(tmp_path)
     assert all(r.seconds >= 0 for r in records)
     trained = [r.trial for r in records if r.status == "ok"]

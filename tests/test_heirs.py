@@ -24,9 +24,9 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.context import features
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, JobResult, Point
+from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.controller import BASELINE_SEEDS, SearchController
-from alternas.search.trials.parents import ALIKE
+from alternas.search.trials.parents import MIN_SIMILARITY
 from alternas.search.trials.proposer import REPEATS_BEFORE_UNIFORM_DRAW
 from alternas.search.trials.study import validate_sampler
 from alternas.spaces import get
@@ -34,35 +34,35 @@ from alternas.spaces.base import members
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 
 Open = Callable[..., SearchController]
-Fate = Callable[[Job], Any]
+Fate = Callable[[TrainJob], Any]
 
 
 @pytest.fixture
-def opened(open_ledger: Open) -> Open:
+def opened(open_controller: Open) -> Open:
     """Opens a ledger on space `bench`."""
-    return partial(open_ledger, get("bench", 8))
+    return partial(open_controller, get("bench", 8))
 
 
-def trained(job: Job) -> JobResult:
+def trained(job: TrainJob) -> JobResult:
     """A leg that went well. Weights are written at the end, and what they came from is said, as the trainer does."""
-    if job.until == job.steps:
+    if job.stop_step == job.total_steps:
         Path(job.weights).parent.mkdir(exist_ok=True)
         Path(job.weights).touch()
-    accuracy = fake_accuracy(job.genotype, job.until * STEPS // job.steps) - 0.001 * (job.seed % 10)
+    accuracy = fake_accuracy(job.genotype, job.stop_step * STEPS // job.total_steps) - 0.001 * (job.seed % 10)
     lineage = {"weights": job.start.weights, "label": job.start.label, "steps": job.start.steps} if job.start else {}
-    curve = (Point(job.until, 1.0, accuracy),)
-    return JobResult(job.trial, "ok", job.until, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
+    curve = (Point(job.stop_step, 1.0, accuracy),)
+    return JobResult(job.trial, "ok", job.stop_step, accuracy, {"nll": 0.5}, curve, 1.0, "fake", lineage=lineage)
 
 
 class Hearer(SilentView):
     """Tells of each job that is started."""
 
-    def __init__(self, hear: Callable[[Job], Any]) -> None:
+    def __init__(self, hear: Callable[[TrainJob], Any]) -> None:
         self.started = hear  # type: ignore[method-assign]
 
 
 def finish(
-    ledger: SearchController, fate: Fate = trained, slots: int = 1, hear: Callable[[Job], Any] = lambda job: None
+    ledger: SearchController, fate: Fate = trained, slots: int = 1, hear: Callable[[TrainJob], Any] = lambda job: None
 ) -> FakeExecutor:
     """Drive to the end; an outcome for each job."""
     executor = FakeExecutor(slots, fate)
@@ -87,20 +87,20 @@ def test_a_net_inherits_from_the_most_alike_that_is_trained(opened: Open) -> Non
     ledger = opened(25, inherit=True)
     executor = finish(ledger)
     by_trial = {r.trial: r for r in ledger.store.records}
-    heirs, others = list[Job](), list[Job]()
+    heirs, others = list[TrainJob](), list[TrainJob]()
     for number, job in enumerate(executor.ran):
         before = [by_trial[other.trial] for other in executor.ran[:number]]
         found = [(alike(net_of(r), job.genotype), -r.trial, r.key) for r in before]
         best = max(found, default=(0.0, 0, ""))
-        if by_trial[job.trial].kind == "search" and best[0] >= ALIKE:
+        if by_trial[job.trial].kind == "search" and best[0] >= MIN_SIMILARITY:
             assert job.start is not None
-            assert Path(job.start.weights) == ledger.terms.folder / "weights" / f"{best[2]}.safetensors"
+            assert Path(job.start.weights) == ledger.context.folder / "weights" / f"{best[2]}.safetensors"
             assert Path(job.start.weights).exists()
-            assert (job.steps, job.until) == (STEPS // 2, STEPS // 2)
+            assert (job.total_steps, job.stop_step) == (STEPS // 2, STEPS // 2)
             heirs.append(job)
         else:
             assert job.start is None
-            assert job.steps == STEPS
+            assert job.total_steps == STEPS
             others.append(job)
     assert len(heirs) > 5
     assert len(others) > len(ledger.baselines), "some are too different from all"
@@ -111,24 +111,24 @@ def test_baselines_never_inherit(opened: Open) -> None:
     executor = finish(ledger)
     first = [job for job in executor.ran if job.trial < len(ledger.baselines)]
     assert len(first) == len(ledger.baselines) * BASELINE_SEEDS
-    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial) >= ALIKE, (
+    assert max(alike(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial) >= MIN_SIMILARITY, (
         "though alike"
     )
-    assert all(job.start is None and job.steps == STEPS for job in first)
+    assert all(job.start is None and job.total_steps == STEPS for job in first)
     assert all(not r.lineage for r in ledger.store.records if r.kind == "baseline")
 
 
 def test_nothing_is_inherited_unasked(opened: Open) -> None:
     ledger = opened(20)
     executor = finish(ledger)
-    assert all(job.start is None and job.steps == STEPS for job in executor.ran)
+    assert all(job.start is None and job.total_steps == STEPS for job in executor.ran)
     assert not any(row["inherited"] for row in leaderboard(ledger.store.records))
 
 
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
     ledger = opened(25, inherit=True)
     finish(ledger)
-    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.terms.settings.recipe.batch_size
+    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.context.settings.recipe.batch_size
     assert BACKWARD_FACTOR == 6
     depths = Counter[int]()
     for record in searched(ledger):
@@ -157,7 +157,7 @@ def test_fronts_say_what_is_inherited(opened: Open) -> None:
 
 
 def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
-    def thrown_away(job: Job) -> JobResult:
+    def thrown_away(job: TrainJob) -> JobResult:
         outcome = trained(job)
         if job.trial % 2:
             Path(job.weights).unlink()
@@ -173,9 +173,9 @@ def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
 
 @pytest.mark.parametrize("status", ["nan", "oom", "error"])
 def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
-    def fate(job: Job) -> JobResult:
+    def fate(job: TrainJob) -> JobResult:
         done = trained(job)
-        return done if job.trial % 2 else JobResult(job.trial, status, job.until, error="because")
+        return done if job.trial % 2 else JobResult(job.trial, status, job.stop_step, error="because")
 
     ledger = opened(30, inherit=True)
     finish(ledger, fate)
@@ -190,7 +190,7 @@ def test_heirs_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
     stops = defaultdict(set)
     for job in executor.ran:
         if job.trial >= len(ledger.baselines):
-            stops[job.start is not None].add((job.until, job.steps))
+            stops[job.start is not None].add((job.stop_step, job.total_steps))
     assert stops[False] == {(STEPS // 4, STEPS), (STEPS // 2, STEPS), (STEPS, STEPS)}
     assert stops[True] == {(STEPS // 8, STEPS // 2), (STEPS // 4, STEPS // 2), (STEPS // 2, STEPS // 2)}
     parents = {r.lineage["trial"] for r in searched(ledger) if r.status == "ok" and r.lineage}
@@ -205,7 +205,7 @@ def killed_after(jobs: int, fate: Fate = trained) -> Fate:
     """A fate that kills the driver when so many jobs have ended."""
     left = jobs
 
-    def die(job: Job) -> Any:
+    def die(job: TrainJob) -> Any:
         nonlocal left
         left -= 1
         if left < 0:
@@ -222,14 +222,17 @@ def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
     draw, tempted, kills = random.Random(0), 0, 0
     while True:
         ledger = opened(30, scheduler=scheduler, inherit=True)
-        heirs = ledger.books.heirs
+        heirs = ledger.parents
         assert heirs
         for trial, candidate in ledger.live.items():
-            nearest = heirs.nearest(candidate.net)
+            nearest = heirs.most_similar(candidate.net)
             tempted += bool(seen[trial]) and nearest is not None and (nearest.start, STEPS // 2) not in seen[trial]
         try:
             finish(
-                ledger, killed_after(draw.randint(3, 12)), 6, lambda job: seen[job.trial].add((job.start, job.steps))
+                ledger,
+                killed_after(draw.randint(3, 12)),
+                6,
+                lambda job: seen[job.trial].add((job.start, job.total_steps)),
             )
             break
         except KilledError:
@@ -253,7 +256,7 @@ def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
     for record in ledger.store.records:
         own = jobs[record.trial]
         assert [job.seed for job in own] == [7, 8, 9]
-        assert all((job.until, job.steps) == (STEPS, STEPS) for job in own)
+        assert all((job.stop_step, job.total_steps) == (STEPS, STEPS) for job in own)
         assert len({job.checkpoint for job in own}) == len({job.weights for job in own}) == 3
         assert Path(own[0].weights).name == f"{record.key}.safetensors"
         expected = {str(job.seed): trained(job).accuracy for job in own}
@@ -270,7 +273,7 @@ def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
         ledger = opened(6, repeats=2)
         finish(ledger)
         for record in ledger.store.records:
-            trial = ledger.memory.study.trials[record.trial]
+            trial = ledger.study.study.trials[record.trial]
             assert trial.values == [record.accuracy, record.cost["macs"]]
             if record.kind == "search":
                 assert trial.user_attrs["accuracies"] == record.accuracies
@@ -283,7 +286,7 @@ def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
     finish(ledger)
     searched = {r.trial: r for r in ledger.store.records if r.kind == "search"}
     assert all(not r.accuracies for r in searched.values())
-    assert not any("accuracies" in t.user_attrs for t in ledger.memory.study.trials if t.number in searched)
+    assert not any("accuracies" in t.user_attrs for t in ledger.study.study.trials if t.number in searched)
 
 
 def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
@@ -303,7 +306,7 @@ def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
     executor = finish(ledger, slots=3)
     whole = {r.trial for r in ledger.store.records if r.status == "ok"}
     for job in executor.ran:
-        assert job.seed == 0 or (job.until == STEPS and job.trial in whole)
+        assert job.seed == 0 or (job.stop_step == STEPS and job.trial in whole)
     by_seed = Counter(job.seed for job in executor.ran)
     assert by_seed[1] == by_seed[2] == len(whole)
     for record in ledger.store.records:
@@ -337,7 +340,7 @@ def test_killed_between_seeds(opened: Open, scheduler: str, inherit: bool) -> No
 
 
 def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
-    def fate(job: Job) -> JobResult:
+    def fate(job: TrainJob) -> JobResult:
         diverged = job.trial % 3 == 0 and job.seed == 1
         return JobResult(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
 
@@ -349,14 +352,14 @@ def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
         assert record.status == ("nan" if ill else "ok")
         assert ran[record.trial] == (2 if ill else 3)
         assert (record.accuracy is None) == ill
-        assert ledger.memory.study.trials[record.trial].state == (TrialState.FAIL if ill else TrialState.COMPLETE)
+        assert ledger.study.study.trials[record.trial].state == (TrialState.FAIL if ill else TrialState.COMPLETE)
     assert any(r.status == "nan" for r in ledger.store.records)
 
 
 def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
 
-    def saved(job: Job) -> JobResult:
+    def saved(job: TrainJob) -> JobResult:
         Path(job.checkpoint).touch()
         return trained(job)
 
@@ -371,7 +374,7 @@ def test_records_tell_how_far_a_net_came(opened: Open) -> None:
     executor = finish(ledger, slots=3)
     reached = defaultdict(list)
     for job in executor.ran:
-        reached[job.trial].append((job.until, trained(job).accuracy))
+        reached[job.trial].append((job.stop_step, trained(job).accuracy))
     assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
     for record in searched(ledger):
         assert [(rung["step"], rung["accuracy"]) for rung in record.rungs] == reached[record.trial]
@@ -398,14 +401,14 @@ def excess(trial: FrozenTrial) -> dict[str, float]:
 
 
 def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
-    def fate(job: Job) -> JobResult:
+    def fate(job: TrainJob) -> JobResult:
         large = job.trial % 3 == 0
         return JobResult(job.trial, "oom", 2, error="out of memory") if large else trained(job)
 
     limits = {"macs": 1_000_000, "params": 45_000}
     ledger = opened(20, limits=limits)
     finish(ledger, fate)
-    before = ledger.memory.study.get_trials()
+    before = ledger.study.study.get_trials()
     records = {r.trial: r for r in ledger.store.records}
     assert {"oom", "infeasible", "ok"} <= {r.status for r in records.values() if r.kind == "search"}
     for trial in before:
@@ -419,7 +422,7 @@ def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
         elif record and record.status == "ok":
             assert not any(value > 0 for value in excess(trial).values())
     (tmp_path / "study.journal").unlink()
-    after = opened(20, limits=limits).memory.study.get_trials()
+    after = opened(20, limits=limits).study.study.get_trials()
     assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
     assert [excess(t) for t in after] == [excess(t) for t in before]
 
@@ -465,20 +468,20 @@ def test_a_sampler_of_a_module_in_the_current_folder(opened: Open, module: str) 
     nets = []
     for seed in (1, 1, 2):
         ledger = opened(10, f"{module}:Seeded", seed=seed)
-        assert type(ledger.memory.study.sampler).__name__ == "Seeded"
-        assert getattr(ledger.memory.study.sampler, "seed", None) == seed
+        assert type(ledger.study.study.sampler).__name__ == "Seeded"
+        assert getattr(ledger.study.study.sampler, "seed", None) == seed
         finish(ledger)
         assert len(searched(ledger)) == 10
         nets.append([r.key for r in searched(ledger)])
         for file in ("records.jsonl", "study.journal"):
-            (ledger.terms.folder / file).unlink()
+            (ledger.context.folder / file).unlink()
     assert nets[0] == nets[1] != nets[2]
 
 
 def test_a_sampler_that_starts_anew_gets_another_seed(opened: Open, module: str) -> None:
     finish(opened(5, f"{module}:Seeded"))
     ledger = opened(10, f"{module}:Seeded")
-    assert getattr(ledger.memory.study.sampler, "seed", 0) == len(ledger.memory.study.trials) > 5
+    assert getattr(ledger.study.study.sampler, "seed", 0) == len(ledger.study.study.trials) > 5
 
 
 @pytest.mark.parametrize(("name", "about"), [
@@ -507,7 +510,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
     lines.append(f"class Broken(Seeded): {method} = broken")
     (tmp_path / f"{name}.py").write_text("\n".join(lines))
     message = rf"^strategy '{name}:Broken': {name}.py:2: MemoryError: so so$"
-    ground = opened(5).terms.ground(get("bench", 16))
+    ground = opened(5).context.sampler_context()
     with pytest.raises(InputError, match=message):
         validate_sampler(f"{name}:Broken", ground)
     with pytest.raises(InputError, match=message):
@@ -515,7 +518,7 @@ def test_whatever_a_sampler_raises_is_one_line(opened: Open, module: str, tmp_pa
 
 
 def test_the_rehearsal_is_for_samplers_of_ones_own(opened: Open, module: str) -> None:
-    ground = opened(5).terms.ground(get("bench", 16))
+    ground = opened(5).context.sampler_context()
     with pytest.raises(InputError, match="CmaEsSampler cannot be used"):
         validate_sampler("optuna.samplers:CmaEsSampler", ground)
     for name in ("nsga2", "buildup", f"{module}:Seeded", "optuna.samplers:NSGAIIISampler"):
@@ -542,11 +545,11 @@ def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: 
     assert len(families) > 1, "drawn from all of the space"
 
 
-def test_the_last_nets_of_a_space_are_found(open_ledger: Open, module: str) -> None:
+def test_the_last_nets_of_a_space_are_found(open_controller: Open, module: str) -> None:
     """Few of many draws are new at the end; those that are not leave no records."""
     space = get("placements", 16)
     nets = {net.key for _, net in members(space)}
-    ledger = open_ledger(space, len(nets) + 1, f"{module}:Stubborn")
+    ledger = open_controller(space, len(nets) + 1, f"{module}:Stubborn")
     finish(ledger)
     assert ledger.exhausted
     assert nets <= {r.key for r in ledger.store.records}
@@ -560,7 +563,7 @@ def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:
         finish(ledger)
         nets.append([r.key for r in searched(ledger)])
         for file in ("records.jsonl", "study.journal"):
-            (ledger.terms.folder / file).unlink()
+            (ledger.context.folder / file).unlink()
     assert nets[0] == nets[1] != nets[2]
 
 

@@ -29,10 +29,10 @@ from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
 from alternas.search.engine.tune import ControllerSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, JobResult, Point
+from alternas.search.training.job import JobResult, Point, TrainJob
 from fakes import FakeExecutor, FakeWorker
 
-Fate = Callable[[Job], Any]
+Fate = Callable[[TrainJob], Any]
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def wanted(trials: int = 8, **more: Any) -> TuneSearch:
     return inside_tune.search("all", trials=trials, name="run", strategy="random", epochs=2, **more)
 
 
-def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[Job]:
+def play(searcher: ControllerSearcher, slots: int = 3, fate: Fate = lambda job: None) -> list[TrainJob]:
     """What Tune does: a trial for each suggestion while slots are free, and word of each that ends."""
     executor, ids = FakeExecutor(slots, fate), dict[int, str]()
     while True:
@@ -83,12 +83,12 @@ def test_a_driver_killed_anywhere_resumes(scheduler: str) -> None:
     while not done:
         left = chance.randint(1, 12) if kills < 8 else -1
 
-        def fate(job: Job) -> None:
+        def fate(job: TrainJob) -> None:
             nonlocal left
             left -= 1
             if left == 0:
                 raise KeyboardInterrupt
-            legs[job.trial, job.seed, job.until] += 1
+            legs[job.trial, job.seed, job.stop_step] += 1
 
         searcher = wanted(16, scheduler=scheduler).searcher
         try:
@@ -109,7 +109,7 @@ def test_a_driver_killed_anywhere_resumes(scheduler: str) -> None:
 def test_what_failed_and_what_was_lost_counts() -> None:
     seen: Counter[int] = Counter()
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         seen[job.trial] += 1
         if job.trial == 5:
             return JobResult(job.trial, "oom", 3, error="because")
@@ -254,7 +254,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     """A run of the command line is taken up inside Tune: no setting differs."""
     search = wanted(2)
     play(search.searcher)
-    settings = search.ready.plan.settings
+    settings = search.context.config.settings
     same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run", inside_tune.Resources())
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):

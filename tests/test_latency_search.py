@@ -22,7 +22,7 @@ from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
 from alternas.search.engine.loop import run_loop
-from alternas.search.training.job import Job, JobResult, Timing
+from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials import latencies as module
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
@@ -30,7 +30,7 @@ from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
 from fakes import FakeExecutor, SilentView
 
-TIMING = Timing(LatencySetting(), (1, 8, 8), 10)
+TIMING = (LatencySetting(), (1, 8, 8), 10)
 
 
 def price(net: Genotype) -> Any:
@@ -49,13 +49,13 @@ def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
 
 def timed(job: Job) -> JobResult | None:
     """The fate of a job: its latency if it is to be measured, else the usual."""
-    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if job.timing else None
+    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
 
 
 @pytest.fixture
-def ledger(open_ledger: Callable[..., SearchController]) -> Callable[..., SearchController]:
+def ledger(open_controller: Callable[..., SearchController]) -> Callable[..., SearchController]:
     def open_it(strategy: str = "random", **more: Any) -> SearchController:
-        return open_ledger(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
+        return open_controller(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
 
     return open_it
 
@@ -70,11 +70,11 @@ def test_every_net_is_measured_once_before_it_is_trained(
     measured: set[str] = set()
     for job in executor.ran:
         key = job.genotype.key
-        assert bool(job.timing) == (key not in measured), "first its latency, then training"
+        assert isinstance(job, LatencyJob) == (key not in measured), "first its latency, then training"
         measured.add(key)
     kept = read_latencies(tmp_path)
     assert len(kept) == len(measured) == len({m.key for m in kept})
-    told = {t.number: t.values for t in work.memory.study.trials if t.values}
+    told = {t.number: t.values for t in work.study.study.trials if t.values}
     by_key = {m.key: m.ms for m in kept}
     for record in work.store.records:
         if record.status == "ok" and record.trial in told:
@@ -86,21 +86,21 @@ def test_a_resumed_search_measures_nothing_again(ledger: Callable[..., SearchCon
     (tmp_path / "study.journal").unlink()
     executor = FakeExecutor(2, timed)
     run_loop(ledger(trials=8), executor, SilentView())
-    again = [job.genotype.key for job in executor.ran if job.timing]
+    again = [job.genotype.key for job in executor.ran if isinstance(job, LatencyJob)]
     assert len(again) == len(set(again)) == 4
     assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
 
 
 def test_a_net_that_cannot_be_measured_is_not_trained(ledger: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
-        if job.timing and job.trial == 5:
+        if isinstance(job, LatencyJob) and job.trial == 5:
             return JobResult(job.trial, "error", error="no such operator")
         return timed(job)
 
     work, executor = ledger(trials=4), FakeExecutor(1, fate)
     run_loop(work, executor, SilentView())
     assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
-    assert not any(job.trial == 5 and not job.timing for job in executor.ran)
+    assert not any(job.trial == 5 and not isinstance(job, LatencyJob) for job in executor.ran)
 
 
 def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tm
     lost: list[int] = []
 
     def fate(job: Job) -> Any:
-        if job.timing and job.trial not in lost:
+        if isinstance(job, LatencyJob) and job.trial not in lost:
             lost.append(job.trial)
             return lose(job)
         return timed(job)
@@ -122,7 +122,9 @@ def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tm
 def test_another_machine_ends_the_search(ledger: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
         return (
-            JobResult(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other")) if job.timing else None
+            JobResult(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other"))
+            if isinstance(job, LatencyJob)
+            else None
         )
 
     with pytest.raises(OperationError, match=r"Chip before, and now in .*Other"):
@@ -133,7 +135,7 @@ def test_trained_nets_without_a_latency_are_named(ledger: Callable[..., SearchCo
     run_loop(ledger(trials=3), FakeExecutor(2, timed), SilentView())
     lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
     (tmp_path / FILE).write_text("".join(lines[1:]))
-    latencies = Latencies(tmp_path, TIMING, price)
+    latencies = Latencies(tmp_path, price, *TIMING)
     with pytest.raises(InputError, match="1 trained nets, trial 0 first, have no latency in cpu/1/float32/eager/1/8"):
         latencies.recall(read_records(tmp_path))
 
@@ -146,22 +148,22 @@ def draws(count: int) -> list[Genotype]:
 
 def test_the_line_finds_a_power_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RIDGE", 1e-9)
-    latencies, nets = Latencies(tmp_path, TIMING, price), draws(60)
+    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(60)
 
     def law(net: Genotype) -> float:
         cost = price(net)
         return 3e-3 * cost.macs**0.5 * cost.params**0.25 * cost.activation_bytes**0.125
 
     for net in nets[:40]:
-        latencies.take(net, row(law(net)))
+        latencies.add(net, row(law(net)))
     for net in nets[40:]:
         assert latencies.of(net) == pytest.approx(law(net), rel=1e-3)
 
 
 def test_a_guess_before_there_is_a_line_goes_as_macs(tmp_path: Path) -> None:
-    latencies, (first, second, *_) = Latencies(tmp_path, TIMING, price), draws(8)
+    latencies, (first, second, *_) = Latencies(tmp_path, price, *TIMING), draws(8)
     assert latencies.of(second) / latencies.of(first) == pytest.approx(price(second).macs / price(first).macs)
-    latencies.take(first, row(2.0))
+    latencies.add(first, row(2.0))
     assert latencies.of(first) == 2.0
     assert latencies.of(second) == pytest.approx(2.0 * price(second).macs / price(first).macs)
 
@@ -169,28 +171,30 @@ def test_a_guess_before_there_is_a_line_goes_as_macs(tmp_path: Path) -> None:
 def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:
     from scipy.stats import spearmanr
 
-    latencies, nets = Latencies(tmp_path, TIMING, price), draws(80)
+    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(80)
     for net in nets[:40]:
-        latencies.take(net, row(milliseconds(net)))
+        latencies.add(net, row(milliseconds(net)))
     true = [milliseconds(net) for net in nets[40:]]
     ours, macs = ([of(net) for net in nets[40:]] for of in (latencies.of, lambda net: price(net).macs))
     assert spearmanr(ours, true)[0] > max(0.97, spearmanr(macs, true)[0])
 
 
-def test_guesses_do_not_outlive_the_measurement(tmp_path: Path, open_ledger: Callable[..., SearchController]) -> None:
-    work = open_ledger(objective="latency_ms", latency=str(LatencySetting()))
-    ground = work.terms.ground(work.space)
+def test_guesses_do_not_outlive_the_measurement(
+    tmp_path: Path, open_controller: Callable[..., SearchController]
+) -> None:
+    work = open_controller(objective="latency_ms", latency=str(LatencySetting()))
+    ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
     guess = ground.facts(genes).cost
-    assert work.terms.latencies is not None
-    work.terms.latencies.take(ground.facts(genes).net, row(7.5))
+    assert work.context.latencies is not None
+    work.context.latencies.add(ground.facts(genes).net, row(7.5))
     assert guess != ground.facts(genes).cost == 7.5
 
 
 def _options(work: SearchController) -> dict[str, Any]:
     from alternas.spaces import options_of
 
-    return dict(options_of(work.space))
+    return dict(options_of(work.context.space))
 
 
 @pytest.mark.parametrize(("text", "spelled"), [

@@ -23,7 +23,7 @@ from alternas.results.runs.record import Record
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.context import candidate_baselines
 from alternas.search.samplers.registry import STRATEGIES
-from alternas.search.training.job import Job, JobResult, Point
+from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import controller as ledger_module
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
@@ -55,13 +55,13 @@ def statuses(ledger: SearchController, kind: str = "search") -> Counter[str]:
 
 
 def states(ledger: SearchController) -> Counter[TrialState]:
-    return Counter(t.state for t in ledger.memory.study.get_trials(deepcopy=False))
+    return Counter(t.state for t in ledger.study.study.get_trials(deepcopy=False))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("rungs", SCHEDULERS)
-def test_every_strategy_and_scheduler_ends_as_promised(open_ledger: Open, strategy: str, rungs: str) -> None:
-    ledger = open_ledger(trials=30, strategy=strategy, scheduler=rungs)
+def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, strategy: str, rungs: str) -> None:
+    ledger = open_controller(trials=30, strategy=strategy, scheduler=rungs)
     executor = finish(ledger, slots=3)
     found = statuses(ledger)
     nets = found["ok"] + found["pruned"]
@@ -82,10 +82,10 @@ def test_every_strategy_and_scheduler_ends_as_promised(open_ledger: Open, strate
     }
 
 
-def test_same_seed_same_sequence(open_ledger: Open, tmp_path: Path) -> None:
+def test_same_seed_same_sequence(open_controller: Open, tmp_path: Path) -> None:
     runs = []
     for _ in range(2):
-        ledger = open_ledger(trials=12, strategy="nsga2", seed=5)
+        ledger = open_controller(trials=12, strategy="nsga2", seed=5)
         finish(ledger, slots=1)
         runs.append([r.key for r in ledger.store.records])
         for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
@@ -93,11 +93,11 @@ def test_same_seed_same_sequence(open_ledger: Open, tmp_path: Path) -> None:
     assert runs[0] == runs[1]
 
 
-def test_the_study_learns_what_happened(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=20, strategy="tpe")
+def test_the_study_learns_what_happened(open_controller: Open) -> None:
+    ledger = open_controller(trials=20, strategy="tpe")
     finish(ledger)
     by_trial = {r.trial: r for r in ledger.store.records}
-    for trial in ledger.memory.study.get_trials(deepcopy=False):
+    for trial in ledger.study.study.get_trials(deepcopy=False):
         record = by_trial[trial.number]
         if trial.state == TrialState.COMPLETE:
             assert trial.values == [record.accuracy, record.cost["macs"]]
@@ -106,8 +106,8 @@ def test_the_study_learns_what_happened(open_ledger: Open) -> None:
             assert record.kind == "baseline" or record.status == "duplicate"
 
 
-def test_limits_are_a_static_gate(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=10, limits={"macs": 300_000})
+def test_limits_are_a_static_gate(open_controller: Open) -> None:
+    ledger = open_controller(trials=10, limits={"macs": 300_000})
     executor = finish(ledger)
     searched = [r for r in ledger.store.records if r.kind == "search"]
     refused = [r for r in searched if r.status == "infeasible"]
@@ -115,15 +115,15 @@ def test_limits_are_a_static_gate(open_ledger: Open) -> None:
     assert all("macs" in r.error and r.cost["macs"] > 300_000 for r in refused)
     assert all(r.cost["macs"] <= 300_000 for r in searched if r.status == "ok")
     assert not {r.trial for r in refused} & {job.trial for job in executor.ran}
-    for trial in ledger.memory.study.get_trials(deepcopy=False):
+    for trial in ledger.study.study.get_trials(deepcopy=False):
         if trial.number in {r.trial for r in refused}:
             assert trial.state == TrialState.PRUNED
             assert trial.constraints["macs"] > 0
 
 
-def test_a_small_space_is_used_up(open_ledger: Open, small_scale: SpacePreset) -> None:
+def test_a_small_space_is_used_up(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
-    ledger = open_ledger(space, trials=100)
+    ledger = open_controller(space, trials=100)
     finish(ledger)
     assert ledger.exhausted
     assert statuses(ledger)["ok"] == space.size() - len(space.baselines())
@@ -134,8 +134,8 @@ def test_a_small_space_is_used_up(open_ledger: Open, small_scale: SpacePreset) -
 
 
 @pytest.mark.parametrize("status", ["error", "nan", "oom"])
-def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: str) -> None:
-    def fate(job: Job) -> JobResult | None:
+def test_failures_are_records_and_the_search_goes_on(open_controller: Open, status: str) -> None:
+    def fate(job: TrainJob) -> JobResult | None:
         curve = (Point(3, math.nan, math.inf),)
         return (
             JobResult(job.trial, status, 3, None, {"nll": math.nan}, curve, error="because")
@@ -143,7 +143,7 @@ def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: 
             else None
         )
 
-    ledger = open_ledger(trials=12)
+    ledger = open_controller(trials=12)
     finish(ledger, fate=fate)
     found = statuses(ledger)
     assert found[status] + found["ok"] == 12
@@ -153,30 +153,30 @@ def test_failures_are_records_and_the_search_goes_on(open_ledger: Open, status: 
     json.dumps([r.to_dict() for r in ledger.store.records], allow_nan=False)
 
 
-def test_baselines_began_when_their_first_seed_did(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
     monkeypatch.setattr(ledger_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
-    ledger = open_ledger(get("all", 8), trials=1)
+    ledger = open_controller(get("all", 8), trials=1)
     count = len(ledger.baselines)
     for _ in range(2 * count):
         job = ledger.next_job()
         assert job
-        ledger.report(JobResult(job.trial, "ok", job.until, 0.5, seconds=60.0))
+        ledger.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
     records = ledger.store.records
     assert [r.seconds for r in records] == [120.0] * count
     assert [r.began for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
 
 
-def test_a_lost_worker_is_tried_again_twice(open_ledger: Open) -> None:
+def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:
     seen: Counter[int] = Counter()
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         seen[job.trial] += 1
         unlucky = (job.trial == 5) or (job.trial == 6 and seen[6] < 3)
         return lose(job) if unlucky else None
 
-    ledger = open_ledger(trials=6)
+    ledger = open_controller(trials=6)
     finish(ledger, fate=fate)
     by_trial = {r.trial: r for r in ledger.store.records}
     assert (seen[5], by_trial[5].status) == (3, "lost")
@@ -192,7 +192,7 @@ class KilledError(Exception):
 @pytest.mark.parametrize("rungs", ["none", "mo-asha"])  # asha shares the code of mo-asha
 @pytest.mark.parametrize("journal", ["kept", "lost"])
 def test_a_driver_killed_anywhere_resumes(
-    open_ledger: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
+    open_controller: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
 ) -> None:
     chance, done = random.Random(f"{strategy}{rungs}{journal}"), False
     trained: Counter[tuple[int, int, int]] = Counter()
@@ -200,14 +200,14 @@ def test_a_driver_killed_anywhere_resumes(
     while not done:
         left = chance.randint(1, 12) if kills < 8 else -1
 
-        def fate(job: Job) -> None:
+        def fate(job: TrainJob) -> None:
             nonlocal left
             left -= 1
             if left == 0:
                 raise KilledError
-            trained[job.trial, job.seed, job.until] += 1
+            trained[job.trial, job.seed, job.stop_step] += 1
 
-        ledger = open_ledger(trials=20, strategy=strategy, scheduler=rungs)
+        ledger = open_controller(trials=20, strategy=strategy, scheduler=rungs)
         try:
             finish(ledger, fate=fate, slots=3)
             done = True
@@ -230,44 +230,44 @@ def test_a_driver_killed_anywhere_resumes(
         assert states(ledger)[TrialState.RUNNING] == 0
 
 
-def test_killed_between_record_and_tell(open_ledger: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = open_ledger(trials=6)
-    tell = ledger.memory.tell
+def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = open_controller(trials=6)
+    tell = ledger.study.tell
 
     def die(record: Record, *rest: Any) -> None:
         if record.kind == "search":
             raise KilledError
         tell(record, *rest)
 
-    monkeypatch.setattr(ledger.memory, "tell", die)
+    monkeypatch.setattr(ledger.study, "tell", die)
     with pytest.raises(KilledError):
         finish(ledger)
     written = [r.trial for r in ledger.store.records if r.kind == "search"]
-    again = open_ledger(trials=6)
+    again = open_controller(trials=6)
     finish(again)
     assert statuses(again)["ok"] == 6
-    assert again.memory.study.get_trials()[written[0]].state == TrialState.COMPLETE
+    assert again.study.study.get_trials()[written[0]].state == TrialState.COMPLETE
 
 
-def test_random_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Path) -> None:
-    finish(open_ledger(trials=15))
-    whole = [r.key for r in open_ledger(trials=15).store.records]
+def test_random_resumes_as_if_unbroken(open_controller: Open, tmp_path: Path) -> None:
+    finish(open_controller(trials=15))
+    whole = [r.key for r in open_controller(trials=15).store.records]
     for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
         path.unlink()
     for trials in (13, 14, 15):  # as many baselines
-        ledger = open_ledger(trials=trials)
+        ledger = open_controller(trials=trials)
         finish(ledger)
     assert [r.key for r in ledger.store.records] == whole
-    assert open_ledger(trials=15).complete
-    assert not open_ledger(trials=16).complete
+    assert open_controller(trials=15).complete
+    assert not open_controller(trials=16).complete
 
 
-def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_ledger: Open, tmp_path: Path) -> None:
-    ledger = open_ledger(trials=15, limits={"macs": 900_000})
+def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_controller: Open, tmp_path: Path) -> None:
+    ledger = open_controller(trials=15, limits={"macs": 900_000})
     finish(ledger)
-    before = ledger.memory.study.get_trials()
+    before = ledger.study.study.get_trials()
     (tmp_path / "study.journal").unlink()
-    after = open_ledger(trials=15, limits={"macs": 900_000}).memory.study.get_trials()
+    after = open_controller(trials=15, limits={"macs": 900_000}).study.study.get_trials()
     assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
     assert [t.params for t in after] == [t.params for t in before]
 
@@ -276,7 +276,7 @@ def sent_on(by: Scheduler, standings: list[RungResult], last: bool) -> int | Non
     """The trial that a scheduler sends on from its first rung."""
     rungs = RungTable(by, 100)
     for standing in standings:
-        rungs.reach(0, standing)
+        rungs.add(0, standing)
     found = rungs.next(last)
     return found and found[1]
 
@@ -286,7 +286,7 @@ def test_pareto_promotes_the_better_ones() -> None:
         RungResult(i, accuracy, cost, True) for i, (accuracy, cost) in enumerate([(0.5, 10), (0.9, 10), (0.8, 99)])
     ]
     assert sent_on(MoAsha(), waiting, last=False) == 1
-    gone = [dataclasses.replace(s, waits=s.trial != 1) for s in waiting]
+    gone = [dataclasses.replace(s, paused=s.trial != 1) for s in waiting]
     assert sent_on(MoAsha(eta=2.0), gone, last=False) is None
     assert sent_on(MoAsha(eta=1.5), gone, last=False) is not None, "two of three go on"
     assert sent_on(MoAsha(), gone, last=True) is not None
@@ -301,7 +301,7 @@ def test_asha_looks_at_accuracy_alone() -> None:
     assert Asha().order(waiting) == [3, 1, 2, 0]
     assert sent_on(Asha(), waiting, last=False) == 3
     assert sent_on(MoAsha(), waiting, last=False) != 1, "a net that is as good for a hundredth stands before it"
-    gone = [dataclasses.replace(s, waits=s.trial != 3) for s in waiting]
+    gone = [dataclasses.replace(s, paused=s.trial != 3) for s in waiting]
     assert sent_on(Asha(), gone, last=False) == 1
 
 
@@ -319,38 +319,38 @@ def test_rungs_and_eta_are_the_users() -> None:
             scheduler("asha", eta=eta)
 
 
-def test_mo_asha_saves_steps_and_finishes_the_front(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=40, scheduler="mo-asha")
+def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> None:
+    ledger = open_controller(trials=40, scheduler="mo-asha")
     executor = finish(ledger)
     found = statuses(ledger)
     assert found["pruned"] >= 15
     assert found["ok"] >= 2
     spent: dict[int, int] = {}
     for job in executor.ran:
-        spent[job.trial] = max(spent.get(job.trial, 0), job.until)
+        spent[job.trial] = max(spent.get(job.trial, 0), job.stop_step)
     assert sum(spent.values()) < 0.75 * 16 * len(spent)
     for r in ledger.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
 
 
-def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
+def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
     """Whoever stopped the search while it waited, its record is that of a net that was not interrupted."""
 
-    def told(job: Job) -> JobResult:
-        curve = (Point(job.until, math.nan, 0.5),)
+    def told(job: TrainJob) -> JobResult:
+        curve = (Point(job.stop_step, math.nan, 0.5),)
         how, lineage = {"precision": "float32"}, {"weights": "w"}
         return JobResult(
-            job.trial, "ok", job.until, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
+            job.trial, "ok", job.stop_step, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
-    ledger = open_ledger(trials=12, scheduler="mo-asha")
+    ledger = open_controller(trials=12, scheduler="mo-asha")
     for _ in range(20):
         job = ledger.next_job()
         assert job
         ledger.report(told(job))
-    waiting = {candidate.trial: candidate.record("pruned", {}) for candidate in ledger.live.values() if candidate.waits}
+    waiting = {t.number: t.finish("pruned") for t in ledger.live.values() if t.paused}
     assert len(waiting) > 2
-    again = {r.trial: r for r in open_ledger(trials=12, scheduler="mo-asha").close()}
+    again = {r.trial: r for r in open_controller(trials=12, scheduler="mo-asha").close()}
     assert again.keys() == waiting.keys()
     for trial, record in waiting.items():
         assert record.curve
@@ -358,31 +358,31 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_ledger: Open) -> None:
             assert getattr(again[trial], name) == getattr(record, name), name
 
 
-def test_enumerate_ends_when_every_net_was_proposed(open_ledger: Open) -> None:
+def test_enumerate_ends_when_every_net_was_proposed(open_controller: Open) -> None:
     """Once each; and again it proposes nothing, within limits or not."""
     space = get("resnet", 8)
     for limits in ({}, {"macs": 40_000}):
         for _ in range(2):
-            ledger = open_ledger(space, 99, "enumerate", limits=limits)
+            ledger = open_controller(space, 99, "enumerate", limits=limits)
             finish(ledger)
             assert ledger.exhausted
             keys = Counter(r.key for r in ledger.store.records)
             assert keys.keys() >= {
-                n.key for _, n in members(space) if not ledger.terms.settings.over_limit(ledger.terms.price(n))
+                n.key for _, n in members(space) if not ledger.context.settings.over_limit(ledger.context.cost_fn(n))
             }
             assert set(keys.values()) == {1}
-        (ledger.terms.folder / "records.jsonl").unlink()
-        (ledger.terms.folder / "study.journal").unlink()
+        (ledger.context.folder / "records.jsonl").unlink()
+        (ledger.context.folder / "study.journal").unlink()
 
 
-def test_journal_is_small_and_quiet(open_ledger: Open, capfd: pytest.CaptureFixture[str]) -> None:
-    finish(open_ledger(trials=3))
+def test_journal_is_small_and_quiet(open_controller: Open, capfd: pytest.CaptureFixture[str]) -> None:
+    finish(open_controller(trials=3))
     assert optuna.logging.get_verbosity() == optuna.logging.ERROR
     assert capfd.readouterr().err == ""
 
 
-def test_costs_in_records_are_static_costs(open_ledger: Open) -> None:
-    ledger = open_ledger(trials=4)
+def test_costs_in_records_are_static_costs(open_controller: Open) -> None:
+    ledger = open_controller(trials=4)
     finish(ledger)
     for r in ledger.store.records:
         assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()
@@ -390,26 +390,26 @@ def test_costs_in_records_are_static_costs(open_ledger: Open) -> None:
 
 @pytest.mark.parametrize("content", ["junk\n{}\n", "{\n\n", '{"op_code": 0}\n{"op_code": 99}\n', "[]\n[]\n"])
 def test_a_broken_journal_is_put_aside_and_rebuilt(
-    open_ledger: Open, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+    open_controller: Open, tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    finish(open_ledger(trials=5))
-    before = [r.trial for r in open_ledger(trials=5).store.records]
+    finish(open_controller(trials=5))
+    before = [r.trial for r in open_controller(trials=5).store.records]
     (tmp_path / "study.journal").write_text(content)
-    ledger = open_ledger(trials=8)
+    ledger = open_controller(trials=8)
     finish(ledger)
     assert statuses(ledger)["ok"] == 8
     assert [r.trial for r in ledger.store.records][: len(before)] == before
     assert "rebuilt from the records" in caplog.text
 
 
-def test_every_tear_of_the_journal_is_survived(open_ledger: Open, tmp_path: Path) -> None:
-    finish(open_ledger(trials=4))
+def test_every_tear_of_the_journal_is_survived(open_controller: Open, tmp_path: Path) -> None:
+    finish(open_controller(trials=4))
     path = tmp_path / "study.journal"
     whole = path.read_bytes()
     chance = random.Random(0)
     for trials, cut in enumerate([0, 1, *(chance.randrange(len(whole)) for _ in range(6))], start=5):
         path.write_bytes(path.read_bytes()[:cut])
-        ledger = open_ledger(trials=trials)
+        ledger = open_controller(trials=trials)
         finish(ledger)
         assert statuses(ledger)["ok"] == trials
         keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
@@ -430,15 +430,17 @@ def test_every_tear_of_the_journal_is_survived(open_ledger: Open, tmp_path: Path
     ],
 )
 def test_baselines_span_the_limits_and_cost_less_than_the_search(
-    open_ledger: Open, limit: int, trials: int, trained: list[int]
+    open_controller: Open, limit: int, trials: int, trained: list[int]
 ) -> None:
-    ledger = open_ledger(trials=trials, limits={"macs": limit} if limit else {})
+    ledger = open_controller(trials=trials, limits={"macs": limit} if limit else {})
     executor = finish(ledger)
     assert [r.cost["macs"] for r in ledger.store.records if r.kind == "baseline"] == trained
-    assert [ledger.terms.price(net).macs for net in ledger.baselines] == trained
+    assert [ledger.context.cost_fn(net).macs for net in ledger.baselines] == trained
     spent = Counter[str]()
     for job in executor.ran:
-        spent["search" if job.trial >= len(ledger.baselines) else "baseline"] += ledger.terms.price(job.genotype).macs
+        spent["search" if job.trial >= len(ledger.baselines) else "baseline"] += ledger.context.cost_fn(
+            job.genotype
+        ).macs
     draws = [static_cost(get("all", 8).sample(RandomChooser(seed)), 10, 8, 1).macs for seed in range(100)]
     typical = sorted(macs for macs in draws if not limit or macs <= limit)
     if typical and trials > 1:
@@ -449,22 +451,22 @@ def test_baselines_span_the_limits_and_cost_less_than_the_search(
         assert 2 * over[0] < (trials * statistics.median(typical) + 2 * sum(trained)) / 3
 
 
-def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_ledger: Open) -> None:
+def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controller: Open) -> None:
     """Their numbers follow from space and limits: with more trials the next of them can be afforded."""
     chosen = {}
     for trials in (2, 2, 8, 16):
-        ledger = open_ledger(trials=trials)
+        ledger = open_controller(trials=trials)
         finish(ledger)
         found = {r.trial: r.key for r in ledger.store.records if r.kind == "baseline"}
         assert chosen.items() <= found.items()
         assert statuses(ledger)["ok"] == trials
         chosen = found
-        assert open_ledger(trials=trials).complete
+        assert open_controller(trials=trials).complete
     assert sorted(chosen) == [0, 1, 2, 3]
     trials = [r.trial for r in ledger.store.records]
     assert len(trials) == len(set(trials))
 
 
-def test_a_space_with_baselines_of_its_own_has_them_all(open_ledger: Open, small_scale: SpacePreset) -> None:
+def test_a_space_with_baselines_of_its_own_has_them_all(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
-    assert candidate_baselines(open_ledger(space).terms.ground(space)) == space.baselines()
+    assert candidate_baselines(open_controller(space).context.sampler_context()) == space.baselines()

@@ -24,16 +24,17 @@ from rich.cells import cell_len
 from test_latency_search import timed
 from test_trainings import training
 
-from alternas.archs import Genotype, static_cost
 from alternas.results.latency.setting import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
-from alternas.search.data.splits import View
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
-from alternas.search.experiments.plan import ExperimentController, PlanContext
+from alternas.search.engine.resources import Resources
+from alternas.search.experiments.plan import ExperimentContext, PlanController
 from alternas.search.experiments.run import ShownPlan
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from command_line import EVIL, STYLE, obeyed
 from fakes import FakeExecutor
@@ -54,7 +55,7 @@ def said(console: Console, width: int) -> str:
     return " ".join(text.split())
 
 
-def watched(ledger: SearchController, width: int, fate: Callable[[Job], Any] = lambda job: None) -> str:
+def watched(ledger: SearchController, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
     with view(ShownSearch(ledger, 8), console) as shown:
@@ -64,28 +65,28 @@ def watched(ledger: SearchController, width: int, fate: Callable[[Job], Any] = l
 
 
 @WIDTHS
-def test_all_nets_fail(open_ledger: Callable[..., SearchController], width: int) -> None:
-    ledger = open_ledger(trials=3)
+def test_all_nets_fail(open_controller: Callable[..., SearchController], width: int) -> None:
+    ledger = open_controller(trials=3)
     text = watched(ledger, width, lambda job: JobResult(job.trial, "error", error=EVIL))
     assert "front so far no net has been trained to the end" in text
     assert f"{3 + len(ledger.baselines)} failed" in text
 
 
 @WIDTHS
-def test_no_net_is_within_the_limits(open_ledger: Callable[..., SearchController], width: int) -> None:
+def test_no_net_is_within_the_limits(open_controller: Callable[..., SearchController], width: int) -> None:
     """The baselines, trained with two seeds, tell the noise; no net that there is is within the limits."""
-    ledger = open_ledger(trials=2)
+    ledger = open_controller(trials=2)
     watched(ledger, width)
     for trials in (3, 4):  # the second time it is resumed
-        text = watched(open_ledger(trials=trials, limits={"macs": 1}), width)
+        text = watched(open_controller(trials=trials, limits={"macs": 1}), width)
         assert f"no net is within the limits (at most 1 MACs): {2 + len(ledger.baselines)} nets left out" in text
 
 
 @WIDTHS
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
-def test_a_search_and_its_front(open_ledger: Callable[..., SearchController], scheduler: str, width: int) -> None:
+def test_a_search_and_its_front(open_controller: Callable[..., SearchController], scheduler: str, width: int) -> None:
     for trials in (16, 20):  # the second time it is resumed
-        ledger = open_ledger(trials=trials, scheduler=scheduler)
+        ledger = open_controller(trials=trials, scheduler=scheduler)
         text = watched(ledger, width)
         nets = trials + len(ledger.baselines)
         assert f"{nets}/{nets} nets" in text
@@ -94,8 +95,8 @@ def test_a_search_and_its_front(open_ledger: Callable[..., SearchController], sc
 
 
 @WIDTHS
-def test_latency_is_measured_first(open_ledger: Callable[..., SearchController], width: int) -> None:
-    ledger = open_ledger(trials=4, objective="latency_ms", latency=str(LatencySetting()))
+def test_latency_is_measured_first(open_controller: Callable[..., SearchController], width: int) -> None:
+    ledger = open_controller(trials=4, objective="latency_ms", latency=str(LatencySetting()))
     text = watched(ledger, width, timed)
     assert "latency" in text
     assert "no net" not in text.rpartition("front so far")[2]
@@ -104,24 +105,20 @@ def test_latency_is_measured_first(open_ledger: Callable[..., SearchController],
 @WIDTHS
 @pytest.mark.parametrize("status", ["ok", "error"])
 def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
-    def price(net: Genotype, part: View) -> Any:
-        return static_cost(net, 10, 8, 1)
-
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         return None if status == "ok" else JobResult(job.trial, status, error=EVIL)
 
     console, plan = terminal(width), [training(seed=seed, factors={"net": EVIL}) for seed in range(3)]
     with closing(Store(tmp_path)) as store:
-        work = ExperimentController(
-            plan, PlanContext("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store
-        )
+        context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")), Resources())
+        work = PlanController(plan, context, store)
         with view(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)
     assert "3/3 nets" in said(console, width)
 
 
-def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., SearchController]) -> None:
-    console, ledger = Console(file=io.StringIO(), width=20), open_ledger(trials=3)
+def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchController]) -> None:
+    console, ledger = Console(file=io.StringIO(), width=20), open_controller(trials=3)
     with view(ShownSearch(ledger, 8), console) as shown:
         assert isinstance(shown, PlainView)
         run_loop(ledger, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
@@ -132,14 +129,14 @@ def test_a_line_for_each_net_on_a_pipe(open_ledger: Callable[..., SearchControll
 
 
 def test_log_lines_stay_above_a_view_and_in_their_file(
-    open_ledger: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+    open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warning = logging.LogRecord("alternas", logging.WARNING, "", 0, "a warning", (), None)
     for shared in (True, False):
         console, stderr = terminal(80), io.StringIO()
         monkeypatch.setattr(stderr, "isatty", lambda shared=shared: shared)
         monkeypatch.setattr(sys, "stderr", stderr)
-        with view(ShownSearch(open_ledger(trials=1), 8), console):
+        with view(ShownSearch(open_controller(trials=1), 8), console):
             LogHandler().handle(warning)
         on_screen = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("alternas: a warning\n" in on_screen, stderr.getvalue() != "") == (shared, not shared)

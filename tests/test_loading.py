@@ -22,7 +22,7 @@ from alternas.search.data.images import to_array
 from alternas.search.data.load import load
 from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, JobResult
+from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
 from alternas.search.training.recipe import Augment
 from alternas.search.training.trainer import train
@@ -280,7 +280,7 @@ def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None
 
     def run(name: str, until: int) -> JobResult:
         folder = tmp_path / name
-        given = Job(0, net, recipe, 0, until, 12, str(folder / "c.pt"), str(folder / "w.safetensors"))
+        given = TrainJob(0, net, recipe, 0, until, 12, str(folder / "c.pt"), str(folder / "w.safetensors"))
         *_, outcome = train(given, bench)
         assert isinstance(outcome, JobResult)
         return outcome

@@ -193,14 +193,14 @@ def test_the_example_by_hand(side: int) -> None:
 
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2", "evolution", "buildup", "enumerate"])
 def test_every_strategy_takes_it(
-    strategy: str, open_ledger: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    strategy: str, open_controller: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Searched, stopped and taken up again; nets of the space alone."""
     monkeypatch.chdir(tmp_path)
     shutil.copy(EXAMPLE, "mine.py")
     nets = {net.key for _, net in members(FileSpace("mine.py", (8, 8)))}
     for trials in (6, 12):
-        ledger = open_ledger(FileSpace("mine.py", (8, 8)), trials, strategy)
+        ledger = open_controller(FileSpace("mine.py", (8, 8)), trials, strategy)
         run_loop(ledger, FakeExecutor(), SilentView())
     searched: list[Record] = [r for r in ledger.store.records if r.kind == "search" and r.status == "ok"]
     assert len({r.key for r in searched}) == len(searched)

@@ -24,7 +24,7 @@ from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.inherit import inherit, init_weights, parts
-from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, Job, JobResult
+from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
 from alternas.spaces import get
@@ -52,8 +52,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def job(folder: Path, **changes: Any) -> Job:
-    given = Job(0, NET, recipes.get("smoke"), 0, 8, 8, str(folder / "c.pt"), str(folder / "w.safetensors"))
+def job(folder: Path, **changes: Any) -> TrainJob:
+    given = TrainJob(0, NET, recipes.get("smoke"), 0, 8, 8, str(folder / "c.pt"), str(folder / "w.safetensors"))
     return dataclasses.replace(given, **changes)
 
 
@@ -192,7 +192,7 @@ def test_groups_at_the_full_rate_decay_as_timms(decay_all: bool) -> None:
 def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
     start = InitWeights(str(weights), "p", 12, zero_head=True, freeze="half")
     whole = last(train.train(job(tmp_path / "a", start=start), bench))
-    last(train.train(job(tmp_path / "b", start=start, until=5), bench))
+    last(train.train(job(tmp_path / "b", start=start, stop_step=5), bench))
     broken = last(train.train(job(tmp_path / "b", start=start), bench))
     assert (broken.accuracy, broken.curve, broken.lineage) == (whole.accuracy, whole.curve, whole.lineage)
     a, b = (load_file(tmp_path / x / "w.safetensors") for x in "ab")
@@ -211,7 +211,7 @@ def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: Memory
         NETS["vit"],
         encoder=dataclasses.replace(NETS["vit"].encoder, patch=2),  # type: ignore[arg-type]
     )
-    before = last(train.train(job(tmp_path / "a", genotype=net, task="patches", until=120, steps=120), bench))
+    before = last(train.train(job(tmp_path / "a", genotype=net, task="patches", stop_step=120, total_steps=120), bench))
     assert before.status == "ok"
     assert before.accuracy is not None
     assert before.curve[-1].loss < before.curve[0].loss - 0.3, "it learns colours"
@@ -229,7 +229,7 @@ def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: Memory
 
 def run_in_worker(folder: Path, bench: MemoryLoader, **changes: Any) -> Any:
     worker = Worker(1, "cpu")
-    worker._bench = bench
+    worker._loader = bench
     return worker.run(job(folder / "w", **changes))
 
 
@@ -247,13 +247,13 @@ def test_the_test_split_is_measured_once_and_only_if_asked(tmp_path: Path, bench
 def test_a_worker_sees_what_the_job_says(tmp_path: Path, bench: MemoryLoader) -> None:
     few = FewShot((6, 7, 8, 9), (2, 4), (1, 5), episodes=20)
     view = View(0.5, (0, 1, 2, 3, 4, 5))
-    outcome = last(run_in_worker(tmp_path, bench, view=view, few=few))
+    outcome = last(run_in_worker(tmp_path, bench, view=view, few_shot=few))
     assert outcome.status == "ok", outcome.error
     names = {"2way_1shot", "2way_5shot", "4way_1shot", "4way_5shot"}
     assert names <= set(outcome.metrics)
     assert outcome.metrics["2way_5shot"] > outcome.metrics["4way_1shot"] > 0.2
     assert read(tmp_path / "w" / "w.safetensors").num_classes == 6
-    more = last(run_in_worker(tmp_path / "five", bench, view=view, few=FewShot((6, 7, 8, 9), (5,), (1,))))
+    more = last(run_in_worker(tmp_path / "five", bench, view=view, few_shot=FewShot((6, 7, 8, 9), (5,), (1,))))
     assert more.status == "error", "there are four new classes"
 
 

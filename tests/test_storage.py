@@ -17,10 +17,11 @@ from optuna.trial import TrialState
 from alternas.archs import InputError, OperationError
 from alternas.results.runs.store import Store
 from alternas.search.engine.loop import run_loop
-from alternas.search.training.job import Job
+from alternas.search.redact import redact_words, shown_url
+from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.dashboard import study_of
-from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note, without_password
+from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note
 from alternas.spaces import get
 from databases import PASSWORD, postgres, why_not
 from fakes import FakeExecutor, SilentView
@@ -39,7 +40,7 @@ def finish(ledger: SearchController, after: int = -1) -> None:
     """Drive to the end, or die when so many jobs have been run."""
     left = after
 
-    def fate(job: Job) -> None:
+    def fate(job: TrainJob) -> None:
         nonlocal left
         left -= 1
         if left == 0:
@@ -49,9 +50,9 @@ def finish(ledger: SearchController, after: int = -1) -> None:
 
 
 @pytest.fixture
-def open_ledger(open_ledger: Open) -> Open:
+def open_controller(open_controller: Open) -> Open:
     """Of a space of few genes: each drawn is a transaction."""
-    return lambda **how: open_ledger(get("resnet", 8), **how)
+    return lambda **how: open_controller(get("resnet", 8), **how)
 
 
 @pytest.fixture
@@ -75,14 +76,14 @@ def database(request: pytest.FixtureRequest) -> str:
 
 def told(ledger: SearchController) -> list[tuple[Any, ...]]:
     """What a study knows of each trial."""
-    trials = ledger.memory.study.get_trials(deepcopy=False)
+    trials = ledger.study.study.get_trials(deepcopy=False)
     return [(t.number, t.state, t.values, t.params) for t in trials]
 
 
 def in_step(ledger: SearchController) -> None:
     """The study says of every net that was trained what its record says, and nothing runs any more."""
     by_trial = {r.trial: r for r in ledger.store.records}
-    for trial in ledger.memory.study.get_trials(deepcopy=False):
+    for trial in ledger.study.study.get_trials(deepcopy=False):
         assert trial.state != TrialState.RUNNING
         record = by_trial.get(trial.number)
         if trial.state == TrialState.COMPLETE and (record is None or record.status != "duplicate"):
@@ -90,10 +91,10 @@ def in_step(ledger: SearchController) -> None:
             assert (trial.values, trial.params) == ([record.accuracy, record.cost["macs"]], record.genes)
 
 
-def test_a_driver_killed_anywhere_resumes_from_a_database(open_ledger: Open, database: str, tmp_path: Path) -> None:
+def test_a_driver_killed_anywhere_resumes_from_a_database(open_controller: Open, database: str, tmp_path: Path) -> None:
     names = set()
     for left in (2, 3, 7, -1):
-        ledger = open_ledger(trials=5, strategy="nsga2", scheduler="mo-asha", storage=database)
+        ledger = open_controller(trials=5, strategy="nsga2", scheduler="mo-asha", storage=database)
         names.add(study_note(tmp_path)["study"])
         if left < 0:
             finish(ledger)
@@ -104,31 +105,31 @@ def test_a_driver_killed_anywhere_resumes_from_a_database(open_ledger: Open, dat
     assert not (tmp_path / "study.journal").exists()
     found = Counter(r.status for r in ledger.store.records if r.kind == "search")
     assert found["ok"] + found["pruned"] == 5
-    assert any("rung0" in t.user_attrs for t in ledger.memory.study.get_trials()), "rungs are kept"
+    assert any("rung0" in t.user_attrs for t in ledger.study.study.get_trials()), "rungs are kept"
     in_step(ledger)
     everything = b"".join(path.read_bytes() for path in tmp_path.glob("*.json*"))
     assert SECRET.encode() not in everything
 
 
 def test_a_database_that_has_forgotten_is_filled_from_the_records(
-    open_ledger: Open, sqlite: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    open_controller: Open, sqlite: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger = open_ledger(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)
+    ledger = open_controller(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)
     finish(ledger)
     before, name = told(ledger), study_note(tmp_path)["study"]
     optuna.delete_study(study_name=name, storage=connect(parse_url(sqlite)))
-    assert told(open_ledger(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)) == before
+    assert told(open_controller(trials=6, limits={"macs": 900_000}, seed=1, storage=sqlite)) == before
     assert name in caplog.text
     assert study_note(tmp_path)["study"] != name
 
 
-def test_a_run_moves_from_storage_to_storage(open_ledger: Open, sqlite: str, tmp_path: Path) -> None:
+def test_a_run_moves_from_storage_to_storage(open_controller: Open, sqlite: str, tmp_path: Path) -> None:
     """Each part of the run leaves nets under way behind, under numbers that other nets get elsewhere."""
     for trials, storage in ((3, ""), (5, sqlite), (7, ""), (9, sqlite), (11, "")):
-        ledger = open_ledger(trials=trials, strategy="tpe", storage=storage)
+        ledger = open_controller(trials=trials, strategy="tpe", storage=storage)
         with pytest.raises(KilledError):
             finish(ledger, after=2)
-        ledger = open_ledger(trials=trials, strategy="tpe", storage=storage)
+        ledger = open_controller(trials=trials, strategy="tpe", storage=storage)
         finish(ledger)
         assert bool(study_note(tmp_path)) == bool(storage)
     searched = [r for r in ledger.store.records if r.kind == "search" and r.status == "ok"]
@@ -136,34 +137,36 @@ def test_a_run_moves_from_storage_to_storage(open_ledger: Open, sqlite: str, tmp
     in_step(ledger)
 
 
-def test_an_older_study_under_the_same_numbers_is_not_believed(open_ledger: Open, sqlite: str, tmp_path: Path) -> None:
-    ledger = open_ledger(trials=4, strategy="tpe", storage=sqlite)
+def test_an_older_study_under_the_same_numbers_is_not_believed(
+    open_controller: Open, sqlite: str, tmp_path: Path
+) -> None:
+    ledger = open_controller(trials=4, strategy="tpe", storage=sqlite)
     with pytest.raises(KilledError):
         finish(ledger, after=6)
     note = (tmp_path / "study.json").read_bytes()
-    left = {t.number: t.user_attrs["key"] for t in ledger.memory.study.get_trials(states=(TrialState.RUNNING,))}
-    ledger = open_ledger(trials=2, strategy="tpe", seed=1)
+    left = {t.number: t.user_attrs["key"] for t in ledger.study.study.get_trials(states=(TrialState.RUNNING,))}
+    ledger = open_controller(trials=2, strategy="tpe", seed=1)
     finish(ledger)
     other = [n for n, key in left.items() for r in ledger.store.records if r.trial == n and r.key != key]
     assert other, "elsewhere these numbers went to other nets"
     (tmp_path / "study.json").write_bytes(note)
-    in_step(open_ledger(trials=4, strategy="tpe", storage=sqlite))
+    in_step(open_controller(trials=4, strategy="tpe", storage=sqlite))
 
 
-def test_runs_of_one_name_share_a_database(open_ledger: Open, sqlite: str, tmp_path: Path) -> None:
-    finish(open_ledger(trials=3, storage=sqlite))
+def test_runs_of_one_name_share_a_database(open_controller: Open, sqlite: str, tmp_path: Path) -> None:
+    finish(open_controller(trials=3, storage=sqlite))
     for name in ("records.jsonl", "study.json"):  # as another run's folder of the same name
         (tmp_path / name).unlink()
-    ledger = open_ledger(trials=3, storage=sqlite)
-    assert ledger.memory.orphans() == []
+    ledger = open_controller(trials=3, storage=sqlite)
+    assert ledger.study.unfinished() == []
     finish(ledger)
     names = optuna.get_all_study_names(sqlite)
     assert len(names) == 2
     assert all(name.startswith(f"{tmp_path.name}-") for name in names)
 
 
-def test_a_database_that_fails_in_the_middle_is_one_line(open_ledger: Open, sqlite: str) -> None:
-    ledger = open_ledger(trials=3, storage=sqlite)
+def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, sqlite: str) -> None:
+    ledger = open_controller(trials=3, storage=sqlite)
     Path(parse_url(sqlite).database or "").write_bytes(b"not a database" * 100)
     with pytest.raises(OperationError, match=r"study\.db has failed .*; the same command resumes"), one_line(sqlite):
         finish(ledger)
@@ -214,11 +217,12 @@ def test_a_wrong_password_is_not_repeated(server: str) -> None:
 
 def test_what_is_kept_holds_no_password(tmp_path: Path) -> None:
     url = "mysql://me:sesame@host:3306/db?charset=utf8mb4&passwd=sesame"
-    assert shown(parse_url(url)) == "mysql+pymysql://me:***@host:3306/db?charset=utf8mb4&passwd=%2A%2A%2A"
+    assert shown(parse_url(url)) == "mysql+pymysql://me:***@host:3306/db?charset=utf8mb4&passwd=***"
     for words in (["alternas", "search", "--storage", url], ["alternas", "search", f"--storage={url}"]):
-        kept = without_password(words, url)
+        kept = redact_words(words, url)
         assert SECRET not in "".join(kept)
         assert kept[:2] == ["alternas", "search"]
+    assert shown_url("mysql://me:a#b?c/d@host/db") == "mysql://me:***@host/db"
     assert parse_url(f"postgresql://me:{SECRET}@host/db").password == SECRET, "the one that is handed on has it"
 
 
@@ -226,12 +230,12 @@ def test_the_servers_password_is_what_it_says(server: str) -> None:
     assert parse_url(server).password == PASSWORD
 
 
-def test_a_lost_store_is_not_believed(open_ledger: Open, sqlite: str, tmp_path: Path) -> None:
+def test_a_lost_store_is_not_believed(open_controller: Open, sqlite: str, tmp_path: Path) -> None:
     """A copy of a run that went on elsewhere: its study has results that no record here has."""
-    finish(open_ledger(trials=3, storage=sqlite))
+    finish(open_controller(trials=3, storage=sqlite))
     path = tmp_path / "records.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
-    ledger = open_ledger(trials=3, storage=sqlite)
+    ledger = open_controller(trials=3, storage=sqlite)
     finish(ledger)
     in_step(ledger)
     with closing(Store(tmp_path)) as store:

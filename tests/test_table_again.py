@@ -15,7 +15,7 @@ from alternas.search.data.load import load
 from alternas.search.tabular.simulated import STEPS
 from alternas.search.tabular.tables import IMAGE_SIZE, READINGS, Entry, load_table
 from alternas.search.training import recipes
-from alternas.search.training.job import Job, Progress
+from alternas.search.training.job import Progress, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.trainer import train
 from alternas.spaces import get, members
@@ -34,7 +34,7 @@ def stored(entry: Entry, at: int) -> list[float]:
 def trained(net: Genotype, folder: Path) -> list[float]:
     """Its readings, trained as a worker of a search does it."""
     files = str(folder / "c.pt"), str(folder / "w.safetensors")
-    job, threads = Job(0, net, recipes.get("cue"), SEED, STEPS, STEPS, *files), torch.get_num_threads()
+    job, threads = TrainJob(0, net, recipes.get("cue"), SEED, STEPS, STEPS, *files), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         events = list(train(job, MemoryLoader(load(DataConfig("cue")).without_test(), torch.device("cpu"))))

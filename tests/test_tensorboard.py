@@ -12,7 +12,7 @@ import pytest
 
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.tensorboard import EventFile, EventFiles, Noted
-from alternas.search.training.job import Job
+from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, fake_accuracy
@@ -95,24 +95,26 @@ def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
 
 
 def noted(ledger: SearchController, run: Path) -> Noted:
-    files = EventFiles(run, ledger.terms.settings.seed)
+    files = EventFiles(run, ledger.context.settings.seed)
     for record in ledger.store.records:
         files.take(record)
     return Noted(SilentView(), files, ledger)
 
 
 @pytest.mark.parametrize("noted_from", [1, 2], ids=["from the start", "from the second half"])
-def test_a_search_that_was_interrupted_has_each_step_once(open_ledger: Open, tmp_path: Path, noted_from: int) -> None:
+def test_a_search_that_was_interrupted_has_each_step_once(
+    open_controller: Open, tmp_path: Path, noted_from: int
+) -> None:
     left = 11 if noted_from == 1 else -1
 
-    def fate(job: Job) -> None:
+    def fate(job: TrainJob) -> None:
         nonlocal left
         left -= 1
         if left == 0:
             raise KilledError
 
     for part in (1, 2):
-        ledger = open_ledger(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
+        ledger = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
         try:
             run_loop(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
         except KilledError:

@@ -20,7 +20,7 @@ from alternas.search.engine import worker as worker_module
 from alternas.search.training import optim as gradients
 from alternas.search.training import recipes
 from alternas.search.training import trainer as train
-from alternas.search.training.job import Job, JobResult, Progress
+from alternas.search.training.job import JobResult, Progress, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.spaces import RandomChooser, get
@@ -44,9 +44,9 @@ def bench(digits: DataSet) -> MemoryLoader:
     return MemoryLoader(digits, CPU)
 
 
-def job(folder: Path, net: Genotype | None = None, **changes: Any) -> Job:
+def job(folder: Path, net: Genotype | None = None, **changes: Any) -> TrainJob:
     net = net or get("resnet", 8).baselines()[2]
-    given = Job(0, net, recipes.get("smoke"), 0, 20, 20, str(folder / "c.pt"), str(folder / "w.safetensors"))
+    given = TrainJob(0, net, recipes.get("smoke"), 0, 20, 20, str(folder / "c.pt"), str(folder / "w.safetensors"))
     return dataclasses.replace(given, **changes)
 
 
@@ -72,7 +72,7 @@ def same_weights(a: Path, b: Path) -> bool:
 
 
 def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoader, digits: DataSet) -> None:
-    outcome = last(train.train(job(tmp_path, until=60, steps=60), bench))
+    outcome = last(train.train(job(tmp_path, stop_step=60, total_steps=60), bench))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None
     assert outcome.accuracy > 0.6
@@ -101,9 +101,11 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoa
 )
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, seed: int, recipe: Recipe) -> None:
     net = get("all", 8).sample(RandomChooser(seed))
-    whole = last(train.train(job(tmp_path / "whole", net, until=20, recipe=recipe, keep=("0.5",)), bench))
+    whole = last(
+        train.train(job(tmp_path / "whole", net, stop_step=20, recipe=recipe, save_weights_at=("0.5",)), bench)
+    )
     for stop in (6, 14, 20):
-        part = job(tmp_path / "broken", net, until=stop, recipe=recipe, keep=("0.5",))
+        part = job(tmp_path / "broken", net, stop_step=stop, recipe=recipe, save_weights_at=("0.5",))
         broken = last(train.train(part, bench))
     assert numbers(broken) == numbers(whole)
     for name in ("w.safetensors", "w.0.5.safetensors"):
@@ -126,10 +128,10 @@ def test_seeds_matter(tmp_path: Path, bench: MemoryLoader) -> None:
 
 def test_early_weights_are_kept(tmp_path: Path, bench: MemoryLoader) -> None:
     plain = dataclasses.replace(recipes.smoke(), ema_decay=0.0)
-    kept = job(tmp_path / "a", recipe=plain, keep=("warmup", "0.5", "1"))
+    kept = job(tmp_path / "a", recipe=plain, save_weights_at=("warmup", "0.5", "1"))
     last(train.train(kept, bench))
     assert same_weights(tmp_path / "a" / "w.1.safetensors", tmp_path / "a" / "w.safetensors")
-    half = job(tmp_path / "b", recipe=plain, until=10)
+    half = job(tmp_path / "b", recipe=plain, stop_step=10)
     last(train.train(half, bench))
     state = torch.load(half.checkpoint, weights_only=True)["net"]
     early = load_file(tmp_path / "a" / "w.0.5.safetensors")
@@ -172,7 +174,7 @@ def test_errors_come_back_typed(
 def test_a_checkpoint_of_another_training_is_refused(
     tmp_path: Path, bench: MemoryLoader, change: dict[str, Any], word: str
 ) -> None:
-    last(train.train(job(tmp_path, until=5), bench))
+    last(train.train(job(tmp_path, stop_step=5), bench))
     if word == "net":
         change = {"net": get("resnet", 8).baselines()[4]}
     with pytest.raises(InputError, match=f"another {word}"):
@@ -189,7 +191,7 @@ def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryLoader, thr
     try:
         for batch in (9, 47):
             odd = dataclasses.replace(recipes.smoke(), batch_size=batch)
-            given = job(tmp_path / str(batch), recipe=odd, until=12)
+            given = job(tmp_path / str(batch), recipe=odd, stop_step=12)
             trainer = train.Trainer(given, bench)
             assert trainer.layout == torch.channels_last
             assert last(train.train(given, bench)).status == "ok"
@@ -216,7 +218,7 @@ def test_less_at_a_time_when_memory_runs_out(
 ) -> None:
     monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 40))
     with caplog.at_level(logging.WARNING):
-        outcome = last(train.train(job(tmp_path, until=10), bench))
+        outcome = last(train.train(job(tmp_path, stop_step=10), bench))
     assert (outcome.status, outcome.how["passes"]) == ("ok", 4)
     assert [r.message for r in caplog.records] == [
         f"out of memory: the batch now goes through in {n} passes" for n in (2, 4)
@@ -274,7 +276,7 @@ def test_sam_is_its_definition() -> None:
 
 def test_bfloat16_on_a_cpu(tmp_path: Path, bench: MemoryLoader) -> None:
     half = dataclasses.replace(recipes.smoke(), precision="bfloat16")
-    outcome = last(train.train(job(tmp_path, recipe=half, until=60, steps=60), bench))
+    outcome = last(train.train(job(tmp_path, recipe=half, stop_step=60, total_steps=60), bench))
     assert outcome.how["precision"] == "bfloat16"
     assert outcome.accuracy is not None
     assert outcome.accuracy > 0.6
@@ -312,7 +314,7 @@ def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe:
 def test_training_on_a_gpu(tmp_path: Path, digits: DataSet, precision: str) -> None:
     recipe = dataclasses.replace(recipes.smoke(), precision=precision)
     net = get("alternet", 8).sample(RandomChooser(3))
-    given = job(tmp_path, net, recipe=recipe, until=60, steps=60)
+    given = job(tmp_path, net, recipe=recipe, stop_step=60, total_steps=60)
     outcome = last(train.train(given, MemoryLoader(digits, torch.device("cuda"))))
     assert outcome.status == "ok"
     assert outcome.accuracy is not None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.archs import InputError, static_cost, zoo
 from alternas.results.render.experiment import study_rows
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
@@ -20,15 +20,15 @@ from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
+from alternas.search.engine.resources import Resources
 from alternas.search.experiments.comparison import ComparisonSetting, quickened
 from alternas.search.experiments.nets import FAMILIES, SIZES, net_of, swapped
-from alternas.search.experiments.plan import ExperimentController, PlanContext
+from alternas.search.experiments.plan import ExperimentContext, PlanController, Training, WeightsOrigin
 from alternas.search.experiments.registry import STUDIES
 from alternas.search.experiments.run import compute_of
 from alternas.search.experiments.swap_attention import rule
-from alternas.search.experiments.training import Training, WeightsOrigin
 from alternas.search.training import recipes
-from alternas.search.training.job import FewShot, Job, JobResult
+from alternas.search.training.job import FewShot, JobResult, TrainJob
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, lose
 
@@ -45,15 +45,11 @@ def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:
 def carry(tmp_path: Path) -> Callable[..., Any]:
     """Carries out a plan on tmp_path with a fake executor, as a restarted command would; records and jobs run."""
 
-    def price(net: Genotype, view: View) -> Any:
-        return static_cost(net, 10, 8, 1)
-
-    def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[Job]]:
+    def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[TrainJob]]:
         executor = FakeExecutor(slots, fate)
         with closing(Store(tmp_path)) as store:
-            work = ExperimentController(
-                plan, PlanContext("study", price, {"versions": {}}, {"name": "digits"}, tmp_path), store
-            )
+            context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")), Resources())
+            work = PlanController(plan, context, store)
             run_loop(work, executor, SilentView())
             assert work.done
             return work.records, executor.ran
@@ -116,7 +112,7 @@ def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
     first = training(0)
     plan = [first, training(1, origin=WeightsOrigin(first.id, "the first")), training(2)]
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         return JobResult(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
 
     found, ran = carry(plan, fate)
@@ -135,16 +131,16 @@ def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
     assert carry([training()]) == (found, [])
 
 
-def away(job: Job) -> JobResult:
+def away(job: TrainJob) -> JobResult:
     return JobResult(job.trial, "lost", error="the depot is away")
 
 
-@pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died 3 times"), (away, "the depot is away; 3 times")])
+@pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died; 3 times"), (away, "the depot is away; 3 times")])
 @pytest.mark.parametrize(("deaths", "status"), [(2, "ok"), (3, "lost")])
 def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, loss: Any, why: str) -> None:
     left = [deaths]
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         left[0] -= 1
         return loss(job) if left[0] >= 0 else None
 
@@ -158,13 +154,13 @@ def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, lo
 def test_records_say_all_that_they_came_from(carry: Any) -> None:
     parts = {"weights": "x", "share": 0.5, "parts": []}
 
-    def fate(job: Job) -> Any:
+    def fate(job: TrainJob) -> Any:
         return JobResult(job.trial, "ok", 16, 0.5, {"nll": 1.0, "odd": math.nan}, (), 1.5, "cpu", {"passes": 1}, parts)
 
     (record,), _ = carry([training(view=View(0.3, (1, 2), 5), task="patches")], fate)
     assert record.accuracy is None, "accuracy on colours is no accuracy on classes"
     assert record.metrics == {"patches_nll": 1.0, "patches_odd": None, "patches_accuracy": 0.5}
-    assert record.data == {"name": "digits", "fraction": 0.3, "classes": [1, 2], "draw": 5}
+    assert record.data == {"name": "digits", "split": "bb2c9e7c826e", "fraction": 0.3, "classes": [1, 2], "draw": 5}
     assert (record.lineage, record.budget, record.kind) == (parts, {"full": 16, "done": 16}, "study")
     assert record.how == {"passes": 1, "task": "patches"}
     assert Record.from_dict(record.to_dict()) == record

@@ -102,9 +102,9 @@ def searched(ledger: SearchController) -> list[str]:
 
 @pytest.mark.parametrize("limits", [{"macs": 60_000}, {"params": 3_800}, {"macs": 80_000, "params": 5_000}])
 @pytest.mark.parametrize("strategy", SEARCHES)
-def test_sixteen_nets_within_a_limit_are_found(open_ledger: Open, strategy: str, limits: dict[str, int]) -> None:
+def test_sixteen_nets_within_a_limit_are_found(open_controller: Open, strategy: str, limits: dict[str, int]) -> None:
     """Of space `all`: 17 of 9,320 are below 60 k MACs, one of them a baseline."""
-    ledger = open_ledger(trials=16, strategy=strategy, limits=limits)
+    ledger = open_controller(trials=16, strategy=strategy, limits=limits)
     found = searched(ledger)
     assert len(found) == len(set(found)) == 16
     assert not ledger.exhausted
@@ -114,11 +114,11 @@ def test_sixteen_nets_within_a_limit_are_found(open_ledger: Open, strategy: str,
 
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_a_search_ends_when_all_within_its_limits_were_tried(
-    open_ledger: Open, small_scale: SpacePreset, strategy: str
+    open_controller: Open, small_scale: SpacePreset, strategy: str
 ) -> None:
     space = AllSpace(8, small_scale)
     within = {net.key for _, net in members(space) if cost_of(net, "macs") <= 80_000}
-    ledger = open_ledger(space, 10_000, strategy, limits={"macs": 80_000})
+    ledger = open_controller(space, 10_000, strategy, limits={"macs": 80_000})
     found = searched(ledger)
     assert ledger.exhausted
     assert {*found, *(net.key for net in ledger.baselines)} >= within
@@ -132,13 +132,15 @@ def test_a_search_ends_when_all_within_its_limits_were_tried(
 
 
 @pytest.mark.parametrize("strategy", ["random", "enumerate"])
-def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(open_ledger: Open, tmp_path: Path, strategy: str) -> None:
+def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(
+    open_controller: Open, tmp_path: Path, strategy: str
+) -> None:
     limits = {"macs": 70_000}
-    whole = searched(open_ledger(trials=20, strategy=strategy, limits=limits))
+    whole = searched(open_controller(trials=20, strategy=strategy, limits=limits))
     for name in ("records.jsonl", "study.journal"):
         (tmp_path / name).unlink()
     for trials in (3, 11, 20):
-        parts = searched(open_ledger(trials=trials, strategy=strategy, limits=limits))
+        parts = searched(open_controller(trials=trials, strategy=strategy, limits=limits))
     assert parts == whole
 
 

@@ -28,7 +28,7 @@ from ..data.dataset import DataConfig, DataSet, Pictures, Split
 from ..data.load import load
 from ..training.artifact_sync import scratch
 from ..training.artifacts import ArtifactStore, StoreError, check_uri
-from ..training.job import Job, JobResult
+from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .connection import connect, disconnect
 from .worker import Worker
@@ -190,7 +190,7 @@ def _trial(digits: DataSet) -> str:
     began, net = time.monotonic(), zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
     with tempfile.TemporaryDirectory(prefix=TOKEN) as own:
         files = f"{own}/net.pt", f"{own}/net.safetensors"
-        job = Job(0, net, get("smoke"), 0, STEPS, STEPS, *files)
+        job = TrainJob(0, net, get("smoke"), 0, STEPS, STEPS, *files)
         worker = Worker(1, "cuda" if torch.cuda.is_available() else "cpu")
         worker.take(digits)
         outcome = list(worker.run(job))[-1]

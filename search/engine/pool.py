@@ -18,9 +18,8 @@ from ray.exceptions import RayError
 from ...archs.errors import OperationError
 from ...results.latency.setting import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, JobResult, Progress
+from ..training.job import Job, JobResult, LatencyJob, Progress
 from .connection import check_raylet, connect, disconnect, first_line
-from .loop import Event, Lost
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .worker import Worker
 
@@ -38,7 +37,7 @@ class _Running:
     step: int = 0
 
     def timeout(self) -> JobResult:
-        return JobResult(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.limit:.0f} s")
+        return JobResult(self.job.trial, "timeout", self.step, error=f"took longer than {self.job.timeout_s:.0f} s")
 
 
 class Pool:
@@ -82,13 +81,13 @@ class Pool:
         return len(self._starting)
 
     def submit(self, job: Job) -> None:
-        if job.timing and self._meter is not None:
+        if isinstance(job, LatencyJob) and self._meter is not None:
             self._to_measure.append(job)
             self._measure()
         else:
             self._run(self._idle.pop(), job)
 
-    def poll(self, timeout: float) -> Sequence[Event]:
+    def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
         if not waiting:
             return []
@@ -117,7 +116,7 @@ class Pool:
 
     def _run(self, actor: Any, job: Job) -> None:
         stream = actor.run.options(num_returns="streaming").remote(job)
-        self._running[stream] = _Running(actor, job, time.monotonic() + job.limit)
+        self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
 
     def _measure(self) -> None:
         """Give the meter its next net, if it is ready and has none."""
@@ -139,7 +138,7 @@ class Pool:
         self._starting[ready] = self._meter
         ray.wait([ready], timeout=METER_SECONDS, fetch_local=False)  # workers that train must come after it
 
-    def _started(self, ref: Any) -> list[Event]:
+    def _started(self, ref: Any) -> list[Progress | JobResult]:
         actor = self._starting.pop(ref)
         try:
             ray.get(ref)
@@ -154,17 +153,17 @@ class Pool:
             self._rest(actor)
         return []
 
-    def _next_events(self, stream: Any) -> list[Event]:
+    def _next_events(self, stream: Any) -> list[Progress | JobResult]:
         actor, job = self._running[stream].actor, self._running[stream].job
         try:
-            event: Event = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
+            event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
             raise OperationError(f"trial {job.trial}: the worker returned without an outcome") from None
         except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
             check_raylet()
             del self._running[stream]
             self._replace(actor)
-            return [Lost(job.trial)]
+            return [JobResult(job.trial, "lost", error="its worker died")]
         if isinstance(event, JobResult):
             del self._running[stream]
             self._rest(actor)
@@ -172,10 +171,10 @@ class Pool:
             self._running[stream].step = event.point.step
         return [event]
 
-    def _overdue(self) -> list[Event]:
+    def _overdue(self) -> list[Progress | JobResult]:
         """End the workers of jobs that take too long: a net that hangs does not answer, so nobody is asked."""
         late = [stream for stream, running in self._running.items() if time.monotonic() > running.deadline]
-        events = list[Event]()
+        events = list[Progress | JobResult]()
         for stream in late:
             running = self._running.pop(stream)
             self._replace(running.actor)

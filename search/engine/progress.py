@@ -18,7 +18,7 @@ from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.ranking.run_leaderboard import no_net
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
-from ..training.job import Job, Progress
+from ..training.job import Job, LatencyJob, Progress, TrainJob
 from ..trials.controller import SearchController
 
 FRONT_ROWS = 12
@@ -66,26 +66,26 @@ class ShownSearch:
 
     unit = "epochs"
 
-    def __init__(self, ledger: SearchController, steps_per_epoch: int) -> None:
-        self.ledger, self.steps_per_epoch = ledger, steps_per_epoch
+    def __init__(self, controller: SearchController, steps_per_epoch: int) -> None:
+        self.controller, self.steps_per_epoch = controller, steps_per_epoch
 
     @property
     def records(self) -> Sequence[Record]:
-        return self.ledger.store.records
+        return self.controller.store.records
 
     @property
     def target(self) -> int:
-        return self.ledger.terms.trials + len(self.ledger.baselines)
+        return self.controller.context.config.trials + len(self.controller.baselines)
 
     def amount(self, job: Job, step: int) -> float:
         return step / self.steps_per_epoch
 
     def left(self) -> float:
         trained = sum(r.status not in FREE for r in self.records)
-        return (self.target - trained) * self.ledger.terms.steps / self.steps_per_epoch
+        return (self.target - trained) * self.controller.context.steps / self.steps_per_epoch
 
     def name(self, job: Job) -> str:
-        return f"trial {job.trial}  {job.genotype.family}{'  latency' if job.timing else ''}"
+        return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         found = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
@@ -93,8 +93,8 @@ class ShownSearch:
         return f"trial {record.trial}: {what}{' (baseline)' if record.kind == 'baseline' else ''}"
 
     def table(self) -> RenderableType:
-        settings = self.ledger.terms.settings
-        latencies = self.ledger.terms.latencies
+        settings = self.controller.context.settings
+        latencies = self.controller.context.latencies
         asked = RankingQuery(parse_objectives(settings.objective), settings.limits)
         board = rank_rows(self.records, asked, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
@@ -117,7 +117,7 @@ class ProgressCounts:
         self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
-        if (job := self.jobs.get(tick.trial)) is None:
+        if not isinstance(job := self.jobs.get(tick.trial), TrainJob):
             return
         before = self.ticks.get(tick.trial)
         start = before.point.step if before and before.point.step < tick.point.step else _first_step(job, tick)
@@ -156,9 +156,9 @@ class ProgressCounts:
         return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
 
 
-def _first_step(job: Job, tick: Progress) -> int:
+def _first_step(job: TrainJob, tick: Progress) -> int:
     """The step before a job's first tick: nets that continue from a checkpoint must not count twice."""
-    return max(0, tick.point.step - job.tick_steps)
+    return max(0, tick.point.step - job.progress_steps)
 
 
 class PlainView(ProgressCounts):
@@ -223,7 +223,7 @@ class LiveView(ProgressCounts):
         table = Table.grid(padding=(0, 2))
         for trial, job in self.jobs.items():
             tick = self.ticks.get(trial)
-            share = tick.point.step / job.steps if tick else 0.0
+            share = tick.point.step / job.total_steps if tick and isinstance(job, TrainJob) else 0.0
             accuracy = f"{tick.point.accuracy:.4f}" if tick else ""
             table.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
         return table

@@ -19,8 +19,8 @@ from typing import Any
 from ...archs import Genotype
 from ...archs.files import open_own
 from ...results.runs.record import Record
-from ..training.job import Job, Progress
-from ..trials.controller import SearchController
+from ..training.job import Job, Progress, TrainJob
+from ..trials.controller import Controller
 from .loop import ProgressView
 
 FILE = "events.out.tfevents.alternas"
@@ -93,14 +93,15 @@ class EventFiles:
 class Noted:
     """A view that keeps event files beside what it shows."""
 
-    def __init__(self, view: ProgressView, files: EventFiles, ledger: SearchController) -> None:
-        self._view, self._files, self._ledger = view, files, ledger
-        self._jobs: dict[int, Job] = {}
+    def __init__(self, view: ProgressView, files: EventFiles, controller: Controller) -> None:
+        self._view, self._files, self._controller = view, files, controller
+        self._jobs: dict[int, TrainJob] = {}
 
     def started(self, job: Job) -> None:
-        self._jobs[job.trial] = job
-        genes = self._ledger.live[job.trial].genes
-        self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
+        if isinstance(job, TrainJob):
+            self._jobs[job.trial] = job
+            genes = self._controller.live[job.trial].genes
+            self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:

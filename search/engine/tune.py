@@ -26,13 +26,12 @@ from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
 from ...results.runs.store import plain_name, run_folder
 from ..config import Settings, limits_of
-from ..context import PreparedSearch, SearchConfig, default_scheduler, prepare
+from ..context import SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
-from ..redact import REDACTED
+from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes
-from ..training.artifacts import shown_uri
-from ..training.job import Job, JobResult, Point, Progress
+from ..training.job import Job, JobResult, Point, Progress, TrainJob
 from ..trials.controller import SearchController
 from .pool import Resources
 from .worker import Worker
@@ -50,11 +49,11 @@ class TuneTask:
         made: when it was handed out, and by whom.
     """
 
-    job: Job
+    job: TrainJob
     made: Moment
 
     def __repr__(self) -> str:  # Tune's loggers write what they do not know as text
-        return f"trial {self.job.trial} to step {self.job.until}"
+        return f"trial {self.job.trial} to step {self.job.stop_step}"
 
 
 def moment() -> Moment:
@@ -144,15 +143,15 @@ class TuneSearch:
     OperationError if every net fails.
 
     Attributes:
-        ready: the search, checked, with its data.
+        context: the search, checked, with its data.
     """
 
-    ready: PreparedSearch
+    context: SearchContext
 
     @cached_property
     def searcher(self) -> ControllerSearcher:
         """For `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
-        return ControllerSearcher(self.ready.plan, self.ready)
+        return ControllerSearcher(self.context.config, self.context)
 
     @property
     def trainable(self) -> type[TuneTrainable]:
@@ -160,7 +159,7 @@ class TuneSearch:
 
         It trains no leg that was handed out before now: such as `Tuner.restore` brings back are not the search's.
         """
-        data = self.ready.data.without_test()
+        data = self.context.data.without_test()
         return with_parameters(TuneTrainable, worker=Worker, data=data, since=moment())  # pyright: ignore[reportReturnType]
 
     def tune_config(self, workers: int) -> TuneConfig:
@@ -182,7 +181,7 @@ class TuneSearch:
     @property
     def folder(self) -> Path:
         """The run's, for `alternas front` and all that reads runs."""
-        return run_folder(self.ready.plan.name)
+        return run_folder(self.context.config.name)
 
 
 def search(
@@ -222,58 +221,58 @@ def search(
     return from_config(SearchConfig(settings, DataConfig(data), trials, run, Resources()))
 
 
-def from_config(plan: SearchConfig) -> TuneSearch:
+def from_config(config: SearchConfig) -> TuneSearch:
     """Any search, for a `ray.tune.Tuner`. Where its nets run is Tune's affair: of the resources the depot alone counts.
 
     Raises:
         InputError: as `search`.
     """
-    if plan.settings.latency:
+    if config.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_uri(plan.resources.storage_path):
+    if REDACTED in shown_url(config.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
-    if min(plan.effort.trial_minutes, plan.effort.hours) < math.inf:
+    if min(config.budget.trial_minutes, config.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
-    return TuneSearch(prepare(plan, Console(stderr=True)))
+    return TuneSearch(prepare(config, Console(stderr=True)))
 
 
 class ControllerSearcher(Searcher):
-    """Hands out the legs of a ledger, and reports how they ended. Pickled, as Tune does, it is but its plan."""
+    """Hands out the jobs of a controller, and reports how they ended. Pickled, as Tune does, it is its config."""
 
-    def __init__(self, plan: SearchConfig, ready: PreparedSearch | None = None) -> None:
+    def __init__(self, config: SearchConfig, context: SearchContext | None = None) -> None:
         super().__init__()
-        self._plan, self._ready = plan, ready
+        self._config, self._context = config, context
         self._console = Console(stderr=True)
         self._open = ExitStack()
-        self._ledger: SearchController | None = None
+        self._controller: SearchController | None = None
         self._most = math.inf
         self._legs: dict[str, int] = {}  # Tune's trials under way -> ours
         self._ended: list[tuple[int, str | None]] = []  # ours, and its packed outcome; None if the worker was lost
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ControllerSearcher, (self._plan,)
+        return ControllerSearcher, (self._config,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """The configuration of the next leg; None if there is none for now, FINISHED at the end of the search."""
-        ledger = self._opened()
-        self._report(ledger)
+        controller = self._opened()
+        self._report(controller)
         if len(self._legs) >= self._most:
             return None
-        job = ledger.next_job()
+        job = controller.next_job()
         if job is not None:
             self._legs[trial_id] = job.trial
             return _config(job)
         if self._legs:
             return None
-        if not ledger.done:
-            raise OperationError(f"run {self._plan.name!r}: nothing runs, and nothing can be run")
-        ledger.close()
-        conclude(ledger, self._console)
+        if not controller.done:
+            raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
+        controller.close()
+        conclude(controller, self._console)
         self.close()
         return Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Note a leg's end. The ledger learns of it in `suggest`: what is raised here, Tune takes for the leg's."""
+        """Note a leg's end. The controller learns of it in `suggest`: what is raised here, Tune takes for the leg's."""
         if trial_id in self._legs:  # else it is of an earlier driver, brought back by Tuner.restore
             outcome = None if error else (result or {}).get("outcome", "")
             self._ended.append((self._legs.pop(trial_id), outcome))
@@ -285,7 +284,7 @@ class ControllerSearcher(Searcher):
 
     def save(self, checkpoint_path: str) -> None:
         """The run's folder is what is saved; Tune wants a file."""
-        Path(checkpoint_path).write_text(f"{run_folder(self._plan.name).absolute()}\n")
+        Path(checkpoint_path).write_text(f"{run_folder(self._config.name).absolute()}\n")
 
     def restore(self, checkpoint_path: str) -> None:
         """The run's folder is read when the first leg is asked for."""
@@ -293,22 +292,22 @@ class ControllerSearcher(Searcher):
     def close(self) -> None:
         """Let go of the run, so that another searcher can take it up: after a `fit` that was interrupted."""
         self._open.close()
-        self._ledger = None
+        self._controller = None
 
     def _opened(self) -> SearchController:
-        if self._ledger is None:
-            self._ready = self._ready or prepare(self._plan, self._console)
-            self._ledger = self._open.enter_context(opened(self._ready))
-        return self._ledger
+        if self._controller is None:
+            self._context = self._context or prepare(self._config, self._console)
+            self._controller = self._open.enter_context(opened(self._context))
+        return self._controller
 
-    def _report(self, ledger: SearchController) -> None:
-        """Tell the ledger how legs have ended."""
+    def _report(self, controller: SearchController) -> None:
+        """Tell the controller how legs have ended."""
         while self._ended:
             trial, outcome = self._ended.pop(0)
             if outcome is None:
-                ledger.lost(trial)
+                controller.report(JobResult(trial, "lost", error="its worker died"))
             elif outcome:
-                ledger.report(unpacked(outcome))
+                controller.report(unpacked(outcome))
             else:
                 rule = "leave out Tune's scheduler and `stop`; the search's own `scheduler=` stops weak nets"
                 raise InputError(f"trial {trial}: Tune ended its training before it was done; {rule}")
@@ -328,8 +327,9 @@ class NoPreemptScheduler(FIFOScheduler):
 
 def _config(job: Job) -> dict[str, Any]:
     """What Tune's loggers show of a leg, and the leg itself."""
+    assert isinstance(job, TrainJob), "from_config refuses latencies"
     net = job.genotype
-    shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.until}
+    shown = {"trial": job.trial, "family": net.family, "key": net.key, "seed": job.seed, "until": job.stop_step}
     return shown | {"leg": TuneTask(job, moment())}
 
 

@@ -12,7 +12,7 @@ from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
 from ..training.recipe import Recipe
 from .nets import net_of
-from .training import Training
+from .plan import Training
 
 QUICK_STEPS = 200  # most steps of a training of a quick study
 QUICK_SEEDS = 2

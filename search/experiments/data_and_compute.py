@@ -12,7 +12,7 @@ from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot
 from .comparison import Comparison, ComparisonSetting, classes_apart, shares
 from .nets import FAMILIES, SIZES
-from .training import Training
+from .plan import Training
 
 FITS = ("accuracy", "train_accuracy", "train_nll", "nll")
 

@@ -21,9 +21,9 @@ from ..data.splits import View
 from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .trained_nets import AnalysisContext, TrainedNet, kept
-from .training import Training
 
 FOLDER, SHARE, WARMUP = "training", 0.06, "warmup"
 NAME, TITLE = "hessian_training", "How curved the loss is at the end of warm-up, and on 6 % of the data"

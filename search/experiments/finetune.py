@@ -17,8 +17,8 @@ from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
-from .training import Training, WeightsOrigin
+from .plan import ExperimentContext, Training, WeightsOrigin
+from .run import run_experiment
 
 
 @dataclass(frozen=True)
@@ -47,45 +47,39 @@ class Finetune:
         check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
-def finetune(asked: Finetune, console: Console) -> tuple[Path, list[Record]]:
+def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
     """Fine-tune, or go on with it. Returns the run's folder and the records.
 
     Raises:
         InputError: if weights or data cannot be read, or the net does not fit the images.
         OperationError: if workers do not start or everything fails.
     """
-    found = asked.weights.find()
-    data = load_showing(asked.data, console)
-    net = headless(found.network.genotype)
+    weights, recipe, freeze = config.weights.find(), config.recipe, config.freeze
+    data = load_showing(config.data, console)
+    net = headless(weights.network.genotype)
     net.check(data.image_size)
-    if asked.freeze == "half" and not moves(asked.recipe):
-        console.print(f"recipe {asked.recipe.name} has no augmentation; small data sets need it", highlight=False)
-    frozen = "" if asked.freeze == "none" else asked.freeze
-    folder = run_folder(asked.folder or plain_name("finetune", asked.weights.text, data.name, frozen))
-    origin = origin_of(found, folder, zero_head=True, freeze=asked.freeze)
-    steps, test = asked.recipe.steps(len(data.train)), data.test is not None
-    plan = [
-        Training(
-            net, asked.recipe, steps, seed, {"start": found.label, "freeze": asked.freeze}, origin=origin, test=test
-        )
-        for seed in range(asked.seeds)
-    ]
-    settings = {"from": found.label, "freeze": asked.freeze}
-    starts = {Path(origin.file): found.network}
-    return folder, run_experiment(
-        plan, ExperimentContext(folder, "study", data, asked.resources, settings, test, starts), console
+    how = recipe.augment
+    if freeze == "half" and not any(
+        (how.rrc_min_scale, how.pad, how.flip, how.ra_num_ops, how.cutout, how.reprob, how.mixes)
+    ):
+        console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
+    name = config.folder or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
+    folder = run_folder(name)
+    origin = origin_of(weights, folder, zero_head=True, freeze=freeze)
+    steps, test, factors = (
+        recipe.steps(len(data.train)),
+        data.test is not None,
+        {"start": weights.label, "freeze": freeze},
     )
+    plan = [Training(net, recipe, steps, seed, factors, origin=origin, test=test) for seed in range(config.seeds)]
+    settings, starts = {"from": weights.label, "freeze": freeze}, {Path(origin.file): weights.network}
+    context = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    return folder, run_experiment(plan, context, console)
 
 
 def headless(net: Genotype) -> Genotype:
     """The net with a single linear layer as its head, as the ViT paper fine-tunes (section 3.1)."""
     return replace(net, head=replace(net.head, hidden=0))
-
-
-def moves(recipe: Recipe) -> bool:
-    """Whether a recipe augments."""
-    how = recipe.augment
-    return bool(how.rrc_min_scale or how.pad or how.flip or how.ra_num_ops or how.cutout or how.reprob or how.mixes)
 
 
 def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> WeightsOrigin:

@@ -26,9 +26,9 @@ from ..data.load import coming, load_showing, progress_on
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .nets import SMALL_SIDE, net_of
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, kept
-from .training import Training
 
 WARMUP = "warmup"
 EARLY = f"hessian_{WARMUP}"

@@ -1,207 +1,237 @@
-"""`Trainings`: the bookkeeping of a plan. What is left, what runs, what waits for another's weights. No Ray, no torch.
+"""A plan is a list of trainings, each a value with an identity; `PlanController` carries it out. No Ray, no torch.
 
-Each training is done once and recorded once: the same plan again goes on where it stopped, a larger
-one trains what is new in it. What has failed is tried again by the next run.
+Each training is done once and recorded once: the same plan again goes on where it stopped, a larger one trains what
+is new in it. What has failed is tried again by the next run.
 """
 
 from __future__ import annotations
 
-import logging
+import json
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...archs import Cost, Genotype
-from ...results.runs.record import Record, now
+from ...archs import Cost, Genotype, static_cost
+from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
-from ..data.splits import View
-from ..training.artifact_sync import collect_outputs, provide_inputs
+from ..data.dataset import DataSet
+from ..data.splits import WHOLE, View
+from ..engine.resources import Resources
 from ..training.artifacts import ArtifactStore
-from ..training.job import MAX_RETRIES, InitWeights, Job, JobResult, check_disk, of_net, of_outcome
-from .training import Training
+from ..training.job import FewShot, InitWeights, JobResult, TrainJob
+from ..training.recipe import Recipe
+from ..trials.controller import Controller
+from ..trials.trial import Trial
 
-log = logging.getLogger("alternas")
+if TYPE_CHECKING:
+    from ...archs import Network
+
 FINAL = ("ok", "nan")  # another try would end the same
 
 
 @dataclass(frozen=True)
-class PlanContext:
-    """What trainings work under.
+class WeightsOrigin:
+    """Where a training's first weights come from.
 
     Attributes:
-        kind: of the records, "retrain" or "study".
-        price: static cost of a net on a view of the data.
-        common: fields that every record shares.
-        data: name and split of the data.
-        folder: of the run, for checkpoints and weights.
-        depot: where workers leave files, if they do not see the folder.
+        of: identity of the training of the same plan whose weights they are, or of a file's content.
+        label: what a person calls them.
+        file: the file; "" for another training's.
+        steps: optimiser steps spent on them before; None if unknown.
+        zero_head, freeze: as of `InitWeights`.
     """
 
-    kind: str
-    price: Callable[[Genotype, View], Cost]
-    common: dict[str, Any]
-    data: dict[str, Any]
+    of: str
+    label: str
+    file: str = ""
+    steps: int | None = None
+    zero_head: bool = False
+    freeze: str = "none"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training of a plan.
+
+    Attributes:
+        net: what is trained.
+        recipe: how.
+        steps: the full budget, in optimiser steps.
+        seed: of the training.
+        factors: what the plan varies, by name; trainings that differ in the seed alone share them.
+        view: part of the data.
+        origin: where it starts; None is from scratch.
+        task, test, few, keep: `task`, `test`, `few_shot` and `save_weights_at` of its `TrainJob`.
+    """
+
+    net: Genotype
+    recipe: Recipe
+    steps: int
+    seed: int
+    factors: dict[str, Any] = field(default_factory=dict)
+    view: View = WHOLE
+    origin: WeightsOrigin | None = None
+    task: str = "classes"
+    test: bool = False
+    few: FewShot | None = None
+    keep: tuple[str, ...] = ()
+
+    @cached_property
+    def id(self) -> str:
+        """12 hexadecimal digits of all that makes the result what it is, on given data."""
+        begun = [self.origin.of, self.origin.zero_head, self.origin.freeze] if self.origin else None
+        facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
+        facts += [self.task, self.test, asdict(self.few) if self.few else None]
+        facts += [list(self.keep)] if self.keep else []
+        return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+
+    def cost(self, data: DataSet) -> Cost:
+        """Static cost of the net on its part of the data."""
+        return static_cost(self.net, len(self.view.classes or data.classes), data.image_size, data.in_chans)
+
+    @property
+    def parent(self) -> str:
+        """Identity of the training of the same plan that must end first; "" if there is none."""
+        return self.origin.of if self.origin and not self.origin.file else ""
+
+
+@dataclass(frozen=True)
+class ExperimentContext:
+    """Where and on what a plan is carried out.
+
+    Attributes:
+        folder: of the run.
+        kind: of its records, "retrain" or "study".
+        data: that all of it is trained on.
+        resources: where.
+        settings: what the command was given, kept in run.json.
+        test: whether the workers may see the test split.
+        starts: networks to start from, by the file in the folder that they are kept in.
+        about: what it is for, in a line that is printed once all is checked.
+    """
+
     folder: Path
-    depot: ArtifactStore | None = None
+    kind: str
+    data: DataSet
+    resources: Resources
+    settings: dict[str, Any] = field(default_factory=dict)
+    test: bool = False
+    starts: Mapping[Path, Network] = field(default_factory=dict)
+    about: str = ""
 
 
-class ExperimentController:
-    """A plan's trainings. Opened on a folder that has some of them, it takes up what is left."""
+class PlanController(Controller):
+    """The controller of a plan. Opened on a folder that has some of its trainings, it takes up what is left.
 
-    def __init__(self, plan: Sequence[Training], terms: PlanContext, store: Store) -> None:
-        self.terms, self.store = terms, store
+    A training that starts from another's weights waits for it.
+
+    Attributes:
+        plan: the trainings, by identity.
+        ended: their records, by identity.
+    """
+
+    def __init__(
+        self,
+        plan: Sequence[Training],
+        context: ExperimentContext,
+        store: Store,
+        artifacts: ArtifactStore | None = None,
+    ) -> None:
+        super().__init__(store, context.folder.absolute(), artifacts)  # a worker's current folder may be another
+        self.context = context
         self.plan = {training.id: training for training in plan}
         self.ended = {r.training: r for r in store.records if r.training in self.plan and r.status in FINAL}
-        self.live: dict[int, Training] = {}
-        self._left = deque(name for name in self.plan if name not in self.ended)
-        self._again: deque[int] = deque()
-        self._losses: dict[int, int] = {}
-        self._next = 1 + max((r.trial for r in store.records), default=-1)
+        self._left = deque(training for training in self.plan.values() if training.id not in self.ended)
+        self._next_number = 1 + max((r.trial for r in store.records), default=-1)
+        self._versions = versions()
 
     @property
     def records(self) -> list[Record]:
         """Of what has ended, in the plan's order and with its factors."""
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
 
-    @property
-    def done(self) -> bool:
-        return not self.live and not self._left
+    def training(self, number: int) -> Training | None:
+        """What a live trial trains."""
+        trial = self.live.get(number)
+        return self.plan[trial.record_fields["training"]] if trial else None
 
-    def next_job(self) -> Job | None:
-        """What a free worker should do; None while all that is left waits for the weights of what runs."""
-        if self._again:
-            trial = self._again.popleft()
-            return provide_inputs(self._job(trial, self.live[trial]))
+    def _next_trial(self) -> Trial | None:
         for _ in range(len(self._left)):
-            training = self.plan[self._left.popleft()]
+            training = self._left.popleft()
             parent = self.ended.get(training.parent)
             if training.parent and parent is None:
-                self._left.append(training.id)
-            elif parent and parent.status != "ok":
-                self._end(
-                    self._number(), training, "error", error=f"its start, trial {parent.trial}, is {parent.status}"
-                )
-            else:
-                return self._started(training)
+                self._left.append(training)
+                continue
+            trial = self._trial(training)
+            if parent and parent.status != "ok":
+                self.end(trial, "error", f"its start, trial {parent.trial}, is {parent.status}")
+                continue
+            self.live[trial.number] = trial
+            return trial
         return None
 
-    def report(self, outcome: JobResult) -> Record | None:
-        """Take a training's outcome, which is its end."""
-        check_disk(outcome)
-        if outcome.status == "lost":
-            log.warning("trial %d: %s", outcome.trial, outcome.error)
-            return self._retry(outcome.trial, f"{outcome.error};")
-        collect_outputs(self._job(outcome.trial, self.live[outcome.trial]), outcome)
-        training = self.live.pop(outcome.trial)
-        return self._end(outcome.trial, training, outcome.status, outcome)
+    def _trial(self, training: Training) -> Trial:
+        self._next_number += 1
+        data = self.context.data
+        fields = {
+            "recipe": training.recipe.to_dict(),
+            "data": {"name": data.name, "split": data.split_hash} | training.view.facts(),
+            "seed": training.seed,
+            "factors": training.factors,
+            "training": training.id,
+            "versions": self._versions,
+        }
+        cost = training.cost(data)
+        return Trial(self._next_number - 1, self.context.kind, training.net, {}, cost, (training.steps,), fields)
 
-    def lost(self, trial: int) -> Record | None:
-        """Take the death of the worker: the training is tried again, at most twice."""
-        return self._retry(trial, "its worker died")
-
-    def close(self) -> list[Record]:
-        return []
-
-    def _retry(self, trial: int, why: str) -> Record | None:
-        """Try a training again, or end it; but none is ended for a depot that is out of the driver's reach too."""
-        self._losses[trial] = self._losses.get(trial, 0) + 1
-        if self._losses[trial] <= MAX_RETRIES:
-            self._again.append(trial)
-            return None
-        if self.terms.depot:
-            self.terms.depot.check()
-        training = self.live.pop(trial)
-        return self._end(trial, training, "lost", error=f"{why} {self._losses[trial]} times")
-
-    def weights(self, training: str) -> Path:
-        """The file for a training's weights."""
-        return self.terms.folder / "weights" / f"{training}.safetensors"
-
-    def _number(self) -> int:
-        self._next += 1
-        return self._next - 1
-
-    def _started(self, training: Training) -> Job:
-        trial = self._number()
-        self.live[trial] = training
-        return provide_inputs(self._job(trial, training))
-
-    def _job(self, trial: int, training: Training) -> Job:
-        return Job(
-            trial,
+    def _start(self, trial: Trial) -> TrainJob:
+        training = self.plan[trial.record_fields["training"]]
+        start, origin = None, training.origin
+        if origin:
+            file = origin.file or str(self._weights(origin.of))
+            start = InitWeights(file, origin.label, self._steps_before(training), origin.zero_head, origin.freeze)
+        trial.job = TrainJob(
+            trial.number,
             training.net,
             training.recipe,
             training.seed,
-            until=training.steps,
-            steps=training.steps,
-            checkpoint=str(self._checkpoint(training)),
-            weights=str(self.weights(training.id)),
-            keep=training.keep,
+            stop_step=training.steps,
+            total_steps=training.steps,
+            checkpoint=str(self.folder / "checkpoints" / f"{training.id}.pt"),
+            weights=str(self._weights(training.id)),
+            save_weights_at=training.keep,
             view=training.view,
-            start=self._start(training),
+            start=start,
             task=training.task,
             test=training.test,
-            few=training.few,
-            depot=self.terms.depot,
+            few_shot=training.few,
+            store=self.artifacts,
         )
+        return trial.job
 
-    def _checkpoint(self, training: Training) -> Path:
-        return self.terms.folder / "checkpoints" / f"{training.id}.pt"
+    def _take(self, trial: Trial, result: JobResult) -> Record:
+        task = self.plan[trial.record_fields["training"]].task
+        if task != "classes":  # its accuracy is not one on classes: it becomes a metric that names the task
+            metrics = result.metrics | ({} if result.accuracy is None else {"accuracy": result.accuracy})
+            metrics = {f"{task}_{name}": value for name, value in metrics.items()}
+            result = replace(result, accuracy=None, metrics=metrics, how=result.how | {"task": task})
+        trial.last_result = result
+        return self.end(trial, result.status, result.error, accuracy=result.accuracy)
 
-    def _start(self, training: Training) -> InitWeights | None:
-        origin = training.origin
-        if origin is None:
-            return None
-        file = origin.file or str(self.weights(origin.of))
-        return InitWeights(file, origin.label, self._spent_before(training), origin.zero_head, origin.freeze)
+    def _learn(self, record: Record) -> None:
+        self.ended[record.training] = record
 
-    def _spent_before(self, training: Training) -> int | None:
-        """Steps spent on the weights that it starts from, and on theirs."""
+    def _weights(self, training: str) -> Path:
+        return self.folder / "weights" / f"{training}.safetensors"
+
+    def _steps_before(self, training: Training) -> int | None:
+        """Steps spent on the weights that it starts from, and on theirs; None if unknown."""
         if not training.parent:
             return training.origin.steps if training.origin else 0
         parent = self.plan[training.parent]
-        before = self._spent_before(parent)
+        before = self._steps_before(parent)
         return None if before is None else before + parent.steps
-
-    def _end(
-        self, trial: int, training: Training, status: str, outcome: JobResult | None = None, error: str = ""
-    ) -> Record:
-        record = self._record(outcome or JobResult(trial, status, error=error), training)
-        self.store.append(record)
-        self.ended[training.id] = record
-        self._checkpoint(training).unlink(missing_ok=True)
-        if self.terms.depot:
-            self.terms.depot.drop(self._checkpoint(training))
-        return record
-
-    def _record(self, outcome: JobResult, training: Training) -> Record:
-        terms, found = self.terms, _renamed(outcome, training.task)
-        return Record(
-            trial=outcome.trial,
-            kind=terms.kind,
-            genes={},
-            cost=terms.price(training.net, training.view).totals(),
-            status=outcome.status,
-            error=outcome.error,
-            accuracy=found.accuracy,
-            budget={"full": training.steps, "done": outcome.step},
-            recipe=training.recipe.to_dict(),
-            data=terms.data | training.view.facts(),
-            seed=training.seed,
-            factors=training.factors,
-            began=now(outcome.seconds),
-            ended=now(),
-            training=training.id,
-            **(of_net(training.net) | of_outcome(found) | terms.common),
-        )
-
-
-def _renamed(outcome: JobResult, task: str) -> JobResult:
-    """Of another task than classes: no accuracy, which is one on classes; the task in each metric's name."""
-    if task == "classes":
-        return outcome
-    found = outcome.metrics | ({} if outcome.accuracy is None else {"accuracy": outcome.accuracy})
-    metrics = {f"{task}_{name}": value for name, value in found.items()}
-    return replace(outcome, accuracy=None, metrics=metrics, how=outcome.how | {"task": task})

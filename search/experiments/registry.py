@@ -20,7 +20,8 @@ from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .comparison import Comparison, ComparisonSetting, quickened
 from .data_and_compute import COMPUTE, DATA_SIZE, FEW_SHOT, MODEL_SIZE, UNDERFIT
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext
+from .run import run_experiment
 from .tokens import LOCAL, MASKED, POOLS, TABLE_8
 
 STUDIES = {s.name: s for s in (DATA_SIZE, MODEL_SIZE, UNDERFIT, COMPUTE, FEW_SHOT, POOLS, TABLE_8, LOCAL, MASKED)}

@@ -18,9 +18,9 @@ from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
-from .run import ExperimentContext, run_experiment
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 from .trained_nets import data_of, recipe_of
-from .training import Training
 
 TOP = 3
 
@@ -56,51 +56,51 @@ class Retrain:
             raise InputError("retrain: --trials names nets and a limit chooses among them; give one of the two")
 
 
-def retrain(asked: Retrain, console: Console) -> list[Record]:
+def retrain(config: Retrain, console: Console) -> list[Record]:
     """Retrain, or go on with it; the best weights of each net are kept. Returns the records of all trainings.
 
     Raises:
         InputError: if there is no such net, or the data are not those of the search.
         OperationError: if workers do not start or everything fails.
     """
-    nets = chosen(asked)
-    for line in over_limits(asked.run, nets):
+    run, nets = config.run, _chosen(config)
+    for line in over_limits(run, nets):
         console.print(line, highlight=False)
-    recipe = asked.recipe or recipe_of(asked.run)
-    recipe = recipe if asked.epochs is None else recipe.with_epochs(asked.epochs)
-    data = data_of(asked.run, console)
+    recipe = config.recipe or recipe_of(run)
+    recipe = recipe if config.epochs is None else recipe.with_epochs(config.epochs)
+    data = data_of(run, console)
     if data.test is None:
         console.print(f"{data.name} has no test split: validation accuracy is all there is", highlight=False)
     steps, test = recipe.steps(len(data.train)), data.test is not None
+    used = (
+        read_settings(run).get("settings", {}).get("seed", 0)
+    )  # made these nets look good, which a mean should not keep
+    seeds = [seed for seed in range(config.seeds + 1) if seed != used][: config.seeds]
     plan = [
         Training(Genotype.from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
         for net in nets
-        for seed in other_seeds(asked.run, asked.seeds)
+        for seed in seeds
     ]
-    settings = {"objective": objective_of(asked.run), "run": asked.run.name}
-    room = ExperimentContext(asked.run / FOLDER, "retrain", data, asked.resources, settings, test)
-    records = run_experiment(plan, room, console)
-    prune(asked.run)
+    settings = {"objective": objective_of(run), "run": run.name}
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.resources, settings, test)
+    records = run_experiment(plan, context, console)
+    prune(run)
     return records
 
 
-def chosen(asked: Retrain) -> Sequence[Record]:
-    """The nets to retrain.
-
-    Raises:
-        InputError: if one is not there, or none is within the limits.
-    """
-    records = read_records(asked.run)
-    if asked.trials:
-        named = [find_trial(asked.run, trial) for trial in asked.trials]
+def _chosen(config: Retrain) -> Sequence[Record]:
+    """The nets to retrain. Raises InputError if one is not there, or none is within the limits."""
+    records = read_records(config.run)
+    if config.trials:
+        named = [find_trial(config.run, trial) for trial in config.trials]
         first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.key: first[r.key] for r in named}.values())
-    board = leaderboard_of(asked.run, RankingQuery(limits=asked.limits)).board
+    board = leaderboard_of(config.run, RankingQuery(limits=config.limits)).board
     if none := no_net(board):
-        raise InputError(f"run {asked.run.name}: {none}")
+        raise InputError(f"run {config.run.name}: {none}")
     rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
-    return [by_trial[row["trial"]] for row in rows[: asked.top]]
+    return [by_trial[row["trial"]] for row in rows[: config.top]]
 
 
 def over_limits(run: Path, nets: Sequence[Record]) -> list[str]:
@@ -113,9 +113,3 @@ def over_limits(run: Path, nets: Sequence[Record]) -> list[str]:
         for cost, most in limits.items()
         if net.cost.get(cost, 0) > most
     ]
-
-
-def other_seeds(run: Path, count: int) -> list[int]:
-    """Seeds that the search did not use: its own made these nets look good, which a mean should not keep."""
-    used = read_settings(run).get("settings", {}).get("seed", 0)
-    return [seed for seed in range(count + 1) if seed != used][:count]

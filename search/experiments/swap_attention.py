@@ -28,8 +28,8 @@ from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .finetune import headless, origin_of
 from .nets import swapped
-from .run import ExperimentContext, run_experiment
-from .training import Training
+from .plan import ExperimentContext, Training
+from .run import run_experiment
 
 TRAINED = {"all": "none", "new": "inherited"}  # what --train freezes
 SIGHT = PlotSpec("build-up from trained weights", "net", metrics=("accuracy", "test_accuracy", "macs"))

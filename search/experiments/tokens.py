@@ -10,7 +10,7 @@ from ...results.render.experiment import PlotSpec
 from ..data.splits import View
 from .comparison import Comparison, ComparisonSetting
 from .nets import with_grid, with_pool
-from .training import Training, WeightsOrigin
+from .plan import Training, WeightsOrigin
 
 RATES = (0.1, 0.3, 1.0, 3.0)  # of the recipe's learning rate
 POSITIONS = (  # those of table 8

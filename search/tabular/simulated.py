@@ -16,13 +16,15 @@ from ...archs.errors import InputError
 from ...results.runs.record import Record
 from ...spaces import Chooser, Space, get
 from ..config import ETA, RUNGS, Settings
+from ..context import SearchConfig, SearchContext
+from ..data.dataset import DataConfig
 from ..engine.loop import run_loop
+from ..engine.resources import Resources
 from ..samplers.registry import STRATEGIES, check_strategy
-from ..training.job import Job, JobResult, Progress
+from ..training.job import Job, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
 from ..trials.schedulers import SCHEDULERS, scheduler
-from ..trials.state import SearchContext
 from ..trials.study import StudyAdapter, fill_study
 from .tables import CLASSES, IMAGE_SIZE, IN_CHANS, TabularBenchmark
 
@@ -76,7 +78,9 @@ class Simulator:
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent = Trace(), 0.0, 0.0
-        self._running: list[tuple[float, int, float, float, Job]] = []  # end, tie-break, begin, share of a training
+        self._running: list[
+            tuple[float, int, float, float, TrainJob]
+        ] = []  # end, tie-break, begin, share of a training
         self._at: dict[tuple[str, int], float] = {}
         self._whole: list[str] = []
         self._best = 0.0
@@ -92,10 +96,11 @@ class Simulator:
 
     def submit(self, job: Job) -> None:
         """Work out when the job will be done."""
+        assert isinstance(job, TrainJob)
         name = job.genotype.key, job.seed
-        begun, until = self._at.get(name, 0.0), job.until / job.steps
+        begun, until = self._at.get(name, 0.0), job.stop_step / job.total_steps
         self._at[name] = until
-        share = (until - begun) * job.steps / STEPS
+        share = (until - begun) * job.total_steps / STEPS
         seconds = self.table.entries[job.genotype.key].drawn(*name).seconds * share
         self._jobs += 1
         heapq.heappush(self._running, (self.clock + seconds, self._jobs, self.clock, share, job))
@@ -110,9 +115,13 @@ class Simulator:
             raise _EnoughError
         key = job.genotype.key
         training = self.table.entries[key].drawn(key, job.seed)
-        if job.until == job.steps:
+        if job.stop_step == job.total_steps:
             self._found(key)
-        return [JobResult(job.trial, "ok", job.until, training.at(job.until / job.steps), seconds=training.seconds)]
+        return [
+            JobResult(
+                job.trial, "ok", job.stop_step, training.at(job.stop_step / job.total_steps), seconds=training.seconds
+            )
+        ]
 
     def _found(self, key: str) -> None:
         """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""
@@ -163,42 +172,45 @@ class _NoView:
     def refresh(self) -> None: ...
 
 
-def simulate(table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99) -> Trace:
+def simulate(
+    table: TabularBenchmark, contender: SearcherConfig, seed: int, workers: int = 8, enough: float = 0.99
+) -> Trace:
     """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
-        run_loop(_ledger(table, contender, seed), simulator, _NoView())
+        run_loop(_controller(table, contender, seed), simulator, _NoView())
     return simulator.trace
 
 
-def _ledger(table: TabularBenchmark, contender: SearcherConfig, seed: int) -> SearchController:
-    price, space = _prices(table), get("bench", IMAGE_SIZE)
-    how = contender
+def _controller(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchController:
     settings = Settings(
         "bench", table.data, how.strategy, how.scheduler, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
     )  # fmt: skip
-    common: dict[str, Any] = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-    terms = SearchContext(settings, len(table.entries), STEPS, price, common, Path("/nowhere"))
-    ground = terms.ground(space)
-    memory = StudyAdapter(InMemoryStorage(), how.strategy, ground)
+    config = SearchConfig(settings, DataConfig(table.data), len(table.entries), "bench", Resources())
+    space = get("bench", IMAGE_SIZE)
+    no_data: Any = None  # results are looked up
     alone: Any = _Alone(space)
-    fill_study(memory, [], replace(ground, space=alone), terms.weigh)
     store: Any = _Records()
-    return SearchController(terms, alone, store, memory)
+    fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
+    context = SearchContext(config, no_data, space, _cost_fn(table), STEPS, Path("/nowhere"), fields)
+    study = StudyAdapter(InMemoryStorage(), how.strategy, context.sampler_context())
+    context = replace(context, space=alone)
+    fill_study(study, [], context.sampler_context(), context.cost_of)
+    return SearchController(context, store, study)
 
 
-def _prices(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
+def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
     """Static costs, each worked out once."""
     known: dict[str, Cost] = {}
 
-    def price(net: Genotype) -> Cost:
+    def cost_fn(net: Genotype) -> Cost:
         if net.key not in known:
             cost = static_cost(net, CLASSES, IMAGE_SIZE, IN_CHANS)
             known[net.key] = cost if net.key in table.entries else replace(cost, macs=OUTSIDE)
         return known[net.key]
 
-    return price
+    return cost_fn
 
 
 ORACLE, LARGEST = "oracle", "largest"

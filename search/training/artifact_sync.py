@@ -1,7 +1,7 @@
-"""What goes between a job and its run's depot: at a worker what it starts from and leaves, at the driver the results.
+"""Files of a job between the driver, the run's artifact store and the worker.
 
-A worker's files lie in a scratch folder that lives as long as the job. The depot is what a job goes on from, never
-an older file of the node's own.
+A worker's files lie in a scratch folder that lives as long as the job. A job goes on from what the store has, never
+from an older file of the node's own.
 """
 
 from __future__ import annotations
@@ -16,68 +16,57 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from .artifacts import ArtifactStore, StoreError
-from .job import Job, JobResult
+from .artifacts import StoreError
+from .job import JobResult, TrainJob
 
 SCRATCH = "alternas-scratch-"
 LEFT_SECONDS = 60.0  # a scratch folder without an owner is older than this: a new one gets its lock at once
 
 
 @contextmanager
-def local_files(job: Job) -> Iterator[Job]:
-    """At a worker: the job with its files on this machine, its checkpoint and start brought from the depot.
+def local_files(job: TrainJob) -> Iterator[TrainJob]:
+    """At a worker: the job with its files in a scratch folder, its checkpoint and first weights fetched from the store.
 
     Raises:
-        DepotError: if the depot fails, or does not have the start.
+        StoreError: if the store fails, or does not have the first weights.
     """
-    if job.depot is None:
+    if job.store is None:
         yield job
         return
     with scratch() as folder:
-        here = _moved(job, job.depot, folder)
-        depot = replace(job.depot, home=folder)
-        depot.fetch(Path(here.checkpoint))
-        if here.start and not depot.fetch(Path(here.start.weights)):
-            raise StoreError(f"storage-path: {depot} has no {Path(here.start.weights).name} to start from")
-        yield replace(here, depot=depot)
+        home = job.store.home
+
+        def moved(file: str) -> str:
+            return str(folder / Path(file).relative_to(home))
+
+        store = replace(job.store, home=folder)
+        start = replace(job.start, weights=moved(job.start.weights)) if job.start else None
+        checkpoint = moved(job.checkpoint)
+        store.fetch(Path(checkpoint))
+        if start and not store.fetch(Path(start.weights)):
+            raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
+        yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store)
 
 
-def provide_inputs(job: Job) -> Job:
-    """At the driver: the job, once the depot has what it starts from."""
-    if job.depot and job.start:
-        job.depot.offer(Path(job.start.weights))
-    return job
-
-
-def collect_outputs(job: Job, outcome: JobResult) -> None:
-    """At the driver: bring what a job has left for good into the run's folder.
+def collect_outputs(job: TrainJob, result: JobResult) -> None:
+    """At the driver: fetch what a job has left for good into the run's folder.
 
     Raises:
-        DepotError: if the depot fails, or does not have the weights of a net that was trained to the end.
+        StoreError: if the store fails, or does not have the weights of a net that was trained to the end.
     """
-    if job.depot is None:
+    if job.store is None:
         return
-    found = {path: job.depot.fetch(path) for path in map(Path, job.files)}
-    if outcome.status == "ok" and outcome.step >= job.steps and not found[Path(job.weights)]:
+    fetched = {path: job.store.fetch(path) for path in map(Path, job.files)}
+    if result.status == "ok" and result.step >= job.total_steps and not fetched[Path(job.weights)]:
         hint = "is it the same for every node?"
-        raise StoreError(f"storage-path: {job.depot} does not have what trial {job.trial} left there; {hint}")
-
-
-def _moved(job: Job, depot: ArtifactStore, folder: Path) -> Job:
-    """The job with files of the same names below `folder`."""
-
-    def place(file: str) -> str:
-        return str(folder / Path(file).relative_to(depot.home))
-
-    start = replace(job.start, weights=place(job.start.weights)) if job.start else None
-    return replace(job, checkpoint=place(job.checkpoint), weights=place(job.weights), start=start)
+        raise StoreError(f"storage-path: {job.store} does not have what trial {job.trial} left there; {hint}")
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """A folder on this machine's disk, for a while. What processes that were killed have left of theirs goes first."""
+    """A temporary folder. Those that killed processes have left are deleted first."""
     for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
-        _sweep(path)
+        _delete_abandoned(path)
     folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -88,8 +77,7 @@ def scratch() -> Iterator[Path]:
         os.close(handle)
 
 
-def _sweep(folder: Path) -> None:
-    """Delete a scratch folder that nobody holds."""
+def _delete_abandoned(folder: Path) -> None:
     with suppress(OSError):  # of another user, held, or just deleted by another process
         if time.time() - folder.stat().st_mtime < LEFT_SECONDS:
             return

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.files import atomic_write, disk_full_message
 from ...results.runs.store import NAME, plain_name, read_settings
-from ..redact import REDACTED, redact
+from ..redact import redact, shown_url
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
-# USER:PASSWORD@ in front of the host, and what a URI says after its "?" under a name such as sas_token.
-SECRETS = re.compile(r"(?i)(://[^:/?#]*:)([^/?#]*)(?=@)|([?&][^=&#]*(?:key|pass|secret|token|sig)[^=&#]*=)([^&#]*)")
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
 FOLDERS = ("checkpoints", "weights", "starts")
 CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
@@ -46,17 +43,6 @@ def check_uri(uri: str) -> None:
         raise InputError(f"storage-path: must be a URI such as {FORMS}{got}")
     if "@" in parts.path:
         raise InputError("storage-path: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
-
-
-def shown_uri(uri: str) -> str:
-    """A URI as it may be shown, kept and compared: without passwords, and without a last slash."""
-    parts = urlsplit(SECRETS.sub(lambda match: (match[1] or match[3]) + REDACTED, uri))
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") or parts.path))
-
-
-def without_secrets(words: Sequence[str], uri: str) -> list[str]:
-    """The words of a command, with `uri` among them as it may be kept."""
-    return [word.replace(uri, shown_uri(uri)) for word in words] if uri else list(words)
 
 
 @cache
@@ -89,12 +75,12 @@ class ArtifactStore:
     home: Path
 
     def __str__(self) -> str:
-        return f"{shown_uri(self.uri)}, folder {self.name}"
+        return f"{shown_url(self.uri)}, folder {self.name}"
 
     @property
     def note(self) -> dict[str, str]:
         """What run.json keeps of it."""
-        return {"uri": shown_uri(self.uri), "name": self.name}
+        return {"uri": shown_url(self.uri), "name": self.name}
 
     def check(self) -> None:
         """Make the run's folder, and send, fetch and delete a file."""
@@ -110,7 +96,7 @@ class ArtifactStore:
             same = here.fetch(path) and path.read_text() == token
             here.drop(path)
         if not same:
-            raise StoreError(f"storage-path: {shown_uri(self.uri)} does not give back what is sent there")
+            raise StoreError(f"storage-path: {shown_url(self.uri)} does not give back what is sent there")
 
     def send(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""
@@ -177,9 +163,9 @@ class ArtifactStore:
         except (OSError, ArrowException) as error:
             if disk_full_message(error):
                 raise
-            secrets = [match[2] or match[4] for match in SECRETS.finditer(self.uri)]
-            reason = redact([form for secret in secrets for form in (secret, unquote(secret or ""))], error)
-            raise StoreError(f"storage-path: {shown_uri(self.uri)} cannot be {doing} ({reason})") from None
+            raise StoreError(
+                f"storage-path: {shown_url(self.uri)} cannot be {doing} ({redact(error, self.uri)})"
+            ) from None
 
 
 def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
@@ -200,8 +186,8 @@ def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
         check_uri(kept)
         if not uri:
             rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
-            raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_uri(kept)}; {rule}")
-        if shown_uri(uri) == kept:
+            raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(kept)}; {rule}")
+        if shown_url(uri) == kept:
             return ArtifactStore(uri, name, folder.absolute())
     return (
         ArtifactStore(uri, f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}", folder.absolute())

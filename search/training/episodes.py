@@ -21,7 +21,7 @@ from ...archs import InputError, Network
 from ...archs.parts import check_int
 from ...archs.weights import read
 from ...results.analysis_tools.metrics import Labelled, at_places, by_class, hit_rate
-from .job import QUERIES, FewShot, Job
+from .job import QUERIES, FewShot, TrainJob
 from .loaders import DeviceLoader
 
 BATCH = 500
@@ -108,7 +108,7 @@ def episode_table(
     return rows
 
 
-def few_shots(job: Job, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
+def few_shots(job: TrainJob, few: FewShot, novel: DeviceLoader) -> dict[str, float]:
     """Mean accuracy of `few`'s episodes on the validation images of `novel`, by `metric_name`."""
     net = read(Path(job.weights)).to(novel.device)
     pool = Labelled(*features(net, novel.images("val", BATCH)))

@@ -1,4 +1,4 @@
-"""The values between whoever wants a net trained and whoever trains it: `Job`, `Progress`, `JobResult`."""
+"""What a worker is asked (`TrainJob`, `LatencyJob`) and what it answers (`Progress`, `JobResult`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ...archs import Genotype, OperationError
+from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...results.latency.setting import LatencySetting
 from ..data.splits import WHOLE, View
@@ -65,7 +65,7 @@ class InitWeights:
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
 
 
-READINGS = 16  # over a full budget
+CURVE_POINTS = 16  # over a full budget
 MAX_RETRIES = 2  # retries of a job whose worker died
 QUERIES = 15  # images of a class that a few-shot episode asks about
 
@@ -88,16 +88,7 @@ class FewShot:
 
 
 @dataclass(frozen=True)
-class Timing:
-    """What the latency of a net is measured with: a setting, an image (channels, height, width), the classes."""
-
-    setting: LatencySetting
-    image: tuple[int, int, int]
-    classes: int
-
-
-@dataclass(frozen=True)
-class Job:
+class TrainJob:
     """Train one net up to a step.
 
     Attributes:
@@ -105,58 +96,80 @@ class Job:
         genotype: the net.
         recipe: how to train.
         seed: of the initial weights, the order of the images and their augmentation.
-        until: the optimiser step at which to stop and report; training goes on from the
-            job's checkpoint, and one that stands at `until` already is only reported.
-        steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
+        stop_step: the optimiser step at which to stop and report; training goes on from the job's checkpoint, and one
+            that stands there already is only reported.
+        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
         checkpoint: file to continue from and to leave the state in.
-        weights: safetensors file for the final weights, written when `until` equals `steps`.
-        keep: states whose plain weights are kept too: "warmup" (its end), or shares of the budget such as "0.06".
+        weights: safetensors file for the final weights, written when `stop_step` equals `total_steps`.
+        save_weights_at: when weights are saved too: "warmup" (its end), or shares of the budget such as "0.06".
         view: part of the data to train and validate on.
         start: weights to start from; None starts from fresh ones.
         task: "classes", or "patches": masked patch prediction, which needs no labels.
         test: whether the final net is measured on the test split.
-        few: few-shot tasks to measure the final net on.
-        timing: measure the untrained net's latency so, and nothing else.
-        limit: seconds that it may take; the worker of one that takes longer is ended.
-        depot: where the worker sends its files and gets them from, if it does not see the driver's folder.
+        few_shot: few-shot tasks to measure the final net on.
+        timeout_s: the worker of a job that takes longer is killed.
+        store: where the worker leaves its files and finds them, if it does not see the driver's folder.
     """
 
     trial: int
     genotype: Genotype
     recipe: Recipe
     seed: int
-    until: int
-    steps: int
+    stop_step: int
+    total_steps: int
     checkpoint: str
     weights: str
-    keep: tuple[str, ...] = ()
+    save_weights_at: tuple[str, ...] = ()
     view: View = WHOLE
     start: InitWeights | None = None
     task: str = "classes"
     test: bool = False
-    few: FewShot | None = None
-    timing: Timing | None = None
-    limit: float = math.inf
-    depot: ArtifactStore | None = None
+    few_shot: FewShot | None = None
+    timeout_s: float = math.inf
+    store: ArtifactStore | None = None
 
     @property
-    def tick_steps(self) -> int:
-        """Optimiser steps between two ticks."""
-        return max(1, self.steps // READINGS)
+    def progress_steps(self) -> int:
+        """Optimiser steps between two points of the learning curve."""
+        return max(1, self.total_steps // CURVE_POINTS)
 
     @property
     def confusion(self) -> str:
         """The .npz file for the final net's confusion of classes, beside its weights."""
         return str(Path(self.weights).with_suffix(".npz"))
 
-    def kept(self, name: str) -> str:
-        """The safetensors file for the weights kept under this name."""
-        return str(Path(self.weights).with_suffix(f".{name}.safetensors"))
+    def weights_at(self, moment: str) -> str:
+        """The safetensors file for the weights at one of `save_weights_at`."""
+        return str(Path(self.weights).with_suffix(f".{moment}.safetensors"))
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that it may leave for good: its checkpoint goes when the net has ended."""
-        return self.weights, self.confusion, *map(self.kept, self.keep)
+        """All that it may leave for good; its checkpoint is deleted when the trial has ended."""
+        return self.weights, self.confusion, *map(self.weights_at, self.save_weights_at)
+
+
+@dataclass(frozen=True)
+class LatencyJob:
+    """Measure the latency of one untrained net.
+
+    Attributes:
+        trial: number of the trial.
+        genotype: the net.
+        setting: device, batch size and so on.
+        image: channels, height, width.
+        classes: how many.
+        timeout_s: the worker of a job that takes longer is killed.
+    """
+
+    trial: int
+    genotype: Genotype
+    setting: LatencySetting
+    image: tuple[int, int, int]
+    classes: int
+    timeout_s: float = math.inf
+
+
+Job = TrainJob | LatencyJob  # what a worker can be asked; `Worker.run` tells them apart
 
 
 @dataclass(frozen=True)
@@ -170,7 +183,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life while training: where it stands, and the seconds spent on this trial so far."""
+    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far."""
 
     trial: int
     point: Point
@@ -183,18 +196,18 @@ class JobResult:
 
     Attributes:
         trial: number of the trial.
-        status: "ok" (reached `until`), "nan", "oom", "timeout", "error", or what is no fault of the net: "full", the
-            disk is, and "lost", the depot cannot be reached.
+        status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", or what is no fault of the
+            net: "full", the disk is, and "lost", the worker died or cannot reach the artifact store.
         step: the optimiser step reached.
-        accuracy: validation accuracy of the EMA weights, a fraction; None unless ok.
-        metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same
-            and "accuracy" on training images, as "train_...".
+        accuracy: validation accuracy of the EMA weights, a fraction; None unless trained and ok.
+        metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same and "accuracy" on
+            training images, as "train_...".
         curve: the learning curve from the first step on.
-        seconds: training and evaluation, checkpoints left out, earlier legs included.
+        seconds: training and evaluation without checkpoints, earlier jobs of the same training included.
         device: what it ran on.
         how: loader, precision, passes a step, whether compiled.
         lineage: the weights it started from, and what was taken of them part by part.
-        latency: of a job with a timing: `Latency.to_dict()`.
+        latency: of a `LatencyJob`: `Latency.to_dict()`.
         error: one line, where the status is not ok.
     """
 
@@ -211,48 +224,30 @@ class JobResult:
     latency: dict[str, Any] = field(default_factory=dict)
     error: str = ""
 
+    def record_fields(self) -> dict[str, Any]:
+        """What a record holds of it: metrics, curve, seconds, device, how and lineage, with None for NaN."""
+        return {
+            "metrics": _none_for_nan(self.metrics),
+            "curve": [_none_for_nan(asdict(point)) for point in self.curve],
+            "seconds": round(self.seconds, 3),
+            "device": self.device,
+            "how": self.how,
+            "lineage": self.lineage,
+        }
 
-def of_net(net: Genotype) -> dict[str, Any]:
-    """family, key, genotype."""
-    return {"family": net.family, "key": net.key, "genotype": net.to_dict()}
-
-
-def check_disk(outcome: JobResult) -> None:
-    """Raise OperationError if a worker found the disk full: the net is not ended, and the same command resumes."""
-    if outcome.status == "full":
-        raise OperationError(outcome.error)
-
-
-def of_outcome(outcome: JobResult) -> dict[str, Any]:
-    """metrics, curve, seconds, device, how, lineage."""
-    return {
-        "metrics": finite(outcome.metrics),
-        "curve": [finite(asdict(point)) for point in outcome.curve],
-        "seconds": round(outcome.seconds, 3),
-        "device": outcome.device,
-        "how": outcome.how,
-        "lineage": outcome.lineage,
-    }
+    @classmethod
+    def from_fields(cls, trial: int, step: int, accuracy: float, fields: dict[str, Any]) -> JobResult:
+        """The result at a rung, of its `record_fields`."""
+        points = (_nan_for_none(point) for point in fields["curve"])
+        curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
+        rest = (fields["seconds"], fields["device"], fields["how"], fields["lineage"])
+        return cls(trial, "ok", step, accuracy, _nan_for_none(fields["metrics"]), curve, *rest)
 
 
-def note_of(outcome: JobResult) -> dict[str, Any]:
-    """What a driver that takes over must know of a net that stands at a rung, as JSON has it."""
-    return of_outcome(outcome) | {"step": outcome.step}
-
-
-def of_note(trial: int, accuracy: float, note: dict[str, Any]) -> JobResult:
-    """The outcome that a note was made of."""
-    points = (_numbers(point) for point in note["curve"])
-    curve = tuple(Point(int(point["step"]), point["loss"], point["accuracy"]) for point in points)
-    told = (note["seconds"], note["device"], note["how"], note["lineage"])
-    return JobResult(trial, "ok", note["step"], accuracy, _numbers(note["metrics"]), curve, *told)
-
-
-def _numbers(told: dict[str, Any]) -> dict[str, float]:
-    """With NaN for None."""
-    return {name: math.nan if value is None else value for name, value in told.items()}
-
-
-def finite(numbers: dict[str, float]) -> dict[str, Any]:
-    """With None, which JSON has, for NaN and infinity, which it has not."""
+def _none_for_nan(numbers: dict[str, float]) -> dict[str, Any]:
+    """JSON has no NaN and no infinity."""
     return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+def _nan_for_none(numbers: dict[str, Any]) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in numbers.items()}

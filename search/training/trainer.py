@@ -28,7 +28,7 @@ from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from .augment import mixed
 from .inherit import init_weights
-from .job import Job, JobResult, Point, Progress
+from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, optimizer_for, peak_rate, rate_at
 from .task import task_of
@@ -37,23 +37,23 @@ CHECKPOINT_SECONDS = 20.0
 log = logging.getLogger("alternas")
 
 
-def train(job: Job, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
+def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
     """Train `job` on `loader`: some `Progress`, then one `JobResult` ("ok" or "nan").
 
     The state is left in the job's checkpoint, and, at the full budget, the final weights and the
     confusion of classes in their files. Errors of torch and of the file system pass through.
     """
     trainer, saved = Trainer(job, loader), time.monotonic()
-    if job.recipe.compile and trainer.step < job.until:
+    if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
-    while trainer.step < job.until:
-        trainer.train_to(min(job.until, (trainer.step // job.tick_steps + 1) * job.tick_steps))
+    while trainer.step < job.stop_step:
+        trainer.train_to(min(job.stop_step, (trainer.step // job.progress_steps + 1) * job.progress_steps))
         point = trainer.curve[-1]
         if not math.isfinite(point.loss):
             yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
             return
         yield Progress(job.trial, point, trainer.seconds)
-        if trainer.step < job.until and time.monotonic() - saved > CHECKPOINT_SECONDS:
+        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
             trainer.save()
             saved = time.monotonic()
     val = trainer.scores or trainer.evaluate("val")
@@ -63,7 +63,7 @@ def train(job: Job, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
     trainer.save()
     metrics = val.numbers()
     del metrics["accuracy"]
-    if job.until >= job.steps:
+    if job.stop_step >= job.total_steps:
         metrics |= trainer.finish(val)
     yield trainer.result("ok", accuracy=val.accuracy, metrics=metrics)
 
@@ -71,7 +71,7 @@ def train(job: Job, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
 class Trainer:
     """The state of one training: net, averaged net, optimizer, step, curve, seconds."""
 
-    def __init__(self, job: Job, loader: DeviceLoader) -> None:
+    def __init__(self, job: TrainJob, loader: DeviceLoader) -> None:
         self.job, self.loader, self.recipe = job, loader, job.recipe
         data, device, recipe = loader.data, loader.device, job.recipe
         torch.manual_seed(job.seed)
@@ -87,13 +87,13 @@ class Trainer:
         self.peak = peak_rate(recipe, job.genotype)
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
-        self.keep = kept_steps(recipe, job.steps, job.keep)
+        self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | None = None  # at this step, once evaluated
         self.checkpoint_broken = False
         if Path(job.checkpoint).exists():
             self.load()
-        self.batches: Iterator[Batch] = loader.batches(recipe, job.seed, self.step, job.until)
+        self.batches: Iterator[Batch] = loader.batches(recipe, job.seed, self.step, job.stop_step)
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
@@ -102,8 +102,8 @@ class Trainer:
         while self.step < stop:
             losses.append(self.train_step(*next(self.batches)))
             for name in self.keep.get(self.step, ()):
-                save(self.task.unwrap(self.net), Path(self.job.kept(name)))
-                saved.append(self.job.kept(name))
+                save(self.task.unwrap(self.net), Path(self.job.weights_at(name)))
+                saved.append(self.job.weights_at(name))
         loss = torch.stack(losses).mean().item()  # the first time that anything waits for the device
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
@@ -117,7 +117,7 @@ class Trainer:
         target = y_B  # or shares of the classes (B, K)
         if how.mixes:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
-        rate = self.peak * rate_at(self.recipe, self.step, self.job.steps)
+        rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("lr_scale", 1.0)
         loss = self.gradients(x_BCHW.contiguous(memory_format=self.layout), target)
@@ -215,7 +215,12 @@ class Trainer:
     def _identity(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
         job = self.job
-        identity = {"net": job.genotype.key, "seed": job.seed, "steps": job.steps, "data": self.loader.data.split_hash}
+        identity = {
+            "net": job.genotype.key,
+            "seed": job.seed,
+            "steps": job.total_steps,
+            "data": self.loader.data.split_hash,
+        }
         if job.start:
             identity["start"] = asdict(job.start) | {"weights": ""}
         if job.task != "classes":
@@ -224,7 +229,7 @@ class Trainer:
 
     def _send(self, *files: str) -> None:
         """Send what was written to the job's artifact store, if it has one."""
-        if store := self.job.depot:
+        if store := self.job.store:
             for file in files:
                 store.send(Path(file))
 

@@ -1,210 +1,349 @@
-"""`SearchController`: what was proposed, what runs, what waits, what is known. No Ray, no torch.
+"""What runs next, and what becomes of it: `Controller`, and `SearchController` for a search. No Ray, no torch.
 
-States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a
-rung) | ok | error | nan | oom | lost; paused -> running (promoted) | pruned (at the end). Whatever runs
-nets asks `next_job`, and answers with `report` or `lost`. Every end is first appended to the
-records, which are the truth, then told to the Optuna study, which is the strategy's memory.
+States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a rung) | ok | error | nan |
+oom | timeout | lost; paused -> running (promoted) | pruned (at the end). Whatever runs nets asks `next_job` and
+answers with `report`. Every end is first appended to the records, which are the truth, then told to the Optuna
+study, which is the strategy's memory.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from ...archs import Genotype
-from ...results.runs.record import Record, now
+from ...archs.errors import OperationError
+from ...results.runs.record import FREE, Record, now
 from ...results.runs.store import Store
-from ...spaces import FixedChooser, Space, plain_genes
+from ...spaces import FixedChooser, Genes, plain_genes
+from ..context import SearchContext
 from ..samplers.context import candidate_baselines
-from ..training.artifact_sync import collect_outputs, provide_inputs
-from ..training.job import MAX_RETRIES, Job, JobResult, Timing, check_disk, note_of, of_note
+from ..training.artifact_sync import collect_outputs
+from ..training.artifacts import ArtifactStore
+from ..training.job import Job, JobResult, TrainJob
 from .baselines import BASELINE_SEEDS, choose_baselines
-from .proposer import Proposer
-from .state import SearchContext, SearchState
-from .study import StudyAdapter, UnfinishedTrial
+from .parents import BUDGET_SHARE, Parent, ParentPool
+from .proposer import MAX_PROPOSALS, Proposer
+from .schedulers import RungResult, RungTable
+from .study import StudyAdapter, UnfinishedTrial, told_as
 from .trial import Trial
 
 log = logging.getLogger("alternas")
+MAX_RETRIES = 2  # of a trial whose worker was lost
 
 
-class SearchController:
-    """One search's bookkeeping. Opened on an existing run, it takes up where that one stopped."""
+class Controller(ABC):
+    """Trials under way: hands out their jobs, retries lost ones, records each end once.
 
-    def __init__(self, terms: SearchContext, space: Space, store: Store, memory: StudyAdapter) -> None:
-        self.terms, self.space, self.store, self.memory = terms, space, store, memory
-        self.books = SearchState(terms, store, memory)
-        self.source = Proposer(self.books, space)
-        self.live = self.books.live
-        self._again: deque[int] = deque()  # to run before anything new: retries, orphans, baselines, further seeds
-        seats = candidate_baselines(terms.ground(space))
-        self.baselines = choose_baselines(seats, space, terms)
-        self._seat_baselines(seats)
-        self._adopt_orphans()
+    Attributes:
+        store: of the run's records.
+        folder: of the run, for checkpoints and weights.
+        artifacts: where workers leave files, if they do not see the folder.
+        live: trials under way, by number.
+    """
+
+    def __init__(self, store: Store, folder: Path, artifacts: ArtifactStore | None) -> None:
+        self.store, self.folder, self.artifacts = store, folder, artifacts
+        self.live: dict[int, Trial] = {}
+        self._queue: deque[int] = (
+            deque()
+        )  # live trials to run before anything new: retries, resumed ones, further seeds
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
+        return all(trial.paused for trial in self.live.values())
+
+    def next_job(self) -> Job | None:
+        """What a free worker should do; None if nothing, for now or, once `done`, at all."""
+        trial = self.live[self._queue.popleft()] if self._queue else self._next_trial()
+        if trial is None:
+            return None
+        job = self._start(trial)
+        if isinstance(job, TrainJob) and job.store and job.start:
+            job.store.offer(Path(job.start.weights))
+        return job
+
+    def report(self, result: JobResult) -> Record | None:
+        """Take a job's result. Returns the record if that was the end of the trial."""
+        if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
+            raise OperationError(result.error)
+        trial = self.live[result.trial]
+        if result.status == "lost":
+            return self._retry(trial, result.error)
+        trial.started_at = trial.started_at or now(result.seconds)
+        if isinstance(trial.job, TrainJob):
+            collect_outputs(trial.job, result)
+            trial.last_result = result
+        return self._take(trial, result)
+
+    def close(self) -> list[Record]:
+        """End what is left. Returns its records."""
+        return []
+
+    def end(self, trial: Trial, status: str, error: str = "", **fields: Any) -> Record:
+        """End a trial: its record is on disk before anything else learns of it."""
+        record = trial.finish(status, error, **fields)
+        self.store.append(record)
+        self.live.pop(trial.number, None)
+        if status not in FREE:
+            checkpoint = self.folder / "checkpoints" / (record.training or record.key)
+            for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
+                file.unlink()
+            if self.artifacts:
+                self.artifacts.drop(checkpoint)
+        self._learn(record)
+        return record
+
+    def _retry(self, trial: Trial, why: str) -> Record | None:
+        """Try a trial again, or end it; but none is ended for a store that the driver does not reach either."""
+        log.warning("trial %d: %s", trial.number, why)
+        trial.retries += 1
+        if trial.retries <= MAX_RETRIES:
+            self._queue.appendleft(trial.number)
+            return None
+        if self.artifacts:
+            self.artifacts.check()
+        return self.end(trial, "lost", f"{why}; {trial.retries} times")
+
+    @abstractmethod
+    def _next_trial(self) -> Trial | None:
+        """A trial to start or to go on with, among `live`."""
+
+    @abstractmethod
+    def _start(self, trial: Trial) -> Job:
+        """The next job of a trial."""
+
+    @abstractmethod
+    def _take(self, trial: Trial, result: JobResult) -> Record | None:
+        """Take the result of the trial's job."""
+
+    @abstractmethod
+    def _learn(self, record: Record) -> None:
+        """Take up what a new record says for what comes after it."""
+
+
+class SearchController(Controller):
+    """The controller of one search. Opened on an existing run, it takes up where that one stopped.
+
+    Attributes:
+        context: of the search.
+        study: the strategy's memory.
+        known: records of the nets that were trained, by key.
+        rungs: results at each rung of the scheduler.
+        parents: the trained nets that new ones may inherit from; None if they may not.
+        baselines: the plain ResNets that are trained beside the search.
+        exhausted: whether the strategy or the space has no new net to give.
+    """
+
+    def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
+        super().__init__(store, context.folder, context.artifacts)
+        self.context, self.settings, self.study = context, context.settings, study
+        settings = context.settings
+        self.known: dict[str, Record] = {}
+        self.rungs = RungTable(context.scheduler, context.steps)
+        self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
+        self.exhausted = False
+        self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
+        for record in store.records:
+            self._recall(record)
+        self._proposer = Proposer(context, study, lambda key: self._twin(key) is not None, self._proposed)
+        candidates = candidate_baselines(context.sampler_context())
+        self.baselines = choose_baselines(candidates, context)
+        self._enqueue_baselines(candidates)
+        self._resume_unfinished()
 
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self.books.started
+        return self._ended + sum(trial.kind == "search" for trial in self.live.values())
 
     @property
-    def exhausted(self) -> bool:
-        """Whether the strategy or the space has no new net to give."""
-        return self.source.exhausted
+    def steps_done(self) -> int:
+        """Optimiser steps of all trainings so far."""
+        return self._steps + sum(trial.steps_done for trial in self.live.values())
 
     @property
-    def done(self) -> bool:
-        """Whether nothing is left to run. Meaningful once `next_job` has returned None."""
-        return self.books.still
+    def budget_spent(self) -> bool:
+        """Whether all optimiser steps that the run may take are taken."""
+        most = self.context.config.budget.train_steps
+        return most < math.inf and self.steps_done >= most
+
+    @property
+    def proposed_all(self) -> bool:
+        """Whether no new net will be proposed: enough of them have started, or there are no more."""
+        return self.exhausted or self.budget_spent or self.started >= self.context.config.trials
 
     @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and self.source.dry
-
-    def next_job(self) -> Job | None:
-        """What a free worker should do: retries, orphans and baselines, promotions, new proposals."""
-        if self._again:
-            return self._job(self.live[self._again.popleft()])
-        candidate = self._promote() or self.source.next()
-        return None if candidate is None else self._job(candidate)
-
-    def report(self, outcome: JobResult) -> Record | None:
-        """Take a job's outcome. Returns the record if that was the end of the net, None if it waits."""
-        check_disk(outcome)
-        if outcome.status == "lost":
-            log.warning("trial %d: %s", outcome.trial, outcome.error)
-            return self._retry(outcome.trial, f"{outcome.error};")
-        candidate = self.live[outcome.trial]
-        candidate.began = candidate.began or now(outcome.seconds)
-        if outcome.latency and self.terms.latencies:
-            self.terms.latencies.take(candidate.net, outcome.latency)
-            self._again.appendleft(candidate.trial)
-            return None
-        if candidate.leg:
-            collect_outputs(candidate.leg, outcome)
-        candidate.last = outcome
-        if outcome.status != "ok":
-            return self.books.end(candidate, outcome.status, outcome.error)
-        if outcome.step >= candidate.steps:
-            return self._trained_whole(candidate, outcome)
-        assert outcome.accuracy is not None
-        note = note_of(outcome) | {"began": candidate.began}
-        self.memory.reached(candidate.trial, len(candidate.reached), outcome.accuracy, note)
-        candidate.reached.append(outcome.accuracy)
-        candidate.waits = True
-        self.books.stand(candidate, len(candidate.reached) - 1, True)
-        return None
-
-    def lost(self, trial: int) -> Record | None:
-        """Take the death of the worker that ran `trial`: it is tried again, at most twice."""
-        return self._retry(trial, "its worker died")
+        return not self.live and self.proposed_all
 
     def close(self) -> list[Record]:
-        """End the search: parked nets become pruned. Returns their records."""
-        parked = [c for c in self.live.values() if c.waits]
-        return [self.books.end(candidate, "pruned") for candidate in parked]
+        """End the search: paused trials become pruned."""
+        return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
-    def _retry(self, trial: int, why: str) -> Record | None:
-        """Try a net again, or end it; but none is ended for a depot that is out of the driver's reach too."""
-        candidate = self.live[trial]
-        candidate.losses += 1
-        if candidate.losses > MAX_RETRIES:
-            if self.terms.depot:
-                self.terms.depot.check()
-            return self.books.end(candidate, "lost", f"{why} {candidate.losses} times")
-        self._again.appendleft(trial)
+    # What runs next: promotions first, then new proposals.
+
+    def _next_trial(self) -> Trial | None:
+        if self.budget_spent:
+            return None
+        return self._promoted() or self._propose()
+
+    def _promoted(self) -> Trial | None:
+        """The first paused trial that the scheduler promotes, from the highest rung down."""
+        place = self.rungs.next(self.proposed_all or not self.study.ready)
+        if place is None:
+            return None
+        rung, number = place
+        self.rungs.resume(rung, number)
+        self.study.promoted(number, rung + 1)
+        self.live[number].promote()
+        return self.live[number]
+
+    def _propose(self) -> Trial | None:
+        """Ask the proposer until a net passes; None if it has none, now or at all."""
+        if self.proposed_all:
+            return None
+        for attempt in range(MAX_PROPOSALS):
+            trial = self._proposer.propose(self.started, attempt)
+            if trial is None:
+                self.exhausted = self._proposer.exhausted or self.done  # if nothing runs, no result will change it
+                return None
+            if self._admit(trial):
+                if self.parents:
+                    self._inherit(trial, self.parents.most_similar(trial.net))
+                return trial
+        self.exhausted = True
         return None
 
-    def _trained_whole(self, candidate: Trial, outcome: JobResult) -> Record | None:
-        """A net was trained at full budget: that is its end, or it is trained with the next seed."""
-        settings = self.terms.settings
-        if not candidate.trained and outcome.accuracy is not None:
-            candidate.reached.append(outcome.accuracy)
-        candidate.trained[settings.seed + len(candidate.trained)] = outcome
-        least = 1 if candidate.kind == "search" else BASELINE_SEEDS
-        if len(candidate.trained) < max(least, settings.repeats):
-            self._again.append(candidate.trial)
+    def _admit(self, trial: Trial) -> bool:
+        """Let a trial in, or end it at once as infeasible or duplicate."""
+        violation, twin = self.settings.over_limit(trial.cost), self._twin(trial.net.key)
+        if violation:
+            self.study.violates(trial.number, violation)
+            costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
+            self.end(trial, "infeasible", f"over the limit: {costs}", excess=violation)
+        elif twin is not None:
+            number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
+            self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)
+        else:
+            self.live[trial.number] = trial
+        return trial.number in self.live
+
+    def _inherit(self, trial: Trial, parent: Parent | None) -> None:
+        """Let a trial start from the weights of `parent`, and train for less."""
+        if parent is not None:
+            self.study.inherits(trial.number, parent.trial)
+            trial.parent = parent
+            trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
+
+    def _start(self, trial: Trial) -> Job:
+        """The job of a trial: training, but first of all its latency, where accuracy is weighed against that."""
+        latencies, minutes = self.context.latencies, self.context.config.budget.trial_minutes
+        job = trial.start(self.settings, self.folder, minutes, self.artifacts)
+        if latencies and trial.net.key not in latencies.known:
+            trial.job = latencies.job(trial.number, trial.net, job.timeout_s)
+        return trial.job or job
+
+    # What becomes of it.
+
+    def _take(self, trial: Trial, result: JobResult) -> Record | None:
+        if result.status != "ok":
+            return self.end(trial, result.status, result.error)
+        if result.latency and self.context.latencies:
+            self.context.latencies.add(trial.net, result.latency)
+            self._queue.appendleft(trial.number)  # to be trained
             return None
-        return self.books.end(candidate, "ok")
-
-    def _job(self, candidate: Trial) -> Job:
-        candidate.waits = False
-        settings, folder = self.terms.settings, self.terms.folder
-        repeat = len(candidate.trained)
-        name = candidate.net.key + (f"-{settings.seed + repeat}" if repeat else "")
-        candidate.leg = Job(
-            candidate.trial,
-            candidate.net,
-            settings.recipe,
-            settings.seed + repeat,
-            until=candidate.until,
-            steps=candidate.steps,
-            checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
-            weights=str(folder / "weights" / f"{name}.safetensors"),
-            keep=settings.save_weights_at,
-            start=candidate.start,
-            timing=self._timing(candidate),
-            limit=max(1.0, 60 * self.terms.effort.trial_minutes - candidate.seconds_taken),
-            depot=self.terms.depot,
-        )
-        return provide_inputs(candidate.leg)
-
-    def _timing(self, candidate: Trial) -> Timing | None:
-        """How to measure the latency of a net that has none, before it is trained."""
-        latencies = self.terms.latencies
-        wanted = latencies and candidate.net.key not in latencies.known
-        return latencies.timing if latencies and wanted else None
-
-    def _promote(self) -> Trial | None:
-        """The first that the scheduler sends on, from the highest rung down."""
-        if self.books.used_up:
+        if result.step < trial.total_steps:
+            assert result.accuracy is not None
+            rung = trial.pause(result.accuracy)
+            self.study.reached(trial.number, rung, result.accuracy, trial.note())
+            self._add_to_rung(trial, rung, paused=True)
             return None
-        found = self.books.rungs.next(self.source.dry or not self.memory.ready)
-        if found is None:
+        trial.complete(result)
+        seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
+        if len(trial.results_by_seed) < seeds:
+            self._queue.append(trial.number)
             return None
-        rung, trial = found
-        self.books.rungs.leave(rung, trial)
-        self.memory.promoted(trial, rung + 1)
-        self.live[trial].promoted = rung + 1
-        return self.live[trial]
+        return self.end(trial, "ok")
 
-    def _seat_baselines(self, seats: Sequence[Genotype]) -> None:
-        """Baselines hold the first trial numbers; those without a record are trained before all else."""
-        have = {r.trial for r in self.store.records}
-        for number, net in enumerate(seats):
-            if number >= len(self.baselines):
-                self.memory.fail(number)
-            elif number not in have:
-                genes = plain_genes(self.space, net) or {}
-                self.live[number] = self.source.candidate(number, "baseline", net, genes)
-                self._again.append(number)
+    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> None:
+        cost = self.context.cost_of(trial.net.key, trial.cost.totals())
+        self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
 
-    def _adopt_orphans(self) -> None:
-        """Take over what an earlier driver left running: finish the telling, or run it again."""
-        ended = {r.trial: r for r in self.store.records}
-        for orphan in self.memory.orphans():
-            if orphan.trial in ended:
-                self.books.tell(ended[orphan.trial])
-            elif not orphan.key:
-                self.memory.fail(orphan.trial)  # died while being drawn
-            else:
-                self._adopt(orphan)
+    def _learn(self, record: Record) -> None:
+        self._recall(record)
+        self.study.tell(record, told_as(record, self.known), self.context.cost_of)
 
-    def _adopt(self, orphan: UnfinishedTrial) -> None:
-        trial, reached, heirs = orphan.trial, orphan.reached, self.books.heirs
-        candidate = self.source.candidate(trial, "search", self.space.sample(FixedChooser(orphan.genes)), orphan.genes)
-        if heirs and orphan.parent is not None:
-            self.source.endow(candidate, heirs.of(orphan.parent))
-        candidate.reached, candidate.promoted, candidate.began = reached, orphan.aim, orphan.note.get("began", "")
-        candidate.waits = len(reached) > orphan.aim
-        at = candidate.stops[len(reached) - 1] if reached else 0
-        known = reached[-1] if reached else math.nan
-        candidate.last = of_note(trial, known, orphan.note) if orphan.note else JobResult(trial, "ok", at, known)
-        if not self.source.admit(candidate):
+    def _recall(self, record: Record) -> None:
+        """Take up what a record says, of this session or an earlier one."""
+        if record.status in FREE:
             return
-        for rung in range(len(reached)):
-            self.books.stand(candidate, rung, candidate.waits and rung == len(reached) - 1)
-        if not candidate.waits:
-            self._again.append(trial)
+        self.known[record.key] = record
+        self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
+        if self.parents:
+            self.parents.add(record)
+        if record.kind != "search":
+            return
+        self._ended += 1
+        for rung, passed in enumerate(record.rungs):
+            if passed["step"] < record.budget.get("full", 0):  # not at the end, where nothing is compared
+                cost = self.context.cost_of(record.key, record.cost)
+                self.rungs.add(rung, RungResult(record.trial, passed["accuracy"], cost, False))
+
+    # What is known.
+
+    def _twin(self, key: str) -> Record | Trial | None:
+        """The finished or running trial of the same net."""
+        return self.known.get(key) or next((t for t in self.live.values() if t.net.key == key), None)
+
+    def _proposed(self) -> Iterator[Genes]:
+        """The genes of all trials, in their order."""
+        ended = [(record.trial, record.genes) for record in self.store.records]
+        live = [(trial.number, trial.genes) for trial in self.live.values()]
+        return (genes for _, genes in sorted([*ended, *live], key=lambda pair: pair[0]))
+
+    # What an earlier driver left.
+
+    def _enqueue_baselines(self, candidates: Sequence[Genotype]) -> None:
+        """Baselines hold the first trial numbers; those without a record are trained before all else."""
+        recorded = {record.trial for record in self.store.records}
+        for number, net in enumerate(candidates):
+            if number >= len(self.baselines):
+                self.study.fail(number)
+            elif number not in recorded:
+                genes = plain_genes(self.context.space, net) or {}
+                self.live[number] = self._proposer.trial(number, "baseline", net, genes)
+                self._queue.append(number)
+
+    def _resume_unfinished(self) -> None:
+        """Take over the trials that are running to the study: finish the telling, or run them again."""
+        recorded = {record.trial: record for record in self.store.records}
+        for unfinished in self.study.unfinished():
+            record = recorded.get(unfinished.trial)
+            if record:
+                self.study.tell(record, told_as(record, self.known), self.context.cost_of)
+            elif not unfinished.key:
+                self.study.fail(unfinished.trial)  # the driver died while it was drawn
+            else:
+                self._resume(unfinished)
+
+    def _resume(self, unfinished: UnfinishedTrial) -> None:
+        net = self.context.space.sample(FixedChooser(unfinished.genes))
+        trial = self._proposer.trial(unfinished.trial, "search", net, unfinished.genes)
+        if self.parents and unfinished.parent is not None:
+            self._inherit(trial, self.parents.get(unfinished.parent))
+        trial.restore(unfinished.rung_accuracies, unfinished.promoted, unfinished.note)
+        if not self._admit(trial):
+            return
+        last = len(trial.rung_accuracies) - 1
+        for rung in range(last + 1):
+            self._add_to_rung(trial, rung, paused=trial.paused and rung == last)
+        if not trial.paused:
+            self._queue.append(trial.number)

@@ -16,14 +16,12 @@ from ...results.render.terminal import print_lines
 from .storage import connect, parse_url, shown, study_note
 from .study import BROKEN, JOURNAL_STUDY, journal, quiet
 
-App = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
-
 
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
-class _Silent(WSGIRequestHandler):
+class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         pass
 
@@ -42,10 +40,20 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
 
     quiet()
     study, name = study_of(folder, storage)
-    number = _number(study, name, folder)
-    app = only_reading(wsgi(study))
     try:
-        server = make_server(host, port, app, server_class=_Server, handler_class=_Silent)
+        number = study.get_study_id_from_name(name)
+    except KeyError:
+        raise InputError(f"run {folder.name!r}: its study {name!r} is not in the storage any more") from None
+    pages = wsgi(study)
+
+    def read_only(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+            return pages(environ, start_response)
+        start_response("405 Method Not Allowed", [("Content-Type", "application/json")])
+        return [b'{"reason": "alternas shows this study and does not change it"}']
+
+    try:
+        server = make_server(host, port, read_only, server_class=_Server, handler_class=_SilentHandler)
     except (OSError, OverflowError) as error:
         raise InputError(f"dashboard: cannot listen on {host}:{port} ({error})") from None
     with server:
@@ -85,22 +93,3 @@ def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise InputError(f"run {folder.name!r} has no study: {url.database} is not there")
     return connect(url), note["study"]
-
-
-def only_reading(app: App) -> App:
-    """The same pages, refusing all that would change a study."""
-
-    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
-            return app(environ, start_response)
-        start_response("405 Method Not Allowed", [("Content-Type", "application/json")])
-        return [b'{"reason": "alternas shows this study and does not change it"}']
-
-    return answer
-
-
-def _number(study: BaseStorage, name: str, folder: Path) -> int:
-    try:
-        return study.get_study_id_from_name(name)
-    except KeyError:
-        raise InputError(f"run {folder.name!r}: its study {name!r} is not in the storage any more") from None

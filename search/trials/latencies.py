@@ -1,6 +1,6 @@
-"""`Latencies`: those measured in a run, and what they say of nets that were not: a line through logarithms.
+"""`Latencies`: those measured in a run, and a prediction for nets that were not: a line through logarithms.
 
-Strategies weigh nets before they are drawn; schedulers and fronts weigh those that were measured.
+Strategies compare nets before they are measured; schedulers and fronts only measured ones.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import numpy as np
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
+from ...results.latency.setting import LatencySetting
 from ...results.latency.store import Measurement, keep, latencies_of, read_latencies
 from ...results.runs.record import FREE, Record
-from ..training.job import Timing
+from ..training.job import LatencyJob
 
-FEWEST = 8  # measured nets that a line is drawn through; before that, latency goes as MACs
-GROWTH = 1.1  # so many times as many nets, and it is drawn anew
+MIN_POINTS = 8  # measured nets that a line is fitted to; before that, latency goes as MACs
+GROWTH = 1.1  # so many times as many nets, and it is fitted anew
 RIDGE = 1e-2  # on standardised columns, which go together in most spaces
-MOST = 300  # nets of an earlier session that it is drawn through, the last ones
+MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
 
 
 class Latencies:
@@ -30,20 +31,33 @@ class Latencies:
         known: of the nets measured, by key.
     """
 
-    def __init__(self, folder: Path, timing: Timing, price: Callable[[Genotype], Cost]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        cost_fn: Callable[[Genotype], Cost],
+        setting: LatencySetting,
+        image: tuple[int, int, int],
+        classes: int,
+    ) -> None:
         """With those that the run in `folder` has.
+
+        Args:
+            cost_fn: static cost of a net.
+            setting: what latencies are measured under.
+            image: channels, height, width.
+            classes: of the nets.
 
         Raises:
             InputError: if its latency.jsonl is broken, or holds this setting on several machines.
         """
-        self.timing, self._folder, self._price = timing, folder, price
-        side = "x".join(str(length) for length in dict.fromkeys(timing.image[1:]))
-        self.setting = f"{timing.setting}/{side}"
-        measured = [m for m in read_latencies(folder) if m.setting.startswith(f"{self.setting}/")]
-        self.known: dict[str, Measurement] = latencies_of(measured, self.setting, folder.name) if measured else {}
-        self._traits: dict[str, np.ndarray] = {}
-        self._learnt: dict[str, tuple[np.ndarray, float]] = {}  # by key: what describes a net, log of its latency
-        self._line, self._through = np.zeros(0), 0  # through so many nets
+        self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
+        side = "x".join(str(length) for length in dict.fromkeys(image[1:]))
+        self._place = f"{setting}/{side}"
+        measured = [m for m in read_latencies(folder) if m.setting.startswith(f"{self._place}/")]
+        self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
+        self._features: dict[str, np.ndarray] = {}
+        self._fitted: dict[str, tuple[np.ndarray, float]] = {}  # by key: features of a net, log of its latency
+        self._line, self._line_points = np.zeros(0), 0
 
     def recall(self, records: Sequence[Record]) -> None:
         """Learn from the nets of an earlier session.
@@ -54,18 +68,22 @@ class Latencies:
         trained = [r for r in records if r.status not in FREE and r.rungs]
         missing = [r.trial for r in trained if r.key not in self.known]
         if missing:
-            rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self.setting}"
+            rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
-        for record in trained[-MOST:]:
+        for record in trained[-MAX_RECALLED:]:
             self._learn(Genotype.from_dict(record.genotype))
 
-    def take(self, net: Genotype, measured: dict[str, object]) -> None:
-        """Keep a new measurement, on disk first.
+    def job(self, trial: int, net: Genotype, timeout_s: float) -> LatencyJob:
+        """Measure this net."""
+        return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+
+    def add(self, net: Genotype, measured: dict[str, object]) -> None:
+        """Take up a new measurement, on disk first.
 
         Raises:
             OperationError: if those before are of another kind of machine.
         """
-        new = keep(self._folder, net.key, self.timing.image[1:], measured)
+        new = keep(self._folder, net.key, self._image[1:], measured)
         before = next(iter(self.known.values()), new)
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
@@ -73,36 +91,36 @@ class Latencies:
         self._learn(net)
 
     def of(self, net: Genotype) -> float:
-        """Milliseconds of any net: measured, or guessed."""
+        """Milliseconds of any net: measured, or predicted."""
         known = self.known.get(net.key)
-        return known.ms if known else math.exp(self._guess(self._describe(net)))
+        return known.ms if known else math.exp(self._predict(self._describe(net)))
 
     def _learn(self, net: Genotype) -> None:
-        self._learnt[net.key] = self._describe(net), math.log(self.known[net.key].ms)
-        if len(self._learnt) >= max(FEWEST, GROWTH * self._through):
-            self._draw()
+        self._fitted[net.key] = self._describe(net), math.log(self.known[net.key].ms)
+        if len(self._fitted) >= max(MIN_POINTS, GROWTH * self._line_points):
+            self._fit()
 
-    def _guess(self, traits: np.ndarray) -> float:
-        """Log of the latency."""
-        if self._through:
-            return float(self._line @ traits)
-        ratios = [latency - known[1] for known, latency in self._learnt.values()]
-        return float(traits[1] + (np.median(ratios) if ratios else 0.0))
+    def _predict(self, features: np.ndarray) -> float:
+        """Log of the latency; before there is a line, latency goes as MACs."""
+        if self._line_points:
+            return float(self._line @ features)
+        ratios = [latency - known[1] for known, latency in self._fitted.values()]
+        return float(features[1] + (np.median(ratios) if ratios else 0.0))
 
-    def _draw(self) -> None:
+    def _fit(self) -> None:
         """Ridge regression; the constant is not held down."""
-        x = np.array([traits for traits, _ in self._learnt.values()])
-        y = np.array([latency for _, latency in self._learnt.values()])
-        middle, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
-        z = (x[:, 1:] - middle[1:]) / scale[1:]
+        x = np.array([features for features, _ in self._fitted.values()])
+        y = np.array([latency for _, latency in self._fitted.values()])
+        mean, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
+        z = (x[:, 1:] - mean[1:]) / scale[1:]
         slopes = np.linalg.solve(z.T @ z + RIDGE * len(y) * np.eye(z.shape[1]), z.T @ (y - y.mean())) / scale[1:]
-        self._line, self._through = np.array([y.mean() - slopes @ middle[1:], *slopes]), len(y)
+        self._line, self._line_points = np.array([y.mean() - slopes @ mean[1:], *slopes]), len(y)
 
     def _describe(self, net: Genotype) -> np.ndarray:
         """1, and logs of MACs, parameters, activations and blocks: work, weights to fetch, memory, launches."""
-        if net.key not in self._traits:
-            cost, encoder = self._price(net), net.encoder
+        if net.key not in self._features:
+            cost, encoder = self._cost_fn(net), net.encoder
             depth = sum(stage.depth for stage in net.stages) + (encoder.depth if encoder else 0)
             costs = (cost.macs, cost.params, cost.activation_bytes, max(1, depth))
-            self._traits[net.key] = np.array([1.0, *(math.log(value) for value in costs)])
-        return self._traits[net.key]
+            self._features[net.key] = np.array([1.0, *(math.log(value) for value in costs)])
+        return self._features[net.key]

@@ -23,7 +23,7 @@ class RungResult:
     trial: int
     accuracy: float
     cost: float
-    waits: bool
+    paused: bool
 
 
 class Scheduler(Protocol):
@@ -33,7 +33,7 @@ class Scheduler(Protocol):
         """The steps at which trials pause, rising; the last is the full budget."""
         ...
 
-    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+    def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
         """Indices of the trials at one rung that may be promoted, the best first, given all that ever reached it.
 
         `last` says that no new trial will be proposed before one of these is promoted.
@@ -48,7 +48,7 @@ class NoScheduler:
     def rungs(self, steps: int) -> tuple[int, ...]:
         return (steps,)
 
-    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+    def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
         return []
 
 
@@ -77,21 +77,21 @@ class MoAsha:
     def rungs(self, steps: int) -> tuple[int, ...]:
         return tuple(sorted({max(1, math.ceil(share * steps)) for share in (*self.shares, 1.0)}))
 
-    def promoted(self, standings: Sequence[RungResult], last: bool) -> list[int]:
+    def promoted(self, results: Sequence[RungResult], last: bool) -> list[int]:
         # A fraction of a trial is rounded down while better ones may come, up once none will.
-        most = len(standings) / self.eta
-        return self.order(standings)[: math.ceil(most) if last else math.floor(most)]
+        most = len(results) / self.eta
+        return self.order(results)[: math.ceil(most) if last else math.floor(most)]
 
-    def order(self, standings: Sequence[RungResult]) -> list[int]:
+    def order(self, results: Sequence[RungResult]) -> list[int]:
         """Indices of the trials, the best first."""
-        return best_first(standings)
+        return best_first(results)
 
 
 class Asha(MoAsha):
     """ASHA: asynchronous successive halving on accuracy alone (Li et al., arXiv:1810.05934); for comparison."""
 
-    def order(self, standings: Sequence[RungResult]) -> list[int]:
-        return sorted(range(len(standings)), key=lambda i: (-standings[i].accuracy, standings[i].trial))
+    def order(self, results: Sequence[RungResult]) -> list[int]:
+        return sorted(range(len(results)), key=lambda i: (-results[i].accuracy, results[i].trial))
 
 
 SCHEDULERS: dict[str, type[NoScheduler] | type[MoAsha]] = {"none": NoScheduler, "mo-asha": MoAsha, "asha": Asha}
@@ -108,51 +108,51 @@ def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> S
 
 
 class RungTable:
-    """Rung table: the result of every trial that ever reached a rung, and which of them are paused there."""
+    """The result of every trial that ever reached a rung, and which of them are paused there."""
 
     def __init__(self, by: Scheduler, steps: int) -> None:
         self.scheduler, self.steps = by, by.rungs(steps)
-        self._here: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
-        self._waiting: list[set[int]] = [set() for _ in self._here]
+        self._results: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
+        self._paused: list[set[int]] = [set() for _ in self._results]
         self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
 
-    def reach(self, rung: int, standing: RungResult) -> None:
-        """A net has come to `rung`, counted from 0."""
-        self._here[rung][standing.trial] = standing
-        if standing.waits:
-            self._waiting[rung].add(standing.trial)
+    def add(self, rung: int, result: RungResult) -> None:
+        """Enter a trial's result at `rung`, counted from 0."""
+        self._results[rung][result.trial] = result
+        if result.paused:
+            self._paused[rung].add(result.trial)
         self._orders.clear()
 
-    def leave(self, rung: int, trial: int) -> None:
-        """A net waits there no longer: it goes on, or it has ended."""
-        self._here[rung][trial] = replace(self._here[rung][trial], waits=False)
-        self._waiting[rung].discard(trial)
+    def resume(self, rung: int, trial: int) -> None:
+        """Note that a trial is paused there no longer."""
+        self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
+        self._paused[rung].discard(trial)
 
     def next(self, last: bool) -> tuple[int, int] | None:
-        """The rung and trial to send on next, from the highest rung down; None to wait."""
-        for rung in reversed(range(len(self._here))):
-            if waiting := self._waiting[rung]:
+        """The rung and trial to promote next, from the highest rung down; None to wait."""
+        for rung in reversed(range(len(self._results))):
+            if paused := self._paused[rung]:
                 for trial in self._order(rung, last):
-                    if trial in waiting:
+                    if trial in paused:
                         return rung, trial
         return None
 
     def _order(self, rung: int, last: bool) -> list[int]:
         if (rung, last) not in self._orders:
-            standings = list(self._here[rung].values())
-            self._orders[rung, last] = [standings[i].trial for i in self.scheduler.promoted(standings, last)]
+            results = list(self._results[rung].values())
+            self._orders[rung, last] = [results[i].trial for i in self.scheduler.promoted(results, last)]
         return self._orders[rung, last]
 
 
-def best_first(standings: Sequence[RungResult]) -> list[int]:
-    """Places of the standings: by non-dominated rank, then by the area that each adds to its front."""
-    points = [(s.accuracy, math.log10(s.cost)) for s in standings]
+def best_first(results: Sequence[RungResult]) -> list[int]:
+    """Indices of the results: by non-dominated rank, then by the area that each adds to its front."""
+    points = [(s.accuracy, math.log10(s.cost)) for s in results]
     ranks = pareto_ranks(points)
     fronts: dict[int, list[int]] = {}
     for i, rank in enumerate(ranks):
         fronts.setdefault(rank, []).append(i)
     added = {i: area for front in fronts.values() for i, area in _contributions(front, points).items()}
-    return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], standings[i].trial))
+    return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
 
 
 def _contributions(front: list[int], points: Sequence[tuple[float, float]]) -> dict[int, float]:

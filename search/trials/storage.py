@@ -21,7 +21,7 @@ from ...archs.errors import InputError, OperationError
 from ...archs.files import parse_json, read_own
 from ...results.runs.record import Record
 from ...results.runs.store import write_json
-from ..redact import REDACTED, redact
+from ..redact import redact, shown_url
 from ..samplers.context import SamplerContext, candidate_baselines
 from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
 
@@ -69,13 +69,7 @@ def parse_url(text: str) -> URL:
 
 def shown(url: URL) -> str:
     """A URL as it may be shown and kept: without passwords."""
-    hidden = {name: REDACTED for name in url.query if "pass" in name.lower()}
-    return url.update_query_dict(hidden).render_as_string(hide_password=True)
-
-
-def without_password(words: Sequence[str], storage: str) -> list[str]:
-    """The words of a command, with `storage` among them as it may be kept."""
-    return [word.replace(storage, shown(parse_url(storage))) for word in words] if storage else list(words)
+    return shown_url(url.render_as_string(hide_password=False))
 
 
 def connect(url: URL) -> RDBStorage:
@@ -102,9 +96,8 @@ def connect(url: URL) -> RDBStorage:
 
 def _reason(error: BaseException, url: URL) -> str:
     """What the driver said, in a line."""
-    said = getattr(error, "orig", None) or error.__cause__ or error
-    secrets = (url.password, *(str(url.query[name]) for name in url.query if "pass" in name.lower()))
-    return redact(secrets, said)
+    cause = getattr(error, "orig", None) or error.__cause__ or error
+    return redact(cause, url.render_as_string(hide_password=False))
 
 
 @contextmanager
@@ -126,9 +119,9 @@ def one_line(storage: str) -> Iterator[None]:
 
 
 def open_study(
-    folder: Path, records: Sequence[Record], strategy: str, ground: SamplerContext, weigh: CostOf, storage: str = ""
+    folder: Path, records: Sequence[Record], strategy: str, context: SamplerContext, cost_of: CostOf, storage: str = ""
 ) -> StudyAdapter:
-    """The memory of the run in `folder`: in its journal, or in the database `storage`.
+    """The study of the run in `folder`: in its journal, or in the database `storage`.
 
     The records are the truth, so a run may move from one to the other: the study is rebuilt there,
     and nets that waited at a rung are forgotten, as when a journal is lost.
@@ -140,24 +133,24 @@ def open_study(
     note = study_note(folder)
     if not storage:
         drop_note(folder)
-        return open_journal(folder, records, strategy, ground, weigh)
+        return open_journal(folder, records, strategy, context, cost_of)
     url = parse_url(storage)
     database = connect(url)
     if note.get("storage") == shown(url):
         try:
             database.get_study_id_from_name(note["study"])
-            memory = StudyAdapter(database, strategy, ground, note["study"])
-            memory.check_knows(records, len(candidate_baselines(ground)))
-            return memory
+            adapter = StudyAdapter(database, strategy, context, note["study"])
+            adapter.check_has(records, len(candidate_baselines(context)))
+            return adapter
         except (KeyError, ValueError) as error:
             log.warning(
                 "study %s in the database is not this run's (%s): rebuilt from the records", note["study"], error
             )
     name = f"{folder.name}-{uuid.uuid4().hex[:8]}"
-    memory = StudyAdapter(database, strategy, ground, name)
-    fill_study(memory, records, ground, weigh)
+    adapter = StudyAdapter(database, strategy, context, name)
+    fill_study(adapter, records, context, cost_of)
     write_json(folder / "study.json", {"storage": shown(url), "study": name})  # last: one half filled is never found
-    return memory
+    return adapter
 
 
 def study_note(folder: Path) -> dict[str, str]:

@@ -45,16 +45,23 @@ OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran 
 
 @dataclass(frozen=True)
 class UnfinishedTrial:
-    """A trial that an earlier driver left running: its genes, rungs, the rung it was sent to, whose weights it took.
+    """A trial that an earlier driver left running.
 
-    `note` is what was said of it at its last rung; {} where it came to none.
+    Attributes:
+        trial: its number.
+        key: of its net; "" if the driver died while it was drawn.
+        genes: those drawn.
+        rung_accuracies: at each rung passed.
+        promoted: number of rungs that it was promoted from.
+        parent: trial whose weights it inherits.
+        note: of its last rung, as `Trial.note` gives it; {} where it came to none.
     """
 
     trial: int
     key: str
     genes: Genes
-    reached: list[float]
-    aim: int
+    rung_accuracies: list[float]
+    promoted: int
     parent: int | None
     note: dict[str, Any]
 
@@ -62,15 +69,15 @@ class UnfinishedTrial:
 class StudyAdapter:
     """The study of one run: asks the strategy, keeps rung results, is told every end."""
 
-    def __init__(self, storage: BaseStorage, strategy: str, ground: SamplerContext, name: str = JOURNAL_STUDY) -> None:
+    def __init__(self, storage: BaseStorage, strategy: str, context: SamplerContext, name: str = JOURNAL_STUDY) -> None:
         quiet()
-        self._blaming, self.planned = partial(user_sampler_errors, strategy), strategy in PLANNED
+        self._user_errors, self.planned = partial(user_sampler_errors, strategy), strategy in PLANNED
         self.study = optuna.create_study(storage=storage, study_name=name, directions=DIRECTIONS, load_if_exists=True)
         # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
         offset = 0 if strategy in STATELESS else len(self._trials())
-        self.study.sampler = sampler(strategy, ground, offset)
+        self.study.sampler = sampler(strategy, context, offset)
         self._open: dict[int, Trial] = {}
-        self._seats = {t.number for t in self._trials() if _is_seat(t) and t.state == TrialState.RUNNING}
+        self._baselines = {t.number for t in self._trials() if _is_baseline(t) and t.state == TrialState.RUNNING}
 
     @property
     def ready(self) -> bool:
@@ -78,10 +85,10 @@ class StudyAdapter:
         ready = getattr(self.study.sampler, "ready", None)
         return ready is None or ready(self.study)
 
-    def check_knows(self, records: Sequence[Record], seats: int) -> None:
+    def check_has(self, records: Sequence[Record], baselines: int) -> None:
         """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
         keys, trials = {r.trial: r.key for r in records}, self._trials()
-        least = max(seats, max(keys, default=-1) + 1)  # killed while it was filled, it has not all of the baselines
+        least = max(baselines, max(keys, default=-1) + 1)  # killed while it was filled, it has not all of the baselines
         if len(trials) < least:
             raise ValueError(f"ends before trial {least - 1}")
         for trial in trials:
@@ -98,10 +105,10 @@ class StudyAdapter:
         trial = create_trial(
             state=TrialState.RUNNING, params=genes, distributions=dict(distributions(options)), user_attrs=notes
         )
-        self._seats.add(len(self._trials()))
+        self._baselines.add(len(self._trials()))
         self.study.add_trial(trial)
 
-    def start_with(self, genes: Sequence[Genes]) -> None:
+    def enqueue(self, genes: Sequence[Genes]) -> None:
         """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
         for fixed in () if self.planned else genes:
             self.study.enqueue_trial(fixed)
@@ -112,10 +119,10 @@ class StudyAdapter:
         Raises:
             InputError: if a sampler of the user's own raises anything, now or when it is asked for a gene.
         """
-        with self._blaming():
+        with self._user_errors():
             trial = self.study.ask()
         self._open[trial.number] = trial
-        return trial.number, TrialChooser(trial, self._blaming)
+        return trial.number, TrialChooser(trial, self._user_errors)
 
     def drawn(self, trial: int, key: str) -> None:
         """All genes of `trial` are drawn and give the net `key`."""
@@ -139,39 +146,39 @@ class StudyAdapter:
         """`trial` starts from the weights of `parent`."""
         self._open[trial].set_user_attr("parent", parent)
 
-    def tell(self, record: Record, known: Record, weigh: CostOf) -> None:
+    def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
         number = record.trial
-        if record.kind == "baseline" and number not in self._seats:
+        if record.kind == "baseline" and number not in self._baselines:
             return
-        self._seats.discard(number)
+        self._baselines.discard(number)
         open_trial = self._open.pop(number, None)
         if open_trial is not None and known.status == "oom":
             open_trial.set_constraint(*next(iter(OUT_OF_MEMORY.items())))
         if open_trial is not None and len(known.accuracies) > 1:
             open_trial.set_user_attr("accuracies", known.accuracies)
         state = _state(known)
-        with self._blaming():
-            self.study.tell(number, _values(known, weigh) if state == TrialState.COMPLETE else None, state)
+        with self._user_errors():
+            self.study.tell(number, _values(known, cost_of) if state == TrialState.COMPLETE else None, state)
 
     def fail(self, trial: int) -> None:
-        """End a trial, or give up a baseline's seat, without a result."""
-        self._seats.discard(trial)
-        with self._blaming():
+        """End a trial, or a baseline that is not trained, without a result."""
+        self._baselines.discard(trial)
+        with self._user_errors():
             self.study.tell(trial, state=TrialState.FAIL, skip_if_finished=True)
 
-    def orphans(self) -> list[UnfinishedTrial]:
+    def unfinished(self) -> list[UnfinishedTrial]:
         """Trials left running by an earlier driver, now open again."""
         found = []
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            with self._blaming():
+            with self._user_errors():
                 self._open[frozen.number] = Trial(self.study, frozen._trial_id)
-            if _is_seat(frozen):
+            if _is_baseline(frozen):
                 continue
-            notes = frozen.user_attrs
-            reached = [accuracy for _, accuracy in readings(frozen)]
-            rest = notes.get("aim", 0), notes.get("parent"), notes.get("note", {})
-            found.append(UnfinishedTrial(frozen.number, notes.get("key", ""), frozen.params, reached, *rest))
+            attrs = frozen.user_attrs
+            accuracies = [accuracy for _, accuracy in readings(frozen)]
+            rest = attrs.get("aim", 0), attrs.get("parent"), attrs.get("note", {})
+            found.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
         return found
 
     def _trials(self) -> list[FrozenTrial]:
@@ -179,23 +186,23 @@ class StudyAdapter:
 
 
 def open_journal(
-    folder: Path, records: Sequence[Record], strategy: str, ground: SamplerContext, weigh: CostOf
+    folder: Path, records: Sequence[Record], strategy: str, context: SamplerContext, cost_of: CostOf
 ) -> StudyAdapter:
-    """The memory of the run in `folder`: its journal, or one rebuilt from its records."""
+    """The study of the run in `folder`: its journal, or one rebuilt from its records."""
     path = folder / "study.journal"
     _free(path)
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            memory = StudyAdapter(journal(path), strategy, ground)
-            memory.check_knows(records, len(candidate_baselines(ground)))
-            return memory
+            adapter = StudyAdapter(journal(path), strategy, context)
+            adapter.check_has(records, len(candidate_baselines(context)))
+            return adapter
         except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    memory = StudyAdapter(journal(path), strategy, ground)
-    fill_study(memory, records, ground, weigh)
-    return memory
+    adapter = StudyAdapter(journal(path), strategy, context)
+    fill_study(adapter, records, context, cost_of)
+    return adapter
 
 
 def journal(path: Path) -> JournalStorage:
@@ -216,28 +223,28 @@ def _free(path: Path) -> None:
             raise InputError(f"{left}: a lock that was left behind cannot be deleted ({error.strerror})") from None
 
 
-def fill_study(memory: StudyAdapter, records: Sequence[Record], ground: SamplerContext, weigh: CostOf) -> None:
-    """Fill an empty memory: seats for the baselines, and what the records tell, or the first proposals."""
-    space, options, seats = ground.space, options_of(ground.space), candidate_baselines(ground)
-    for net in seats:
-        memory.reserve(net, plain_genes(space, net), options)
+def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
+    """Fill an empty study with trials for the baselines, and with the recorded ones or the first proposals."""
+    space, options, baselines = context.space, options_of(context.space), candidate_baselines(context)
+    for net in baselines:
+        adapter.reserve(net, plain_genes(space, net), options)
     if not records:
-        memory.start_with([{"family": family} for family in options.get("family", ())])
+        adapter.enqueue([{"family": family} for family in options.get("family", ())])
         return
     trained = {r.key: r for r in records if r.status not in FREE}
     by_trial = {r.trial: r for r in records}
-    for number in range(len(seats), max(by_trial) + 1):
+    for number in range(len(baselines), max(by_trial) + 1):
         record = by_trial.get(number)
         known = record and told_as(record, trained)
-        memory.study.add_trial(_past(record, known, options, weigh))
-    memory.orphans()  # opens the baselines' seats
+        adapter.study.add_trial(_past(record, known, options, cost_of))
+    adapter.unfinished()  # opens the baselines' trials
     for record in records:
         if record.kind == "baseline":
-            memory.tell(record, record, weigh)
+            adapter.tell(record, record, cost_of)
 
 
 def _past(
-    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], weigh: CostOf
+    record: Record | None, known: Record | None, options: Mapping[str, tuple[Gene, ...]], cost_of: CostOf
 ) -> FrozenTrial:
     """A recorded trial as the study would have it; one without a record, or of other genes, as a failure."""
     if record is None or known is None or not _fit(record.genes, options):
@@ -246,7 +253,7 @@ def _past(
     notes: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
     return create_trial(
         state=state,
-        values=_values(known, weigh) if state == TrialState.COMPLETE else None,
+        values=_values(known, cost_of) if state == TrialState.COMPLETE else None,
         params=record.genes,
         distributions=dict(distributions(options)),
         user_attrs=notes | ({"accuracies": known.accuracies} if len(known.accuracies) > 1 else {}),
@@ -271,7 +278,7 @@ def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
     return trained.get(record.key, record) if record.status == "duplicate" else record
 
 
-def _is_seat(trial: FrozenTrial) -> bool:
+def _is_baseline(trial: FrozenTrial) -> bool:
     return trial.user_attrs.get("baseline", False)
 
 
@@ -280,9 +287,9 @@ def _state(record: Record) -> TrialState:
     return TrialState.PRUNED if record.status == "duplicate" else _STATES.get(record.status, TrialState.FAIL)
 
 
-def _values(record: Record, weigh: CostOf) -> list[float]:
+def _values(record: Record, cost_of: CostOf) -> list[float]:
     assert record.accuracy is not None
-    return [record.accuracy, float(weigh(record.key, record.cost))]
+    return [record.accuracy, float(cost_of(record.key, record.cost))]
 
 
 def quiet() -> None:
@@ -294,7 +301,7 @@ def quiet() -> None:
 ACCURACIES = (0.5, 0.6, 0.7)  # that it is told, one a proposal
 
 
-def validate_sampler(strategy: str, ground: SamplerContext) -> None:
+def validate_sampler(strategy: str, context: SamplerContext) -> None:
     """Have a sampler of the user's own propose nets in a study that is thrown away.
 
     Raises:
@@ -303,10 +310,10 @@ def validate_sampler(strategy: str, ground: SamplerContext) -> None:
     if not is_own(strategy):
         return
     quiet()
-    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler(strategy, ground))
+    study = optuna.create_study(directions=DIRECTIONS, sampler=sampler(strategy, context))
     for accuracy in ACCURACIES:
         with user_sampler_errors(strategy):
             trial = study.ask()
-        cost, _ = ground.price(ground.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
+        cost, _ = context.price(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
         with user_sampler_errors(strategy):
             study.tell(trial, [accuracy, cost])

@@ -1,116 +1,172 @@
-"""`Trial`: one net on its way through a search, and the record that it ends as."""
+"""`Trial`: one net on its way through a search or a plan, from its first job to the record that it ends as."""
 
 from __future__ import annotations
 
+import math
 import statistics
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from ...archs import Cost, Genotype
 from ...results.runs.record import Record, now
 from ...spaces import Genes
-from ..training.job import InitWeights, Job, JobResult, of_net, of_outcome
+from ..config import Settings
+from ..training.artifacts import ArtifactStore
+from ..training.job import Job, JobResult, TrainJob
+from .parents import Parent
 
 
 @dataclass
 class Trial:
-    """Attributes:
-    trial: its number.
-    kind: "search" or "baseline".
-    net: its genotype.
-    genes: as the strategy drew them.
-    cost: its static cost.
-    stops: steps at which it stops to be compared, rising; the last is its full budget.
-    start: weights that it inherits; None for fresh ones.
-    heritage: the trial that these are of, and the FLOPs of training them and what they came from.
-    reached: accuracy at each rung passed.
-    promoted: rungs that the scheduler sent it on from.
-    waits: whether it is parked at the last of those reached.
-    losses: workers lost on it.
-    leg: the job that it was handed out with last, and
-    last: the outcome of the last leg that was trained.
-    trained: outcomes at full budget, by seed.
-    began: when its first job did, as records have it; "" before that has ended.
+    """One net under way. Jobs train it from rung to rung; at each it is paused until the scheduler promotes it.
+
+    Attributes:
+        number: unique in its run.
+        kind: "search", "baseline", "retrain" or "study".
+        net: its genotype.
+        genes: as the sampler drew them.
+        cost: its static cost.
+        rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
+        record_fields: fields of its record that are known beforehand.
+        parent: the trained net whose weights it inherits; None for fresh ones.
+        rung_accuracies: at each rung passed.
+        promoted: number of rungs that the scheduler promoted it from.
+        paused: whether it waits at the last of the rungs passed.
+        retries: workers lost on it.
+        job: the one handed out last.
+        last_result: of the last training job.
+        results_by_seed: results at full budget.
+        started_at: when its first job did, as records have it; "" before that job has ended.
     """
 
-    trial: int
+    number: int
     kind: str
     net: Genotype
     genes: Genes
     cost: Cost
-    stops: tuple[int, ...]
-    start: InitWeights | None = None
-    heritage: dict[str, Any] = field(default_factory=dict)
-    reached: list[float] = field(default_factory=list)
+    rung_steps: tuple[int, ...]
+    record_fields: dict[str, Any]
+    parent: Parent | None = None
+    rung_accuracies: list[float] = field(default_factory=list)
     promoted: int = 0
-    waits: bool = False
-    losses: int = 0
-    leg: Job | None = None
-    last: JobResult | None = None
-    trained: dict[int, JobResult] = field(default_factory=dict)
-    began: str = ""
+    paused: bool = False
+    retries: int = 0
+    job: Job | None = None
+    last_result: JobResult | None = None
+    results_by_seed: dict[int, JobResult] = field(default_factory=dict)
+    started_at: str = ""
 
     @property
-    def steps(self) -> int:
+    def total_steps(self) -> int:
         """Its full budget, in optimiser steps."""
-        return self.stops[-1]
+        return self.rung_steps[-1]
 
     @property
-    def until(self) -> int:
-        """Where its next leg ends: at the next rung, for a baseline or a further seed at the full budget."""
-        return self.steps if self.kind == "baseline" or self.trained else self.stops[len(self.reached)]
-
-    @property
-    def steps_taken(self) -> int:
+    def steps_done(self) -> int:
         """Optimiser steps so far, of all its seeds."""
-        return len(self.trained) * self.steps + (self.last.step if self.last and not self.trained else 0)
-
-    @property
-    def seconds_taken(self) -> float:
-        """By the training that is under way; 0 of one that is yet to begin."""
-        return self.last.seconds if self.last and not self.trained else 0.0
+        if self.results_by_seed:
+            return len(self.results_by_seed) * self.total_steps
+        return self.last_result.step if self.last_result else 0
 
     @property
     def accuracies(self) -> dict[int, float]:
         """Accuracy at full budget, by seed."""
-        return {seed: o.accuracy for seed, o in self.trained.items() if o.accuracy is not None}
+        return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    @property
-    def accuracy(self) -> float | None:
-        """The mean over its trainings at full budget; before there is one, what it reached last."""
-        if self.trained:
-            return statistics.mean(self.accuracies.values())
-        return self.reached[-1] if self.reached else None
+    def start(self, settings: Settings, folder: Path, minutes: float, store: ArtifactStore | None) -> TrainJob:
+        """Its next job: up to the next rung; a baseline or a further seed is trained to the end in one go.
 
-    def record(self, status: str, common: dict[str, Any], error: str = "", accuracy: float | None = None) -> Record:
-        """The record of this net's end; `common` holds what all records of the run share."""
-        last = self._shown(status)
-        fields = of_net(self.net) | of_outcome(last) | common
-        fields["budget"] = {"full": self.steps, "done": last.step}
-        fields["lineage"] = fields["lineage"] | self.heritage
-        stops = zip(self.stops if self.kind == "search" else self.stops[-1:], self.reached, strict=False)
-        return Record(
-            trial=self.trial,
-            kind=self.kind,
-            genes=dict(self.genes),
-            cost=self.cost.totals(),
-            status=status,
-            error=error,
-            accuracy=accuracy,
-            rung=len(self.reached),
-            rungs=[
-                {"step": step, "accuracy": found, "promoted": i < self.promoted}
-                for i, (step, found) in enumerate(stops)
-            ],
-            accuracies={str(seed): found for seed, found in self.accuracies.items()} if len(self.trained) > 1 else {},
-            began=self.began,
-            ended=now(),
-            **fields,
+        Args:
+            minutes: limit on the time of one training.
+        """
+        repeat = len(self.results_by_seed)
+        seed = settings.seed + repeat
+        name = self.net.key + (f"-{seed}" if repeat else "")
+        seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
+        to_the_end = self.kind == "baseline" or repeat > 0
+        self.paused = False
+        self.job = TrainJob(
+            self.number,
+            self.net,
+            settings.recipe,
+            seed,
+            stop_step=self.total_steps if to_the_end else self.rung_steps[len(self.rung_accuracies)],
+            total_steps=self.total_steps,
+            checkpoint=str(folder / "checkpoints" / f"{name}.pt"),
+            weights=str(folder / "weights" / f"{name}.safetensors"),
+            save_weights_at=settings.save_weights_at,
+            start=self.parent.start if self.parent else None,
+            timeout_s=max(1.0, 60 * minutes - seconds),
+            store=store,
         )
+        return self.job
 
-    def _shown(self, status: str) -> JobResult:
-        """The outcome that its record tells of: the first at full budget, with the seconds of all."""
-        shown = next(iter(self.trained.values()), None) if status == "ok" else None
-        shown = shown or self.last or JobResult(self.trial, status)
-        others = sum(o.seconds for o in self.trained.values() if o is not shown)
-        return replace(shown, seconds=shown.seconds + others) if others else shown
+    def pause(self, accuracy: float) -> int:
+        """Pause at the next rung. Returns which rung, counted from 0."""
+        self.rung_accuracies.append(accuracy)
+        self.paused = True
+        return len(self.rung_accuracies) - 1
+
+    def promote(self) -> None:
+        """Let it go on from the rung at which it is paused."""
+        self.promoted = len(self.rung_accuracies)
+
+    def complete(self, result: JobResult) -> None:
+        """Take the result of a training at full budget; further ones are of further seeds."""
+        assert isinstance(self.job, TrainJob)
+        if not self.results_by_seed and result.accuracy is not None:
+            self.rung_accuracies.append(result.accuracy)
+        self.results_by_seed[self.job.seed] = result
+
+    def restore(self, rung_accuracies: list[float], promoted: int, note: dict[str, Any]) -> None:
+        """Take up what an earlier driver noted when it paused the trial; `note` is {} where it came to no rung."""
+        self.rung_accuracies, self.promoted = rung_accuracies, promoted
+        self.paused = len(rung_accuracies) > promoted
+        if note:
+            self.started_at = note["began"]
+            accuracy = rung_accuracies[-1] if rung_accuracies else math.nan
+            self.last_result = JobResult.from_fields(self.number, note["step"], accuracy, note)
+
+    def note(self) -> dict[str, Any]:
+        """What `restore` needs beside accuracies and promotions, as JSON has it."""
+        assert self.last_result is not None
+        return self.last_result.record_fields() | {"step": self.last_result.step, "began": self.started_at}
+
+    def finish(self, status: str, error: str = "", **fields: Any) -> Record:
+        """The record of its end; `fields` take the place of its own.
+
+        Accuracy is the mean over its trainings at full budget; of a trial that ends before, that at its last rung.
+        """
+        result = next(iter(self.results_by_seed.values()), None) if status == "ok" else None
+        result = result or self.last_result or JobResult(self.number, status)  # with seeds: the first, seconds of all
+        seconds = result.seconds + sum(r.seconds for r in self.results_by_seed.values() if r is not result)
+        reached = replace(result, seconds=seconds).record_fields()
+        if self.parent:
+            reached["lineage"] = reached["lineage"] | {"trial": self.parent.trial, "flops": self.parent.flops}
+        seeds = self.accuracies
+        known = [statistics.mean(seeds.values())] if seeds else self.rung_accuracies
+        steps = self.rung_steps if self.kind == "search" else self.rung_steps[-1:]
+        passed = zip(steps, self.rung_accuracies, strict=False)
+        own: dict[str, Any] = {
+            "family": self.net.family,
+            "key": self.net.key,
+            "genotype": self.net.to_dict(),
+            "genes": dict(self.genes),
+            "cost": self.cost.totals(),
+            "accuracy": known[-1] if known and status in ("ok", "pruned") else None,
+            "rung": len(self.rung_accuracies),
+            "rungs": [
+                {"step": step, "accuracy": accuracy, "promoted": rung < self.promoted}
+                for rung, (step, accuracy) in enumerate(passed)
+            ],
+            "accuracies": {str(seed): accuracy for seed, accuracy in seeds.items()}
+            if len(self.results_by_seed) > 1
+            else {},
+            "budget": {"full": self.total_steps, "done": result.step},
+            "began": self.started_at,
+            "ended": now(),
+        }
+        return Record(
+            trial=self.number, kind=self.kind, status=status, error=error, **own | reached | self.record_fields | fields
+        )
