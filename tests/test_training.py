@@ -170,7 +170,9 @@ def test_errors_come_back_typed(
     assert type(raised).__name__ in outcome.error
 
 
-@pytest.mark.parametrize(("change", "word"), [({"seed": 3}, "seed"), ({"total_steps": 40}, "steps"), ({"net": 1}, "net")])
+@pytest.mark.parametrize(
+    ("change", "word"), [({"seed": 3}, "seed"), ({"total_steps": 40}, "steps"), ({"net": 1}, "net")]
+)
 def test_a_checkpoint_of_another_training_is_refused(
     tmp_path: Path, bench: MemoryLoader, change: dict[str, Any], word: str
 ) -> None:
