@@ -70,7 +70,7 @@ def ours(data: DataSet, net: Genotype, recipe: Recipe, device: torch.device) -> 
 
     def turn() -> None:
         for _ in range(STEPS):
-            trainer._one_step(*next(trainer.feed))
+            trainer.train_step(*next(trainer.batches))
 
     return turn
 
@@ -95,7 +95,7 @@ def bare(data: DataSet, model: nn.Module, recipe: Recipe, device: torch.device, 
     def turn() -> None:
         order = torch.randperm(len(y), generator=generator).to(device)
         for i in range(STEPS):
-            step(order[i * recipe.batch : (i + 1) * recipe.batch])
+            step(order[i * recipe.batch_size : (i + 1) * recipe.batch_size])
 
     return turn
 
@@ -121,7 +121,7 @@ def timm_loader(data: DataSet, recipe: Recipe, workers: int) -> Any:
     mean, std = (tuple(v / 255 for v in values) for values in (data.mean, data.std))
     listed: Any = Listed(data.train)
     loader = create_loader(
-        listed, (channels, *size), recipe.batch, is_training=True, mean=mean, std=std,
+        listed, (channels, *size), recipe.batch_size, is_training=True, mean=mean, std=std,
         num_workers=workers, device=torch.device("cpu"), persistent_workers=False,
     )  # fmt: skip
     steps: list[Any] = []
@@ -139,7 +139,7 @@ class TimmLoop:
     def __init__(self, model: nn.Module, recipe: Recipe, steps: int) -> None:
         self.model, self.recipe, self.step = model.train(), recipe, 0
         self.optimizer = create_optimizer_v2(model, recipe.optimizer, recipe.lr, recipe.weight_decay, recipe.momentum)
-        self.ema = ModelEmaV3(model, decay=recipe.ema, use_warmup=True, warmup_gamma=9, warmup_power=1.0)
+        self.ema = ModelEmaV3(model, decay=recipe.ema_decay, use_warmup=True, warmup_gamma=9, warmup_power=1.0)
         warm = round(recipe.warmup * steps)
         self.scheduler = CosineLRScheduler(
             self.optimizer, steps, warmup_t=warm, warmup_lr_init=recipe.lr / warm, warmup_prefix=True, t_in_epochs=False
@@ -150,7 +150,7 @@ class TimmLoop:
         self.scheduler.step_update(num_updates=self.step)
         loss = F.cross_entropy(self.model(x_BCHW), y_B, label_smoothing=self.recipe.label_smoothing)
         loss.backward()
-        dispatch_clip_grad(self.model.parameters(), self.recipe.clip)
+        dispatch_clip_grad(self.model.parameters(), self.recipe.clip_grad)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.step += 1
@@ -205,10 +205,10 @@ def small_alternet() -> Genotype:
 
 def on_cpu(repeats: int) -> dict[str, Any]:
     data, net, cpu = noise(sized(6400, 64), 100), small_alternet(), torch.device("cpu")
-    recipe = dataclasses.replace(recipes.fast(), batch=sized(128, 16), augment=Augment(pad=2, flip=True))
-    simple = dataclasses.replace(recipe, ema=0.0, clip=0.0)
+    recipe = dataclasses.replace(recipes.fast(), batch_size=sized(128, 16), augment=Augment(pad=2, flip=True))
+    simple = dataclasses.replace(recipe, ema_decay=0.0, clip_grad=0.0)
     turns = {"ours": ours(data, net, simple, cpu), "bare": bare(data, build(net, 100, 32), recipe, cpu)}
-    found = compare(turns, STEPS * recipe.batch, repeats)
+    found = compare(turns, STEPS * recipe.batch_size, repeats)
     full = {
         "ours with EMA and clipping": ours(data, net, recipe, cpu),
         "the same compiled": ours(data, net, dataclasses.replace(recipe, compile=True), cpu),
@@ -218,7 +218,7 @@ def on_cpu(repeats: int) -> dict[str, Any]:
     return {
         "net": "alternet18 at width 16, 32 px, batch 128",
         **found,
-        **compare(full, STEPS * recipe.batch, repeats, ours=2),
+        **compare(full, STEPS * recipe.batch_size, repeats, ours=2),
     }
 
 
@@ -279,7 +279,7 @@ def on_gpu(repeats: int) -> dict[str, Any]:
     rate = _matrix_rate(cuda)
     found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "measured bfloat16 matrix rate, FLOP/s": rate}
     for name, (net, batch) in nets.items():
-        recipe = dataclasses.replace(recipes.fast(), batch=batch, compile=True, ema=0.0, clip=0.0)
+        recipe = dataclasses.replace(recipes.fast(), batch_size=batch, compile=True, ema_decay=0.0, clip_grad=0.0)
         eager = dataclasses.replace(recipe, compile=False)
         turns = {
             "ours, compiled": ours(data, net, recipe, cuda),

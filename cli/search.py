@@ -156,5 +156,5 @@ def recipes(
     rows: list[dict[str, Any]] = []
     for known, make in RECIPES.items():
         recipe, about = make(), (make.__doc__ or "").split("\n")[0]
-        rows.append({"recipe": known, "epochs": recipe.epochs, "batch": recipe.batch, "about": about})
+        rows.append({"recipe": known, "epochs": recipe.epochs, "batch_size": recipe.batch_size, "about": about})
     print_listing(rows, as_json)

@@ -13,7 +13,7 @@ from alternas.archs import Genotype, static_cost, zoo
 from alternas.spaces import RandomChooser, RecordingChooser, Space, get
 
 STEPS = (4, 8, 16, 32)
-RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 128, "augment": {"flip": False}}
+RECIPE = {"name": "smoke", "epochs": 2.0, "batch_size": 128, "augment": {"flip": False}}
 DATA = {
     "name": "digits",
     "image_size": [8, 8],

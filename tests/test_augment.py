@@ -12,8 +12,7 @@ from torch import Tensor
 
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
-from alternas.search.training.loaders import MemoryLoader
-from alternas.search.training.preprocess import generator_of
+from alternas.search.training.loaders import MemoryLoader, generator_of
 from alternas.search.training.recipe import Augment
 
 
@@ -125,7 +124,7 @@ def tiny(images: int = 50) -> DataSet:
 
 def test_an_epoch_sees_every_image_once() -> None:
     bench = MemoryLoader(tiny(), torch.device("cpu"))
-    recipe = dataclasses.replace(recipes.smoke(), batch=10, augment=Augment())
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=10, augment=Augment())
     epochs = [torch.cat([x for x, _ in bench.batches(recipe, 0, 5 * e, 5 * e + 5)]) for e in (0, 1)]
     images, _ = next(bench.images("train", 50))
     for seen in epochs:
@@ -136,8 +135,10 @@ def test_an_epoch_sees_every_image_once() -> None:
 
 def test_a_batch_depends_on_its_step_alone() -> None:
     bench = MemoryLoader(tiny(), torch.device("cpu"))
-    how = Augment(scale=0.3, pad=1, flip=True, ops=2, magnitude=9, spread=1, cutout=2, erase=0.5)
-    recipe = dataclasses.replace(recipes.smoke(), batch=16, augment=how)
+    how = Augment(
+        rrc_min_scale=0.3, pad=1, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=1, cutout=2, reprob=0.5
+    )
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=16, augment=how)
     whole = list(bench.batches(recipe, 3, 0, 9))
     late = list(bench.batches(recipe, 3, 5, 9))
     for (a, y), (b, z) in zip(whole[5:], late, strict=True):

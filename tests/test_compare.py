@@ -21,7 +21,7 @@ from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.record import Record
 from command_line import run_here as run_cli
 
-RECIPE = {"name": "smoke", "epochs": 2.0, "batch": 32}
+RECIPE = {"name": "smoke", "epochs": 2.0, "batch_size": 32}
 NETS = {"one": [(0, 0.8, 100), (1, 0.9, 1000), (2, 0.7, 900)], "two": [(0, 0.85, 100), (1, 0.88, 2000)]}
 
 

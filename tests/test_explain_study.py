@@ -292,7 +292,7 @@ def test_a_study_on_some_classes_has_no_net_to_look_at(run: Path) -> None:
 
 def test_the_warm_up_alone_is_that_of_the_whole_training(tmp_path: Path) -> None:
     """Also where dropout, mixing and averaged weights are about."""
-    recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema=0.9, warmup=0.3)
+    recipe = dataclasses.replace(RECIPE, epochs=2.0, dropout=0.1, ema_decay=0.9, warmup=0.3)
     recipe = dataclasses.replace(recipe, schedule="constant", cooldown=0.2, augment=Augment(flip=True, mixup=0.8))
     net = TrainedNet("it", tmp_path, chosen_record(net_of("alternet", "s", (8, 8)), recipe))
     warm, few = state_trainings(net, len(digits().train))

@@ -25,8 +25,8 @@ from alternas.results.analysis.linear_probe import (
 )
 from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
-from alternas.search.training import few_shot as probe
-from alternas.search.training.few_shot import Episodes, episode_accuracies, episode_table, features
+from alternas.search.training import episodes as probe
+from alternas.search.training.episodes import episode_accuracies, episode_table, features
 from nets import NETS, lively
 
 HEADS = ("basic", "hybrid", "vit", "vit pooled", "hidden head", "hidden token head")
@@ -182,7 +182,7 @@ def test_noise_is_at_chance() -> None:
     found = torch.tensor([shot_accuracy(train, test, 5, seed) for seed in range(25)])
     assert near(found, 1 / 4)
     for ways in (2, 5, 10):
-        assert near(episode_accuracies(noise(500, 12, 10), Episodes(ways, 3)), 1 / ways)
+        assert near(episode_accuracies(noise(500, 12, 10), ways, 3), 1 / ways)
 
 
 @pytest.mark.parametrize("shots", [1, 10])
@@ -190,7 +190,7 @@ def test_support_and_queries_are_apart(shots: int) -> None:
     """A feature is nothing but its image's number: right guesses are of images seen before. Every image is used."""
     images = 5 * (shots + 15)
     pool = Labelled(torch.eye(images), torch.arange(images) % 5)
-    assert near(episode_accuracies(pool, Episodes(5, shots, count=40)), 1 / 5)
+    assert near(episode_accuracies(pool, 5, shots, count=40), 1 / 5)
 
 
 def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Labelled, Labelled]) -> None:
@@ -205,7 +205,7 @@ def test_episodes_get_harder_with_ways_and_easier_with_shots(digits: tuple[Label
 
 def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> None:
     (row,) = episode_table(digits[0], (5,), (2,), 30, 1)
-    found = episode_accuracies(digits[0], Episodes(5, 2, count=30, seed=1)).numpy()
+    found = episode_accuracies(digits[0], 5, 2, count=30, seed=1).numpy()
     reach = 1.96 * found.std(ddof=1) / 30**0.5
     assert row == {
         "ways": 5, "shots": 2, "episodes": 30, "accuracy": pytest.approx(found.mean()),
@@ -215,7 +215,7 @@ def test_the_interval_is_that_of_the_mean(digits: tuple[Labelled, Labelled]) -> 
 
 
 def test_the_interval_stays_between_0_and_1(monkeypatch: pytest.MonkeyPatch, digits: tuple[Labelled, Labelled]) -> None:
-    monkeypatch.setattr(probe, "episode_accuracies", lambda pool, how: torch.tensor([0.0, 1, 1], dtype=torch.double))
+    monkeypatch.setattr(probe, "episode_accuracies", lambda *_: torch.tensor([0.0, 1, 1], dtype=torch.double))
     (row,) = episode_table(digits[0], (5,), (2,), 3, 1)
     assert (row["low"], row["high"]) == (pytest.approx(2 / 3 - 1.96 / 3), 1.0)
 
@@ -229,7 +229,7 @@ def test_episodes_are_as_large_as_asked_for(monkeypatch: pytest.MonkeyPatch) -> 
         return guess(known, f_ND, penalty)
 
     monkeypatch.setattr(probes, "classify", spy)
-    episode_accuracies(noise(60, 6, 6), Episodes(4, 3, 5, count=7))
+    episode_accuracies(noise(60, 6, 6), 4, 3, 5, count=7)
     assert found == 7 * [([3, 3, 3, 3], 20, 1.0)]
 
 
@@ -246,7 +246,7 @@ def test_an_episode_is_its_description(ways: int) -> None:
             fit = Ridge(alpha=probe.EPISODE_PENALTY).fit(known, 2 * np.eye(ways) - 1)
             every.append(float(np.mean(fit.predict(asked).argmax(1) == np.arange(ways))))
     pool = Labelled(torch.from_numpy(f_ND), torch.arange(8) // 2)
-    found = episode_accuracies(pool, Episodes(ways, 1, 1, count=400))
+    found = episode_accuracies(pool, ways, 1, 1, count=400)
     assert set(found.tolist()) == set(every)
     assert near(found, np.mean(every).item())
 
@@ -254,15 +254,16 @@ def test_an_episode_is_its_description(ways: int) -> None:
 def test_offset_and_scale_of_features_do_not_matter(digits: tuple[Labelled, Labelled]) -> None:
     pool = Labelled(digits[0].f_ND.double(), digits[0].y_N)
     moved = Labelled(50 * pool.f_ND + 1000, pool.y_N)
-    how = Episodes(5, 2, count=20)
-    torch.testing.assert_close(episode_accuracies(pool, how), episode_accuracies(moved, how), rtol=0, atol=0.002)
+    torch.testing.assert_close(
+        *(episode_accuracies(part, 5, 2, count=20) for part in (pool, moved)), rtol=0, atol=0.002
+    )
 
 
 def test_episodes_are_a_function_of_their_seed(digits: tuple[Labelled, Labelled]) -> None:
-    found = episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=4))
-    assert torch.equal(found, episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=4)))
-    assert torch.equal(found[:5], episode_accuracies(digits[0], Episodes(5, 1, count=5, seed=4)))
-    assert not torch.equal(found, episode_accuracies(digits[0], Episodes(5, 1, count=12, seed=5)))
+    found = episode_accuracies(digits[0], 5, 1, count=12, seed=4)
+    assert torch.equal(found, episode_accuracies(digits[0], 5, 1, count=12, seed=4))
+    assert torch.equal(found[:5], episode_accuracies(digits[0], 5, 1, count=5, seed=4))
+    assert not torch.equal(found, episode_accuracies(digits[0], 5, 1, count=12, seed=5))
     assert len(set(found.tolist())) > 3
 
 
@@ -275,13 +276,13 @@ def test_errors_name_rule_and_value() -> None:
     with pytest.raises(InputError, match=r"^probe: shots must be a whole number from 1 .* got 0$"):
         shot_accuracy(train, train, 0, 0)
     with pytest.raises(InputError, match=r"^episodes: ways must be at most the pool's classes, got 4 of 3$"):
-        episode_accuracies(train, Episodes(4, 1))
+        episode_accuracies(train, 4, 1)
     short = Labelled(test.f_ND, test.y_N + 5)
     with pytest.raises(InputError, match=r"^episodes: 3 shots and 5 queries need 8 images of class 7, there are 7$"):
-        episode_accuracies(short, Episodes(2, 3, 5))
+        episode_accuracies(short, 2, 3, 5)
     for changes in ({"ways": 1}, {"shots": 0}, {"queries": 0}, {"count": 1}, {"seed": -1}):
         ((name, value),) = changes.items()
         with pytest.raises(InputError, match=rf"^episodes: {name} must be .* got {value}$"):
-            Episodes(**({"ways": 2, "shots": 1} | changes))
+            episode_accuracies(train, **({"ways": 2, "shots": 1} | changes))
     with pytest.raises(InputError, match=r"^probe: features must be finite, those of 2 of 3 images are not$"):
         Labelled(torch.tensor([[1.0, math.inf], [2, 3], [math.nan, 1]]), torch.arange(3))

@@ -127,7 +127,7 @@ def test_nothing_is_inherited_unasked(opened: Open) -> None:
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
     ledger = opened(25, inherit=True)
     finish(ledger)
-    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.context.settings.recipe.batch
+    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.context.settings.recipe.batch_size
     assert BACKWARD_FACTOR == 6
     depths = Counter[int]()
     for record in searched(ledger):

@@ -237,11 +237,13 @@ def test_streamed_images_are_those_in_memory(both: tuple[Any, Any]) -> None:
 
 def test_streamed_batches(both: tuple[Any, Any]) -> None:
     """Unaugmented they are those in memory; augmented, a function of their step alone."""
-    plain = dataclasses.replace(recipes.smoke(), batch=5, augment=Augment())
+    plain = dataclasses.replace(recipes.smoke(), batch_size=5, augment=Augment())
     for (x, y), (u, v) in zip(*(bench.batches(plain, 1, 2, 9) for bench in both), strict=True):
         torch.testing.assert_close(x, u)
         assert torch.equal(y, v)
-    how = Augment(scale=0.5, pad=2, flip=True, ops=2, magnitude=9, spread=0.5, cutout=3, erase=0.5)
+    how = Augment(
+        rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, cutout=3, reprob=0.5
+    )
     rich = dataclasses.replace(plain, augment=how)
     _, stream = both
     whole, late = list(stream.batches(rich, 1, 0, 7)), list(stream.batches(rich, 1, 4, 7))
@@ -252,10 +254,12 @@ def test_streamed_batches(both: tuple[Any, Any]) -> None:
     assert {y.tolist()[0] for _, y in whole} == {0, 1}
 
 
-@pytest.mark.parametrize("how", [Augment(pad=2), Augment(flip=True), Augment(scale=0.3)], ids=["pad", "flip", "scale"])
+@pytest.mark.parametrize(
+    "how", [Augment(pad=2), Augment(flip=True), Augment(rrc_min_scale=0.3)], ids=["pad", "flip", "scale"]
+)
 def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Augment) -> None:
     """Not draw for draw, but in what it does to the mean and to the spread over many draws."""
-    recipe = dataclasses.replace(recipes.smoke(), batch=24, augment=how)
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=24, augment=how)
     means = [torch.cat([x for x, _ in bench.batches(recipe, 0, 0, 40)]).mean(0) for bench in both]
     deviation = (means[0] - means[1]).square().mean().sqrt()
     assert deviation < 0.06
@@ -267,7 +271,9 @@ def test_streamed_augmentation_is_that_of_memory(both: tuple[Any, Any], how: Aug
 def test_a_resumed_streamed_training_is_the_unbroken_one(tmp_path: Path) -> None:
     data = load(DataConfig(str(draw(tmp_path / "set", 40)), loader="stream"))
     recipe = dataclasses.replace(
-        recipes.smoke(), batch=8, augment=Augment(scale=0.5, flip=True, ops=1, magnitude=5, mixup=0.5)
+        recipes.smoke(),
+        batch_size=8,
+        augment=Augment(rrc_min_scale=0.5, flip=True, ra_num_ops=1, ra_magnitude=5, mixup=0.5),
     )
     net, bench = get("resnet", 16).baselines()[2], open_loader(data, CPU, 1)
 

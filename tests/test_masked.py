@@ -15,12 +15,12 @@ from torch import Tensor
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, Stage, Stem, build
 from alternas.search.data.dataset import DataSet, Split
-from alternas.search.training.preprocess import Preprocess
-from alternas.search.training.task import MASKED, RANDOM, REPLACED, ColourScale, MaskedPatches, masked_loss
+from alternas.search.training.loaders import Preprocess
+from alternas.search.training.task import MASKED, RANDOM, REPLACED, MaskedPatches, black_and_white, masked_loss
 from nets import CIFAR, NETS, VIT, lively, vit
 
 ENCODERS = {name: net for name, net in NETS.items() if net.encoder is not None}
-TWO = ColourScale((0.0, 0.0), (1.0, 1.0), 0.0)
+TWO = black_and_white((0.0, 0.0), (1.0, 1.0), 0.0)
 
 
 def data_of(x_NCHW: np.ndarray, peak: float) -> DataSet:
@@ -64,7 +64,7 @@ def spied(masked: MaskedPatches, x_BCHW: Tensor) -> Seen:
 def marked(net: Genotype = NETS["vit"]) -> MaskedPatches:
     """A masked net whose patch embeddings, tokens and [mask] all differ."""
     torch.manual_seed(0)
-    masked = MaskedPatches(lively(build(net, 5, 16, 2)), TWO)
+    masked = MaskedPatches(lively(build(net, 5, 16, 2)), *TWO)
     with torch.no_grad():
         masked.mask.normal_()
     return masked
@@ -187,7 +187,9 @@ def check_colours(raw_NCHW: np.ndarray, peak: float, net: Genotype, grid: tuple[
     low = [0.0] * data.in_chans if peak else [m - 2 * s for m, s in zip(data.mean, data.std, strict=True)]
     high = [peak] * data.in_chans if peak else [m + 2 * s for m, s in zip(data.mean, data.std, strict=True)]
     wanted = brute(raw_NCHW, grid, low, high)
-    masked = MaskedPatches(build(net, 2, data.image_size, data.in_chans), ColourScale.of(data))
+    masked = MaskedPatches(
+        build(net, 2, data.image_size, data.in_chans), *black_and_white(data.mean, data.std, data.white_level)
+    )
     x = Preprocess(data, torch.device("cpu")).plain(torch.tensor(raw_NCHW).float())
     features = masked.network.forward_features(x)
     assert masked.network.encoder.grid_of(features) == grid
@@ -280,7 +282,7 @@ def ready(seed: int = 0) -> tuple[MaskedPatches, Tensor]:
     data = data_of(smooth_pictures(), 255.0)
     torch.manual_seed(seed)
     net = Genotype(Stem("none"), (), Encoder(48, 2, 3, patch=4), Head("token"))
-    masked = MaskedPatches(build(net, 10, 16, 3), ColourScale.of(data))
+    masked = MaskedPatches(build(net, 10, 16, 3), *black_and_white(data.mean, data.std, data.white_level))
     return masked, Preprocess(data, torch.device("cpu")).plain(torch.tensor(data.train.images).float())
 
 
@@ -356,9 +358,9 @@ def test_new_weights_are_as_the_encoders() -> None:
 )
 def test_what_cannot_be_masked_is_refused(network: Callable[[], Network], words: str) -> None:
     model = network()
-    scale = ColourScale((0.0,) * model.in_chans, (1.0,) * model.in_chans, 255.0)
+    ends = black_and_white((0.0,) * model.in_chans, (1.0,) * model.in_chans, 255.0)
     with pytest.raises(InputError, match=words):
-        MaskedPatches(model, scale)
+        MaskedPatches(model, *ends)
 
 
 def test_an_image_of_another_size_is_refused_as_by_the_net_itself() -> None:

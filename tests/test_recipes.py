@@ -39,9 +39,11 @@ def test_published_numbers() -> None:
         assert (ours.optimizer, ours.lr, ours.weight_decay, ours.decay_all) == ("adamw", 1.25e-4, 0.05, True)
         assert (ours.augment.mixup, ours.augment.cutmix, ours.drop_path, ours.label_smoothing) == (1.0, 0.8, 0.1, 0.1)
         assert ours.warmup * ours.epochs == pytest.approx(5)
-    assert (cifar.batch, cifar.clip, cifar.augment.spread, cifar.augment.erase) == (96, 5.0, 1.0, 0.0)
-    assert (imagenet.batch, imagenet.clip, imagenet.augment.spread, imagenet.augment.erase) == (128, 0.0, 0.5, 0.25)
-    assert recipes.vit_pretrain().lr / recipes.vit_pretrain().gap_lr == pytest.approx(8 / 3)
+    assert (cifar.batch_size, cifar.clip_grad) == (96, 5.0)
+    assert (cifar.augment.ra_magnitude_std, cifar.augment.reprob) == (1.0, 0.0)
+    assert (imagenet.batch_size, imagenet.clip_grad) == (128, 0.0)
+    assert (imagenet.augment.ra_magnitude_std, imagenet.augment.reprob) == (0.5, 0.25)
+    assert recipes.vit_pretrain().lr / recipes.vit_pretrain().avg_pool_lr == pytest.approx(8 / 3)
     assert recipes.vit_finetune().steps(50_000) == pytest.approx(10_000, rel=0.02)
     assert recipes.cue().steps(40_000) == 625
     assert recipes.resnet_a2().optimizer == "lamb"
@@ -63,9 +65,9 @@ def test_budgets() -> None:
     [
         ({"lr": "high"}, "lr must be of type float"),
         ({"lr": 0}, "lr must be above 0"),
-        ({"batch": 1.5}, "batch must be of type int"),
-        ({"batch": True}, "batch must be of type int"),
-        ({"batch": 0}, "batch must be 1 to 1048576"),
+        ({"batch_size": 1.5}, "batch_size must be of type int"),
+        ({"batch_size": True}, "batch_size must be of type int"),
+        ({"batch_size": 0}, "batch_size must be 1 to 1048576"),
         ({"dropout": 1.0}, "dropout must be"),
         ({"epochs": 1e308}, "epochs must be"),
         ({"epochs": math.nan}, "epochs must be above 0"),
@@ -75,10 +77,13 @@ def test_budgets() -> None:
         ({"optimizer": "adamww"}, "did you mean 'adamw'"),
         ({"loss": "mse"}, "known: cross_entropy, binary"),
         ({"precision": "fp8"}, "known: auto"),
-        ({"accumulate": 500}, "accumulate is more"),
+        ({"grad_accum_steps": 500}, "grad_accum_steps is more"),
         ({"learning_rate": 1}, "field: unknown value 'learning_rate'"),
         ({"augment": {"flipp": True}}, "did you mean 'flip'"),
-        ({"augment": {"erase": 2}}, "augment.erase must be 0 to 1"),
+        ({"augment": {"reprob": 2}}, "augment.reprob must be 0 to 1"),
+        ({"augment": {"ra_num_ops": 1.5}}, "augment.ra_num_ops must be of type int"),
+        ({"augment": {"ra_magnitude": 10.1}}, "augment.ra_magnitude must be 0 to 10"),
+        ({"augment": {"ra_magnitude_std": -1}}, "augment.ra_magnitude_std must be 0 to 100"),
         ({"augment": {"pad": -1}}, "augment.pad must be 0 to 4096"),
         ({"augment": [1]}, "must be an object"),
     ],

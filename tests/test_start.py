@@ -84,7 +84,7 @@ def test_the_first_loss_of_an_empty_head_is_that_of_guessing(
 ) -> None:
     plain = dataclasses.replace(recipes.get("smoke"), label_smoothing=0.0)
     here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True), recipe=plain)
-    x, y = next(here.feed)
+    x, y = next(here.batches)
     assert here.gradients(x, y).item() == pytest.approx(math.log(10), abs=1e-6)
 
 
@@ -94,7 +94,7 @@ def test_a_kept_head_starts_where_the_parent_stands(tmp_path: Path, bench: Memor
     (x, _), *_ = bench.images("val", 50)
     with torch.no_grad():
         torch.testing.assert_close(here.net.eval()(x), parent(x), atol=1e-5, rtol=0)  # memory lies otherwise
-    assert here.begun.lineage["share"] == 1
+    assert here.init.lineage["share"] == 1
 
 
 @pytest.mark.parametrize("size", [48, 96])
@@ -125,7 +125,7 @@ def moved(folder: Path, bench: MemoryLoader, start: InitWeights) -> set[str]:
     before.train_to(3)
     new = before.net.state_dict()
     found = set()
-    for place, modules in parts(before.task.kept(before.net)).items():
+    for place, modules in parts(before.task.unwrap(before.net)).items():
         names = {n for n, value in old.items() if any(_owns(before.net, part, n) for part in modules)}
         if any(not torch.equal(old[n], new[n]) for n in names if "num_batches" not in n):
             found.add(place)
@@ -169,7 +169,7 @@ def test_new_trains_what_was_swapped_in_and_the_head(tmp_path: Path, bench: Memo
 
 def test_a_tenth_of_the_rate_for_what_is_inherited(tmp_path: Path, bench: MemoryLoader, weights: Path) -> None:
     here = trainer(tmp_path, bench, InitWeights(str(weights), "p", zero_head=True, freeze="none-low-lr"))
-    here._one_step(*next(here.feed))
+    here.train_step(*next(here.batches))
     rates = {id(p): group["lr"] for group in here.optimizer.param_groups for p in group["params"]}
     head = {id(p) for p in here.net.head.parameters()}  # type: ignore[union-attr]
     fast, slow = ({r for i, r in rates.items() if (i in head) == want} for want in (True, False))

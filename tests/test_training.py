@@ -28,8 +28,9 @@ from alternas.spaces import RandomChooser, get
 CPU = torch.device("cpu")
 EVERYTHING = Recipe(
     "everything", 1, 64, "lamb", 3e-3, 0.02, schedule="constant", cooldown=0.3, loss="binary", label_smoothing=0.1,
-    dropout=0.1, drop_path=0.1, clip=1.0, ema=0.9, sam=0.05, accumulate=3, augment=Augment(
-        scale=0.5, pad=1, flip=True, ops=2, magnitude=5, spread=0.5, cutout=2, erase=0.25, mixup=0.8, cutmix=1.0),
+    dropout=0.1, drop_path=0.1, clip_grad=1.0, ema_decay=0.9, sam_rho=0.05, grad_accum_steps=3, augment=Augment(
+        rrc_min_scale=0.5, pad=1, flip=True, ra_num_ops=2, ra_magnitude=5, ra_magnitude_std=0.5, cutout=2, reprob=0.25,
+        mixup=0.8, cutmix=1.0),
 )  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoa
     [
         (recipes.smoke(), 0),
         pytest.param(EVERYTHING, 4, marks=pytest.mark.slow),
-        pytest.param(dataclasses.replace(EVERYTHING, ema=0.0, sam=0.0), 0, marks=pytest.mark.slow),
+        pytest.param(dataclasses.replace(EVERYTHING, ema_decay=0.0, sam_rho=0.0), 0, marks=pytest.mark.slow),
     ],
 )
 def test_a_resumed_training_is_the_unbroken_one(tmp_path: Path, bench: MemoryLoader, seed: int, recipe: Recipe) -> None:
@@ -126,7 +127,7 @@ def test_seeds_matter(tmp_path: Path, bench: MemoryLoader) -> None:
 
 
 def test_early_weights_are_kept(tmp_path: Path, bench: MemoryLoader) -> None:
-    plain = dataclasses.replace(recipes.smoke(), ema=0.0)
+    plain = dataclasses.replace(recipes.smoke(), ema_decay=0.0)
     kept = job(tmp_path / "a", recipe=plain, save_weights_at=("warmup", "0.5", "1"))
     last(train.train(kept, bench))
     assert same_weights(tmp_path / "a" / "w.1.safetensors", tmp_path / "a" / "w.safetensors")
@@ -139,7 +140,7 @@ def test_early_weights_are_kept(tmp_path: Path, bench: MemoryLoader) -> None:
 
 
 def test_divergence_is_an_outcome(tmp_path: Path, bench: MemoryLoader) -> None:
-    wild = dataclasses.replace(recipes.get("smoke"), lr=1000, clip=0.0, warmup=0.0)
+    wild = dataclasses.replace(recipes.get("smoke"), lr=1000, clip_grad=0.0, warmup=0.0)
     outcome = last(train.train(job(tmp_path, recipe=wild), bench))
     assert (outcome.status, outcome.accuracy) == ("nan", None)
     assert outcome.error
@@ -169,7 +170,9 @@ def test_errors_come_back_typed(
     assert type(raised).__name__ in outcome.error
 
 
-@pytest.mark.parametrize(("change", "word"), [({"seed": 3}, "seed"), ({"steps": 40}, "steps"), ({"net": 1}, "net")])
+@pytest.mark.parametrize(
+    ("change", "word"), [({"seed": 3}, "seed"), ({"total_steps": 40}, "steps"), ({"net": 1}, "net")]
+)
 def test_a_checkpoint_of_another_training_is_refused(
     tmp_path: Path, bench: MemoryLoader, change: dict[str, Any], word: str
 ) -> None:
@@ -189,7 +192,7 @@ def test_odd_batches_on_several_threads(tmp_path: Path, bench: MemoryLoader, thr
     torch.set_num_threads(threads)
     try:
         for batch in (9, 47):
-            odd = dataclasses.replace(recipes.smoke(), batch=batch)
+            odd = dataclasses.replace(recipes.smoke(), batch_size=batch)
             given = job(tmp_path / str(batch), recipe=odd, stop_step=12)
             trainer = train.Trainer(given, bench)
             assert trainer.layout == torch.channels_last
@@ -242,7 +245,7 @@ def test_passes_share_one_update(bench: MemoryLoader, passes: int) -> None:
     found = []
     for accumulate in (1, passes):
         net.zero_grad()
-        recipe = dataclasses.replace(recipes.smoke(), accumulate=accumulate)
+        recipe = dataclasses.replace(recipes.smoke(), grad_accum_steps=accumulate)
         loss = gradients.Gradients(net, recipe, loss_with(recipe), CPU)(x, y)
         found.append((loss, *(p.grad.clone() for p in net.parameters() if p.grad is not None)))
     for whole, parts in zip(*found, strict=True):
@@ -256,7 +259,7 @@ def test_sam_is_its_definition() -> None:
     x, y = torch.randn(8, 1, 8, 8, dtype=torch.double), torch.arange(8) % 3
     parameters = list(net.parameters())
     before = [p.detach().clone() for p in parameters]
-    recipe = dataclasses.replace(recipes.smoke(), sam=0.1, label_smoothing=0.0)
+    recipe = dataclasses.replace(recipes.smoke(), sam_rho=0.1, label_smoothing=0.0)
     plain = torch.autograd.grad(nn.functional.cross_entropy(net(x).float(), y), parameters)
     norm = torch.sqrt(sum((g**2).sum() for g in plain))
     mean = net.get_buffer("1.running_mean").clone()
@@ -294,16 +297,16 @@ def test_a_compiled_net_trains_alike(tmp_path: Path, bench: MemoryLoader) -> Non
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("recipe", [recipes.smoke(), dataclasses.replace(EVERYTHING, sam=0.0)])
+@pytest.mark.parametrize("recipe", [recipes.smoke(), dataclasses.replace(EVERYTHING, sam_rho=0.0)])
 def test_a_step_never_waits_for_the_gpu(tmp_path: Path, digits: DataSet, recipe: Recipe) -> None:
     device = torch.device("cuda")
     trainer = train.Trainer(job(tmp_path, recipe=recipe), MemoryLoader(digits, device))
-    trainer._one_step(*next(trainer.feed))  # the first makes the optimiser's state
+    trainer.train_step(*next(trainer.batches))  # the first makes the optimiser's state
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):
-            trainer._one_step(*next(trainer.feed))
+            trainer.train_step(*next(trainer.batches))
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

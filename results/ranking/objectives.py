@@ -74,7 +74,7 @@ def parse_objectives(text: str) -> tuple[str, ...]:
 
 def own_flops(record: Record) -> int:
     """FLOPs of training the net once, from where it started: 6 x MACs x images, 0 where steps or batch are unknown."""
-    return BACKWARD_FACTOR * record.cost["macs"] * record.budget.get("done", 0) * record.recipe.get("batch", 0)
+    return BACKWARD_FACTOR * record.cost["macs"] * record.budget.get("done", 0) * record.recipe.get("batch_size", 0)
 
 
 def train_flops(record: Record) -> int | None:

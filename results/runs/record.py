@@ -251,7 +251,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     ),
 }
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
-    ("recipe", "batch", "a whole number from 0", _is_whole),
+    ("recipe", "batch_size", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
     ("lineage", "steps", "a whole number from 0, or null", lambda value: value is None or _is_whole(value)),
     ("lineage", "flops", "a number, or null", lambda value: _are_known({"": value})),

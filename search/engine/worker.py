@@ -18,7 +18,7 @@ from ..training.artifacts import StoreError
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
 
 if TYPE_CHECKING:
-    from ..training.preprocess import DeviceLoader
+    from ..training.loaders import DeviceLoader
 
 
 class Worker:
@@ -57,7 +57,7 @@ class Worker:
             yield _failure(job, error)
 
     def _train(self, job: TrainJob) -> Iterator[Progress | JobResult]:
-        from ..training.few_shot import few_shots
+        from ..training.episodes import few_shots
         from ..training.trainer import train
 
         for event in train(job, self._seen(job.view)):

@@ -23,7 +23,7 @@ from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.splits import WHOLE, View
 from ..engine.pool import Resources
-from ..training.few_shot import name_of
+from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training, WeightsOrigin
@@ -208,7 +208,7 @@ def by_compute(setting: ComparisonSetting) -> list[Training]:
     for family, size, share in product(("resnet", "vit", "hybrid"), setting.sizes, budgets):
         net, steps = setting.net(family, size), max(1, round(share * setting.steps))
         cost = static_cost(net, len(data.classes), data.image_size, data.in_chans)
-        flops = cost.training_flops(steps * full.batch)
+        flops = cost.training_flops(steps * full.batch_size)
         factors = {"family": family, "net": f"{family} {size}", "steps": steps, "train_flops": flops}
         recipe = replace(full, epochs=full.epochs * share)
         trainings += setting.repeated(net, factors, recipe=recipe, steps=steps)
@@ -231,7 +231,7 @@ def _few_shot_ways(setting: ComparisonSetting) -> tuple[tuple[int, ...], tuple[i
 
 def _few_shot_plot(setting: ComparisonSetting) -> PlotSpec:
     _, novel, ways = _few_shot_ways(setting)
-    names = tuple(name_of(way, shots) for way in ways for shots in SHOTS)
+    names = tuple(metric_name(way, shots) for way in ways for shots in SHOTS)
     title, label = f"few-shot accuracy on {len(novel)} new classes", "share of the pre-training images"
     return PlotSpec(title, "fraction", names[-1], "net", log_x=True, metrics=(*names, "accuracy"), x_label=label)
 
@@ -280,7 +280,7 @@ def pools(setting: ComparisonSetting) -> list[Training]:
     shares = (0.3, 1.0) if setting.quick else (0.1, 0.3, 1.0, 3.0)  # of the recipe's learning rate
     for (pool, title), share in product((("token", "class token"), ("avg", "average")), shares):
         rate = share * setting.recipe.lr
-        recipe = replace(setting.recipe, lr=rate, gap_lr=0.0)
+        recipe = replace(setting.recipe, lr=rate, avg_pool_lr=0.0)
         pooled = replace(net, head=replace(net.head, pool=pool))
         trainings += setting.repeated(pooled, {"read by": title, "lr": rate}, recipe=recipe)
     return trainings

@@ -20,7 +20,7 @@ from ...results.render.terminal import plain
 from ...results.runs.weights import WeightsSpec
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
-from ..training.few_shot import BATCH, episode_table, features
+from ..training.episodes import BATCH, episode_table, features
 from ..training.inherit import inherit
 from ..training.job import QUERIES
 from ..training.loaders import open_loader

@@ -59,7 +59,9 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
     net = headless(weights.network.genotype)
     net.check(data.image_size)
     how = recipe.augment
-    if freeze == "half" and not (how.scale or how.pad or how.flip or how.ops or how.cutout or how.erase or how.mixes):
+    if freeze == "half" and not any(
+        (how.rrc_min_scale, how.pad, how.flip, how.ra_num_ops, how.cutout, how.reprob, how.mixes)
+    ):
         console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
     name = config.folder or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
     folder = run_folder(name)

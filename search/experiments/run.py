@@ -60,7 +60,7 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
 
 def compute_of(plan: Sequence[Training], data: DataSet) -> float:
     """FLOPs of all trainings of a plan: 6 x MACs x images."""
-    return float(sum(t.cost(data).training_flops(t.steps * t.recipe.batch) for t in plan))
+    return float(sum(t.cost(data).training_flops(t.steps * t.recipe.batch_size) for t in plan))
 
 
 def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
@@ -105,7 +105,7 @@ class ShownPlan:
     def __init__(self, controller: PlanController) -> None:
         self.controller = controller
         self._step_macs = {  # forward and backward
-            i: 3.0 * t.cost(controller.context.data).macs * t.recipe.batch for i, t in controller.plan.items()
+            i: 3.0 * t.cost(controller.context.data).macs * t.recipe.batch_size for i, t in controller.plan.items()
         }
 
     @property

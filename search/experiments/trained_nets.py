@@ -27,9 +27,8 @@ from ...results.runs.weights import trained_weights
 from ..data.dataset import DataConfig, DataSet, Pictures, Split
 from ..data.load import images_at, load_showing
 from ..data.splits import View, seen
-from ..training.loaders import open_loader
+from ..training.loaders import chosen_places, open_loader, sample
 from ..training.optim import loss_of, optimizer_for
-from ..training.preprocess import chosen_places, sample
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
@@ -113,7 +112,7 @@ def objective_of(net: nn.Module, recipe: Recipe) -> Objective:
 
 
 def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
-    return replace(recipe, batch=min(MINIBATCH, images), accumulate=1)
+    return replace(recipe, batch_size=min(MINIBATCH, images), grad_accum_steps=1)
 
 
 def cached(path: Path, measure: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and shown safely."""
+"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and redacted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.files import atomic_write, disk_full_message
@@ -21,29 +21,19 @@ from ..redact import redact, shown_url
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-
 FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
-GOOGLE = ("gs", "gcs")
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
+FOLDERS = ("checkpoints", "weights", "starts")
+CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
+AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
 
 
-@cache
-def file_system(uri: str) -> tuple[FileSystem, str]:
-    """What pyarrow opens, and the path on it. Kept for the process: to find a bucket takes a request."""
-    from pyarrow.fs import FileSystem
-
-    parts = urlsplit(uri)
-    if parts.scheme in GOOGLE and "retry_limit_seconds=" not in parts.query:
-        query = "&".join([*filter(None, [parts.query]), f"retry_limit_seconds={GOOGLE_SECONDS}"])
-        uri = urlunsplit(parts._replace(query=query))
-    files, folder = FileSystem.from_uri(uri)
-    if not folder:
-        raise OSError("it names no bucket")
-    return files, folder
+class StoreError(OperationError):
+    """The store cannot be reached or does not do what it is asked, which is no fault of a net."""
 
 
 def check_uri(uri: str) -> None:
-    """Raise InputError if this cannot be the URI of a depot. One that may hold a password is not repeated."""
+    """Raise InputError if this cannot be the URI of a store. One that may hold a password is not repeated."""
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -55,23 +45,27 @@ def check_uri(uri: str) -> None:
         raise InputError("storage-path: a '@' in the path of the URI; within a password write %2F for '/', %40 for '@'")
 
 
-FOLDERS = ("checkpoints", "weights", "starts")
-CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
-AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
+@cache
+def file_system(uri: str) -> tuple[FileSystem, str]:
+    """What pyarrow opens, and the path on it. Kept for the process: to find a bucket takes a request."""
+    from pyarrow.fs import FileSystem
 
-
-class StoreError(OperationError):
-    """The depot cannot be reached or does not do what it is asked, which is no fault of a net."""
+    if urlsplit(uri).scheme in ("gs", "gcs") and "retry_limit_seconds=" not in uri:
+        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={GOOGLE_SECONDS}"
+    files, folder = FileSystem.from_uri(uri)
+    if not folder:
+        raise OSError("it names no bucket")
+    return files, folder
 
 
 @dataclass(frozen=True)
 class ArtifactStore:
-    """A run's folder in a depot, and the folder on this machine that has the same files under the same names.
+    """A run's folder in a store, and the folder on this machine that has the same files under the same names.
 
-    Every method raises DepotError if the depot fails, and OSError if a disk is full.
+    Every method raises StoreError if the store fails, and OSError if a disk is full.
 
     Attributes:
-        uri: of the depot; may hold a password.
+        uri: of the store; may hold a password.
         name: of the run's folder in it.
         home: on this machine: the run's folder at the driver, a scratch folder at a worker. Paths are below it.
     """
@@ -99,9 +93,9 @@ class ArtifactStore:
             atomic_write(path, lambda file: file.write(token.encode()))
             here.send(path)
             path.unlink()
-            came = here.fetch(path) and path.read_text() == token
+            same = here.fetch(path) and path.read_text() == token
             here.drop(path)
-        if not came:
+        if not same:
             raise StoreError(f"storage-path: {shown_url(self.uri)} does not give back what is sent there")
 
     def send(self, path: Path) -> None:
@@ -124,8 +118,8 @@ class ArtifactStore:
     def offer(self, path: Path) -> None:
         """Put a file there that never changes, unless it is there."""
         with self._opened("read") as (files, top):
-            found = files.get_file_info(self._there(top, path))
-        if found.size != path.stat().st_size:  # none, or what a driver was sending when it was stopped
+            size = files.get_file_info(self._there(top, path)).size
+        if size != path.stat().st_size:  # none, or what a driver was sending when it was stopped
             self.send(path)
 
     def fetch(self, path: Path) -> bool:
@@ -143,10 +137,10 @@ class ArtifactStore:
         from pyarrow.fs import FileSelector
 
         with self._opened("cleared") as (files, top):
-            begins = self._there(top, start)
-            for found in files.get_file_info(FileSelector(begins.rpartition("/")[0], allow_not_found=True)):
-                if found.path.startswith(begins):
-                    files.delete_file(found.path)
+            prefix = self._there(top, start)
+            for info in files.get_file_info(FileSelector(prefix.rpartition("/")[0], allow_not_found=True)):
+                if info.path.startswith(prefix):
+                    files.delete_file(info.path)
 
     def clear(self) -> None:
         """Delete the run's folder there."""
@@ -158,7 +152,7 @@ class ArtifactStore:
 
     @contextmanager
     def _opened(self, what: str) -> Iterator[tuple[FileSystem, str]]:
-        """The file system and the run's folder on it. What it raises becomes a DepotError, in one line."""
+        """The file system and the run's folder on it. What it raises becomes a StoreError, in one line."""
         from pyarrow import ArrowException
 
         doing = "opened"
@@ -175,44 +169,39 @@ class ArtifactStore:
 
 
 def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
-    """The depot of the run in `folder`, at `uri`; None for "".
+    """The store of the run in `folder`, at `uri`; None for "".
 
-    A folder in a depot ends in random digits, so that runs of one name can share a depot and none finds another's
-    checkpoints. A run that is given another depot begins the nets that are under way anew.
+    A folder in a store ends in random digits, so that runs of one name can share a store and none finds another's
+    checkpoints. A run that is given another store begins the nets that are under way anew.
 
     Raises:
-        InputError: if the run has a depot and `uri` is "", or its run.json keeps something else. The URI in a run.json
+        InputError: if the run has a store and `uri` is "", or its run.json keeps something else. The URI in a run.json
             is not opened: a run that others made could name any.
     """
-    note = _kept(folder)
-    if not uri and note:
-        rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
-        raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(note['uri'])}; {rule}")
-    if not uri:
-        return None
-    same = note and shown_url(uri) == note["uri"]
-    name = note["name"] if same else f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}"
-    return ArtifactStore(uri, name, folder.absolute())
+    note = read_settings(folder).get("storage_path") if (folder / "run.json").exists() else None
+    if note is not None:
+        kept, name = note.get("uri"), note.get("name")
+        if not isinstance(kept, str) or not isinstance(name, str) or not NAME.fullmatch(name):
+            raise InputError(f"{folder / 'run.json'}: storage_path must hold uri and name")
+        check_uri(kept)
+        if not uri:
+            rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
+            raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(kept)}; {rule}")
+        if shown_url(uri) == kept:
+            return ArtifactStore(uri, name, folder.absolute())
+    return (
+        ArtifactStore(uri, f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}", folder.absolute())
+        if uri
+        else None
+    )
 
 
-def check_store(depot: ArtifactStore | None) -> None:
-    """Raise InputError if a run's depot, where it has one, cannot be used from here."""
+def check_store(store: ArtifactStore | None) -> None:
+    """Raise InputError if a run's store, where it has one, cannot be used from here."""
     try:
-        if depot:
-            depot.check()
+        if store:
+            store.check()
     except StoreError as error:
         raise InputError(str(error)) from None
     except OSError as error:  # its disk is full, or may not be written
-        raise InputError(f"storage-path: {depot} cannot be written ({error.strerror})") from None
-
-
-def _kept(folder: Path) -> dict[str, str]:
-    """What a run's run.json keeps of its depot; empty if there is none."""
-    note = read_settings(folder).get("storage_path") if (folder / "run.json").exists() else None
-    if note is None:
-        return {}
-    uri, name = note.get("uri"), note.get("name")
-    if not isinstance(uri, str) or not isinstance(name, str) or not NAME.fullmatch(name):
-        raise InputError(f"{folder / 'run.json'}: storage_path must hold uri and name")
-    check_uri(uri)
-    return {"uri": uri, "name": name}
+        raise InputError(f"storage-path: {store} cannot be written ({error.strerror})") from None

@@ -1,21 +1,22 @@
-"""Augmentation as batched tensor code: crops, flips, erased boxes, mixed images.
+"""Augmentation as batched tensor code: crops, flips, erased boxes, mixed images, RandAugment.
 
-Every draw comes from a generator on the CPU and is a function of it and the batch size alone. Nothing
-here waits for the device.
+Every draw comes from a generator on the CPU and is a function of it and the batch size alone. Nothing here waits for
+the device. torchvision and timm treat one image at a time, or a batch all alike. B images, of which an operation of
+RandAugment gets the G that drew it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from ...archs.errors import InputError, short_repr
 from .recipe import Augment
 
 ERASED = (0.02, 1 / 3)  # area of an erased box, as timm's RandomErasing
@@ -85,12 +86,8 @@ def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[i
     cut = how.cutmix > 0 and (how.mixup == 0 or random.random() < 0.5)
     alpha = how.cutmix if cut else how.mixup
     weight = float(random.beta(alpha, alpha))
-    x_BCHW, weight = _pasted(x_BCHW, weight, random) if cut else (x_BCHW.lerp(x_BCHW.flip(0), 1 - weight), weight)
-    return x_BCHW, t_BK.lerp(t_BK.flip(0), 1 - weight)
-
-
-def _pasted(x_BCHW: Tensor, weight: float, random: np.random.Generator) -> tuple[Tensor, float]:
-    """A box of the other image, of the share 1 - `weight` before it is cut off at the border; the true weight."""
+    if not cut:
+        return x_BCHW.lerp(x_BCHW.flip(0), 1 - weight), t_BK.lerp(t_BK.flip(0), 1 - weight)
     height, width = x_BCHW.shape[2:]
     y, x = random.integers(height), random.integers(width)
     high, wide = int(height * math.sqrt(1 - weight)), int(width * math.sqrt(1 - weight))
@@ -99,7 +96,8 @@ def _pasted(x_BCHW: Tensor, weight: float, random: np.random.Generator) -> tuple
     out = x_BCHW.clone()
     out[:, :, rows, columns] = x_BCHW.flip(0)[:, :, rows, columns]
     pasted = (rows.stop - rows.start) * (columns.stop - columns.start)
-    return out, 1 - pasted / (height * width)
+    weight = 1 - pasted / (height * width)  # of what is left once the box is cut off at the border
+    return out, t_BK.lerp(t_BK.flip(0), 1 - weight)
 
 
 def _boxes(
@@ -129,14 +127,12 @@ def _inside(x_BCHW: Tensor, y_B: Tensor, x_B: Tensor, high_B: Tensor, wide_B: Te
     return (in_BH[:, :, None] & in_BW[:, None, :])[:, None]
 
 
-MOST = 10.0  # the largest magnitude
-ENHANCERS = ("Color", "Contrast", "Brightness", "Sharpness")
+MAX_MAGNITUDE = 10.0
 # At the largest magnitude: an angle, slopes, shares of width and height.
 MOVES = {"Rotate": math.radians(30), "ShearX": 0.3, "ShearY": 0.3, "TranslateX": 0.45, "TranslateY": 0.45}
 
 
-@dataclass(frozen=True)
-class Draw:
+class Draw(NamedTuple):
     """What happens to each of B images in each of N rounds, on the CPU.
 
     Attributes:
@@ -150,31 +146,24 @@ class Draw:
 
 @dataclass(frozen=True)
 class RandAugment:
-    """`RandAugment(2, 9, 0.5, True)` is timm's rand-m9-n2-mstd0.5-inc1, always bilinear.
+    """RandAugment (Cubuk et al., 2020). `RandAugment(2, 9, 0.5, True)` is timm's rand-m9-n2-mstd0.5-inc1, bilinear.
 
     Attributes:
-        ops: drawn for each image, uniformly; each is then left out with probability 0.5.
+        num_ops: drawn for each image, uniformly; each is then left out with probability 0.5.
         magnitude: how strong they are, 0 to 10.
-        spread: standard deviation of the magnitude, drawn for each op and clipped to 0 to 10.
+        magnitude_std: of normal noise on the magnitude, drawn for each op; the sum is clipped to 0 to 10.
         increasing: whether posterize, solarize and the enhancers, too, get stronger with the magnitude.
 
-    Posterizing to 0 bits gives black, as timm means it; Pillow 13 refuses.
+    Posterizing to 0 bits gives black, as timm means it; Pillow 13 refuses. What a recipe may ask for, and of which
+    images, recipe.py checks.
     """
 
-    ops: int
+    num_ops: int
     magnitude: float
-    spread: float
+    magnitude_std: float
     increasing: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.ops, int) or self.ops < 1:
-            raise InputError(f"ops: must be a whole number of at least 1, got {short_repr(self.ops)}")
-        if not 0 <= self.magnitude <= MOST:
-            raise InputError(f"magnitude: must be from 0 to {MOST:g}, got {short_repr(self.magnitude)}")
-        if not 0 <= self.spread < math.inf:
-            raise InputError(f"spread: must be a finite number of at least 0, got {short_repr(self.spread)}")
-
-    def __call__(self, x_BCHW: Tensor, generator: torch.Generator, fill: tuple[float, ...] = (128.0,)) -> Tensor:
+    def __call__(self, x_BCHW: Tensor, generator: Generator, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
 
         Args:
@@ -183,16 +172,16 @@ class RandAugment:
         """
         return apply(x_BCHW, self.draw(len(x_BCHW), generator), fill)
 
-    def draw(self, batch: int, generator: torch.Generator) -> Draw:
+    def draw(self, batch: int, generator: Generator) -> Draw:
         """Draw for `batch` images."""
-        shape = (self.ops, batch)
+        shape = (self.num_ops, batch)
         op_NB = torch.randint(len(OPS), shape, generator=generator)
         used_NB = torch.rand(shape, generator=generator) < 0.5
         noise_NB = torch.randn(shape, generator=generator, dtype=torch.float64)
         sign_NB = 2.0 * torch.randint(2, shape, generator=generator) - 1
-        level_NB = (self.magnitude + self.spread * noise_NB).clamp(0, MOST) / MOST
-        told = _arguments(level_NB, sign_NB, self.increasing)
-        argument_ONB = torch.stack([told.get(name, level_NB) for name in OPS])
+        level_NB = (self.magnitude + self.magnitude_std * noise_NB).clamp(0, MAX_MAGNITUDE) / MAX_MAGNITUDE
+        arguments = _arguments(level_NB, sign_NB, self.increasing)
+        argument_ONB = torch.stack([arguments.get(name, level_NB) for name in OPS])
         return Draw(op_NB.where(used_NB, len(OPS)), argument_ONB.gather(0, op_NB[None])[0])
 
 
@@ -201,75 +190,58 @@ def _arguments(level_NB: Tensor, sign_NB: Tensor, increasing: bool) -> dict[str,
     bits, threshold, factor = (4 * level_NB).floor(), (256 * level_NB).floor(), 0.1 + 1.8 * level_NB
     if increasing:
         bits, threshold, factor = 4 - bits, 256 - threshold, 1 + 0.9 * level_NB * sign_NB
-    points = {"Posterize": 2 ** (8 - bits), "Solarize": threshold, "SolarizeAdd": (110 * level_NB).floor()}
-    moves = {name: most * level_NB * sign_NB for name, most in MOVES.items()}
-    return points | dict.fromkeys(ENHANCERS, factor) | moves
+    return {
+        "Posterize": 2 ** (8 - bits),
+        "Solarize": threshold,
+        "SolarizeAdd": (110 * level_NB).floor(),
+        **dict.fromkeys(("Color", "Contrast", "Brightness", "Sharpness"), factor),
+        **{name: most * level_NB * sign_NB for name, most in MOVES.items()},
+    }
 
 
 @torch.no_grad()
 def apply(x_BCHW: Tensor, draw: Draw, fill: tuple[float, ...]) -> Tensor:
-    """Do what was drawn, round by round; each image is treated as if it were alone.
-
-    Raises:
-        InputError: if there are neither 1 nor 3 channels, or `fill` does not fit them.
-    """
-    channels = x_BCHW.shape[1]
-    if channels not in (1, 3):
-        raise InputError(f"RandAugment: images must have 1 or 3 channels, got {channels}")
-    if len(fill) not in (1, channels):
-        raise InputError(f"RandAugment: fill must hold 1 value or one a channel ({channels}), got {short_repr(fill)}")
+    """Do what was drawn, round by round; each image is treated as if it were alone."""
     fill_C11 = _beside(torch.tensor(fill).round(), x_BCHW).view(-1, 1, 1)
     for op_B, argument_B in zip(draw.op_NB, draw.argument_NB, strict=True):
-        x_BCHW = _round(x_BCHW, op_B, argument_B, fill_C11)
+        # Sorted by op, the images make runs: each pixel op runs once, and all moves together.
+        *counts, unchanged = torch.bincount(op_B, minlength=len(OPS) + 1).tolist()
+        at_G = op_B.argsort(stable=True)[: len(op_B) - unchanged]
+        sizes = [*counts[: len(PIXEL_OPS)], sum(counts[len(PIXEL_OPS) :])]
+        there_G = _beside(at_G, x_BCHW)
+        *runs, moving = x_BCHW.index_select(0, there_G).split(sizes)
+        *arguments, _ = _beside(argument_B[at_G].float(), x_BCHW).view(-1, 1, 1, 1).split(sizes)
+        done = [op(x, arg) for op, x, arg in zip(PIXEL_OPS.values(), runs, arguments, strict=True) if len(x)]
+        if len(moving):
+            last_G = at_G[-len(moving) :]
+            moving = _moved(moving, op_B[last_G], argument_B[last_G], fill_C11)
+        x_BCHW = x_BCHW.index_copy(0, there_G, torch.cat([*done, moving]))
     return x_BCHW
-
-
-def _round(x_BCHW: Tensor, op_B: Tensor, argument_B: Tensor, fill_C11: Tensor) -> Tensor:
-    """One op an image. Sorted by op, the images make runs, and each pixel op runs once; so do all moves, together."""
-    at_G, sizes = _runs(op_B)
-    there_G = _beside(at_G, x_BCHW)
-    *parts, moving = x_BCHW.index_select(0, there_G).split(sizes)
-    *told, _ = _beside(argument_B[at_G].float(), x_BCHW).view(-1, 1, 1, 1).split(sizes)
-    done = [op(part, arg) for op, part, arg in zip(PIXEL_OPS.values(), parts, told, strict=True) if len(part)]
-    if len(moving):
-        last_G = at_G[-len(moving) :]
-        matrix_G23 = _matrices(op_B[last_G], argument_B[last_G], x_BCHW.shape[2:])
-        moving = _affine(moving, _beside(matrix_G23, x_BCHW), fill_C11)
-    return x_BCHW.index_copy(0, there_G, torch.cat([*done, moving]))
-
-
-def _runs(op_B: Tensor) -> tuple[Tensor, list[int]]:
-    """The images that change, sorted by op, and how many each pixel op gets, then the moves together."""
-    *counts, unchanged = torch.bincount(op_B, minlength=len(OPS) + 1).tolist()
-    at_G = op_B.argsort(stable=True)[: len(op_B) - unchanged]
-    return at_G, [*counts[: len(PIXEL_OPS)], sum(counts[len(PIXEL_OPS) :])]
 
 
 def _beside(x: Tensor, like: Tensor) -> Tensor:
     return x.to(like.device, non_blocking=True)
 
 
-def _matrices(op_G: Tensor, argument_G: Tensor, size: Sequence[int]) -> Tensor:
-    """Where a pixel of the result comes from: affine maps of (x, y, 1), with x and y from -1 to 1 over the image."""
-    ratio = size[0] / size[1]
-    # Of these five, all but one are 0.
+def _moved(x_GCHW: Tensor, op_G: Tensor, argument_G: Tensor, fill_C11: Tensor) -> Tensor:
+    """Bilinear; the outer half of a border pixel is flat, and beyond it all is `fill`."""
+    # Where a pixel of the result comes from: an affine map of (x, y, 1), with x and y from -1 to 1 over the image.
+    ratio = x_GCHW.shape[2] / x_GCHW.shape[3]
+    # Of these five, all but one are 0. Rotation is about the centre, shear about the corner.
     angle, shear_x, shear_y, right, down = F.one_hot(op_G - len(PIXEL_OPS), len(MOVES)).T * argument_G
     sin, cos, lean_x, lean_y = angle.sin(), angle.cos(), shear_x * ratio, shear_y / ratio
-    from_x = [cos, lean_x - sin * ratio, lean_x + 2 * right]  # rotation is about the centre, shear about the corner
+    from_x = [cos, lean_x - sin * ratio, lean_x + 2 * right]
     from_y = [lean_y + sin / ratio, cos, lean_y + 2 * down]
-    return torch.stack(from_x + from_y, 1).view(-1, 2, 3)
-
-
-def _affine(x_GCHW: Tensor, matrix_G23: Tensor, fill_C11: Tensor) -> Tensor:
-    """Bilinear; the outer half of a border pixel is flat, and beyond it all is `fill`."""
+    matrix_G23 = _beside(torch.stack(from_x + from_y, 1).view(-1, 2, 3), x_GCHW)
     at_GHW2 = F.affine_grid(matrix_G23, list(x_GCHW.shape), align_corners=False)
-    found_GCHW = F.grid_sample(x_GCHW.double(), at_GHW2, padding_mode="border", align_corners=False)
+    y_GCHW = F.grid_sample(x_GCHW.double(), at_GHW2, padding_mode="border", align_corners=False)
     # Pillow cuts fractions off. What is 6.9999999 here may be 7 there, and a place just outside may be on the border.
     within_GHW2 = (at_GHW2 >= -1 - 1e-9) & (at_GHW2 < 1 - 1e-9)
-    return torch.where(within_GHW2.all(3)[:, None], (found_GCHW + 1e-7).floor().float(), fill_C11)
+    return torch.where(within_GHW2.all(3)[:, None], (y_GCHW + 1e-7).floor().float(), fill_C11)
 
 
 def _autocontrast(x_GCHW: Tensor, _: Tensor) -> Tensor:
+    # torchvision's differs from Pillow's by one in every fiftieth pixel
     low, high = x_GCHW.amin((2, 3), keepdim=True), x_GCHW.amax((2, 3), keepdim=True)
     gap = (high - low).double()
     scale = torch.full_like(gap, 255) / gap  # 255 / gap would round twice, and Pillow cuts fractions off
@@ -278,43 +250,14 @@ def _autocontrast(x_GCHW: Tensor, _: Tensor) -> Tensor:
 
 
 def _equalize(x_GCHW: Tensor, _: Tensor) -> Tensor:
-    value_GCP = x_GCHW.flatten(2).long()
-    pixels = value_GCP.shape[2]
-    count_GCV = value_GCP.new_zeros(*value_GCP.shape[:2], 256).scatter_add_(2, value_GCP, torch.ones_like(value_GCP))
-    step_GC1 = (pixels - count_GCV.gather(2, value_GCP.amax(2, keepdim=True))) // 255
-    below_GCV = count_GCV.cumsum(2) - count_GCV
-    table_GCV = ((below_GCV + step_GC1 // 2) // step_GC1.clamp(min=1)).clamp(max=255)
-    flat_GCP = table_GCV.gather(2, value_GCP).where(step_GC1 > 0, value_GCP)
-    return flat_GCP.view_as(x_GCHW).float()
+    from torchvision.transforms.v2 import functional  # importing torchvision takes seconds
 
-
-def _invert(x_GCHW: Tensor, _: Tensor) -> Tensor:
-    return 255 - x_GCHW
-
-
-def _posterize(x_GCHW: Tensor, step_G111: Tensor) -> Tensor:
-    return (x_GCHW / step_G111).floor() * step_G111
-
-
-def _solarize(x_GCHW: Tensor, threshold_G111: Tensor) -> Tensor:
-    return x_GCHW.where(x_GCHW < threshold_G111, 255 - x_GCHW)
-
-
-def _solarize_add(x_GCHW: Tensor, added_G111: Tensor) -> Tensor:
-    return (x_GCHW + added_G111 * (x_GCHW < 128)).clamp(max=255)
-
-
-def _color(x_GCHW: Tensor, factor_G111: Tensor) -> Tensor:
-    return _blend(_grey(x_GCHW), x_GCHW, factor_G111)
+    return functional.equalize_image(x_GCHW.byte()).float()
 
 
 def _contrast(x_GCHW: Tensor, factor_G111: Tensor) -> Tensor:
     mean_G111 = _grey(x_GCHW).mean((1, 2, 3), keepdim=True, dtype=torch.float64)
     return _blend((mean_G111 + 0.5).floor().float(), x_GCHW, factor_G111)
-
-
-def _brightness(x_GCHW: Tensor, factor_G111: Tensor) -> Tensor:
-    return _blend(torch.zeros_like(x_GCHW), x_GCHW, factor_G111)
 
 
 def _sharpness(x_GCHW: Tensor, factor_G111: Tensor) -> Tensor:
@@ -338,16 +281,17 @@ def _grey(x_GCHW: Tensor) -> Tensor:
     return ((19595 * red + 38470 * green + 7471 * blue + 32768) / 65536).floor()
 
 
-PIXEL_OPS = {
+# What an op does to x_GCHW, whole numbers from 0 to 255, told its argument (G, 1, 1, 1).
+PIXEL_OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "AutoContrast": _autocontrast,
     "Equalize": _equalize,
-    "Invert": _invert,
-    "Posterize": _posterize,
-    "Solarize": _solarize,
-    "SolarizeAdd": _solarize_add,
-    "Color": _color,
+    "Invert": lambda x, _: 255 - x,
+    "Posterize": lambda x, step: (x / step).floor() * step,
+    "Solarize": lambda x, threshold: x.where(x < threshold, 255 - x),
+    "SolarizeAdd": lambda x, added: (x + added * (x < 128)).clamp(max=255),
+    "Color": lambda x, factor: _blend(_grey(x), x, factor),
     "Contrast": _contrast,
-    "Brightness": _brightness,
+    "Brightness": lambda x, factor: _blend(torch.zeros_like(x), x, factor),
     "Sharpness": _sharpness,
 }
 OPS = (*PIXEL_OPS, *MOVES)

@@ -1,8 +1,8 @@
 """Weight inheritance: a new net starts from the weights of a trained relative, part by part.
 
-Function-preserving where the parts allow it (Net2Net, Chen et al., ICLR 2016): blocks of the same
-kind are taken, cut or widened by `fit`, and blocks that the parent has not add almost nothing.
-Parent and child may be any two nets. What does not fit keeps its initialisation.
+Function-preserving where the parts allow it (Net2Net, Chen et al., ICLR 2016): blocks of the same kind are copied,
+cut or widened, and blocks that the parent has not add almost nothing. Parent and child may be any two nets. What does
+not fit keeps its initialisation. What a kind of block needs for it is in its `BlockSpec`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from torch import nn
 from ...archs import Network
 from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.residual import Projection
-from ...archs.layout import Block, Layout
+from ...archs.layout import Block
 from ...archs.weights import read
-from .job import FREEZE_POLICIES, FreezePolicy, InitWeights
-from .net2net import CopyCount, Linear, copy_stem, copy_tensor, copy_tokens, cyclic, spread
+from .job import FREEZE_POLICIES, InitWeights
+from .net2net import CopyCount, Linear, copy_module, copy_stem, copy_tokens, cyclic, spread
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
-
 ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
 
 
@@ -52,17 +51,26 @@ class Inherited:
 
 @torch.no_grad()
 def inherit(child: Network, parent: Network) -> list[Inherited]:
-    """Fill the fresh `child` in place from `parent`, and tell part by part what it took."""
-    rows = [_stem(child, parent), *_stages(child, parent)]
+    """Fill the fresh `child` in place from `parent`, from the image to the head, and tell what each part took."""
+    rows, tally = [], CopyCount()
+    if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
+        copy_stem(child.stem, parent.stem, tally)
+    rows.append(_row("stem", child.stem.parameters(), "stem", tally))
+    rows += _stages(child, parent)
     if child.norm is not None:
         tally = CopyCount()
         if parent.norm is not None:
-            copy_tensor(child.norm, parent.norm, tally)
+            copy_module(child.norm, parent.norm, tally)
         rows.append(_row("last norm", child.norm.parameters(), "last norm", tally))
     if child.encoder is not None:
         image = (child.genotype.stem.kind == "none", parent.genotype.stem.kind == "none")
         rows += _encoder(child.encoder, parent.encoder, image)
-    return [row for row in (*rows, _head(child, parent)) if row.params]
+    tally = CopyCount()
+    # The same classes from the same kind of features, tokens or channels of a map.
+    if child.num_classes == parent.num_classes and (child.encoder is None) == (parent.encoder is None):
+        copy_module(child.head, parent.head, tally)
+    rows.append(_row("head", child.head.parameters(), "head", tally))
+    return [row for row in rows if row.params]
 
 
 def summary(rows: list[Inherited]) -> dict[str, Any]:
@@ -80,8 +88,14 @@ def aligned(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[int |
     """
     if len(child) == len(parent):
         return list(range(len(child)))
-    best, i, j = _best(child, parent), 1, 1
+    # best[i][j]: most (pairs of one kind, pairs) of child[i:] and parent[j:], by dynamic programming
+    best = [[(0, 0)] * (len(parent) + 1) for _ in range(len(child) + 1)]
+    for i in reversed(range(len(child))):
+        for j in reversed(range(len(parent))):
+            alike, count = best[i + 1][j + 1]
+            best[i][j] = max((alike + (child[i] == parent[j]), count + 1), best[i + 1][j], best[i][j + 1])
     pairs: list[int | None] = [0 if parent else None, *[None] * (len(child) - 1)]
+    i = j = 1
     while i < len(child) and j < len(parent):
         if best[i][j] == best[i + 1][j]:
             i += 1
@@ -92,17 +106,6 @@ def aligned(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[int |
     return pairs
 
 
-def _best(child: Sequence[Hashable], parent: Sequence[Hashable]) -> list[list[tuple[int, int]]]:
-    """[i][j]: most (pairs of one kind, pairs) of child[i:] and parent[j:], by dynamic programming."""
-    best = [[(0, 0)] * (len(parent) + 1) for _ in range(len(child) + 1)]
-    for i in reversed(range(len(child))):
-        for j in reversed(range(len(parent))):
-            alike, count = best[i + 1][j + 1]
-            paired = (alike + (child[i] == parent[j]), count + 1)
-            best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
-    return best
-
-
 def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: CopyCount, new: bool = False) -> Inherited:
     params = sum(parameter.numel() for parameter in part)
     how = next((how for how in ("fitted", "resized", "copied") if how in tally.hows), "fresh")
@@ -111,26 +114,30 @@ def _row(place: str, part: Iterable[nn.Parameter], source: str, tally: CopyCount
     return Inherited(place, source if tally.taken else "", "identity" if new else how, params, tally.taken)
 
 
-def _stem(child: Network, parent: Network) -> Inherited:
-    tally = CopyCount()
-    if child.genotype.canonical().stem.kind == parent.genotype.canonical().stem.kind:
-        copy_stem(child.stem, parent.stem, tally)
-    return _row("stem", child.stem.parameters(), "stem", tally)
-
-
 def _stages(child: Network, parent: Network) -> list[Inherited]:
-    plan, other = (net.genotype.plan(net.image_size, net.in_chans) for net in (child, parent))
+    """Copy blocks of one kind; make others identities, if the parent has stages to go on from."""
+    layout, other = (net.genotype.plan(net.image_size, net.in_chans) for net in (child, parent))
     rows = []
-    for s, stage in enumerate(plan.stages):
+    for s, (stage, modules) in enumerate(zip(layout.stages, child.stages, strict=True)):
         had = other.stages[s] if s < len(other.stages) else ()
-        pairs = aligned([_species(b) for b in stage], [_species(b) for b in had])
-        for i, (b, j) in enumerate(zip(stage, pairs, strict=True)):
-            block, place = child.stages[s].get_submodule(str(i)), f"stage {s + 1} block {i + 1}"
+        pairs = aligned([_species(b) for b in stage], [_species(p) for p in had])
+        for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
+            tally, source = CopyCount(), ""
             if j is None:
-                rows.append(_new_block(place, block, b, other))
+                new, identity = bool(other.stages), other.channels if other.stages else 0
+                if new:
+                    silence(block, _scaled_by(b))
             else:
-                source = (f"stage {s + 1} block {j + 1}", parent.stages[s].get_submodule(str(j)), had[j])
-                rows.append(_block(place, block, b, source))
+                p, trained, source = had[j], parent.stages[s].get_submodule(str(j)), f"stage {s + 1} block {j + 1}"
+                new, identity = _species(b) != _species(p), 0 if p.projects else p.c_out
+                if new:
+                    silence(block, _scaled_by(b))
+                    _copy_common(block, b, trained, p, tally)
+                else:
+                    copy_module(block, trained, tally)
+            if identity:
+                _pass_on(block, identity)
+            rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new))
     return rows
 
 
@@ -139,52 +146,25 @@ def _species(b: Block) -> tuple[str, str, str]:
     return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm)
 
 
-def _new_block(place: str, block: nn.Module, b: Block, parent: Layout) -> Inherited:
-    """A block without partner: an identity, or as initialised where the parent has no stages to go on from."""
-    if parent.stages:
-        silence(block, _scaled_by(b))
-        _pass_on(block, parent.channels)
-    return _row(place, block.parameters(), "", CopyCount(), new=bool(parent.stages))
-
-
-def _block(place: str, block: nn.Module, b: Block, source: tuple[str, nn.Module, Block]) -> Inherited:
-    name, other, p = source
-    tally, same = CopyCount(), _species(b) == _species(p)
-    if same:
-        copy_tensor(block, other, tally)
-    else:
-        silence(block, _scaled_by(b))
-        _take_common(block, b, other, p, tally)
-    if not p.projects:
-        _pass_on(block, p.c_out)
-    return _row(place, block.parameters(), name, tally, new=not same)
-
-
-def _take_common(block: nn.Module, b: Block, other: nn.Module, p: Block, tally: CopyCount) -> None:
-    """What means the same in blocks of two kinds: a norm of the block's input, the projection."""
-    if b.form.norms_input and p.form.norms_input:
-        copy_tensor(block.get_submodule("norm1"), other.get_submodule("norm1"), tally)
-    if _family(b) == _family(p) and b.projects and p.projects:
-        copy_tensor(block.get_submodule("shortcut"), other.get_submodule("shortcut"), tally)
-
-
-def _family(b: Block) -> str:
-    """What its projection sees: the activated input, the raw one, or (with a norm behind it) the raw one."""
-    if b.spec.modern:
-        return "modern"
-    return "pre" if b.form.norms_input else "post"
-
-
 def _scaled_by(b: Block) -> tuple[str, ...]:
     """The layers that scale the block's branches."""
     # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
     return b.form.scaled_by_group if b.style.norm == "group" and b.form.scaled_by_group else b.form.scaled_by
 
 
+def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally: CopyCount) -> None:
+    """Copy what means the same in blocks of two kinds: a norm of the block's input, the projection."""
+    if b.form.norms_input and p.form.norms_input:
+        copy_module(block.get_submodule("norm1"), trained.get_submodule("norm1"), tally)
+    # What a projection sees: the activated input, the raw one, or (with a norm behind it) the raw one.
+    sees, saw = ("modern" if x.spec.modern else "pre" if x.form.norms_input else "post" for x in (b, p))
+    if sees == saw and b.projects and p.projects:
+        copy_module(block.get_submodule("shortcut"), trained.get_submodule("shortcut"), tally)
+
+
 def silence(block: nn.Module, last: tuple[str, ...]) -> None:
     """Make the block add almost nothing: its `last` layers are near zero."""
-    for name in last:
-        layer = block.get_submodule(name)
+    for layer in map(block.get_submodule, last):
         for key, value in layer.named_parameters():
             if key == "bias":
                 value.zero_()
@@ -199,43 +179,32 @@ def _pass_on(block: nn.Module, channels: int) -> None:
 
     Standardised convs are left: an identity of theirs is far larger than its input.
     """
-    shortcut = getattr(block, "shortcut", None) or nn.Identity()
-    for conv in shortcut.modules():
+    shortcut = getattr(block, "shortcut", None)
+    for conv in shortcut.modules() if shortcut is not None else ():
         if isinstance(conv, Projection):
             rows, columns = cyclic(conv.out_channels, channels), cyclic(conv.in_channels, channels)
             conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
 
 
 def _encoder(child: TransformerEncoder, parent: TransformerEncoder | None, image: tuple[bool, bool]) -> list[Inherited]:
-    """The encoder's rows; as initialised where the parent has none. `image`: whether each one sees the image itself."""
+    """Fill the encoder; as initialised where the parent has none. `image`: whether each one sees the image itself."""
     had = [] if parent is None else list(parent.blocks)
     pairs = aligned([""] * len(child.blocks), [""] * len(had))
     tokens, norm = CopyCount(), CopyCount()
     if parent is not None:
         copy_tokens(child, parent, image, pairs, tokens)
-        copy_tensor(child.norm, parent.norm, norm)
-    vectors = [vectors for name, vectors in child.named_parameters() if not name.startswith(("blocks.", "norm."))]
+        copy_module(child.norm, parent.norm, norm)
+    vectors = [p for name, p in child.named_parameters() if not name.startswith(("blocks.", "norm."))]
     rows = [_row("encoder tokens", vectors, "encoder tokens", tokens)]
     for i, (block, j) in enumerate(zip(child.blocks, pairs, strict=True)):
-        tally = CopyCount()
+        tally, source = CopyCount(), ""
         if j is not None:
-            copy_tensor(block, had[j], tally)
+            copy_module(block, had[j], tally)
+            source = f"encoder block {j + 1}"
         elif had:
             silence(block, ENCODER_SCALED_BY)
-        place, source = f"encoder block {i + 1}", "" if j is None else f"encoder block {j + 1}"
-        rows.append(_row(place, block.parameters(), source, tally, new=bool(had) and j is None))
+        rows.append(_row(f"encoder block {i + 1}", block.parameters(), source, tally, new=bool(had) and j is None))
     return [*rows, _row("encoder norm", child.norm.parameters(), "encoder norm", norm)]
-
-
-def _head(child: Network, parent: Network) -> Inherited:
-    """Taken where the classes and the kind of features are the same: tokens or channels of a map."""
-    tally = CopyCount()
-    if child.num_classes == parent.num_classes and (child.encoder is None) == (parent.encoder is None):
-        copy_tensor(child.head, parent.head, tally)
-    return _row("head", child.head.parameters(), "head", tally)
-
-
-TAKEN = ("copied", "resized", "fitted")  # how weights can come from a relative
 
 
 @dataclass(frozen=True)
@@ -243,7 +212,7 @@ class InitializedNet:
     """A net as training begins.
 
     Attributes:
-        frozen: modules that stand still.
+        frozen: modules that stay in eval mode.
         slow: parameters that learn at `rate` of the recipe's learning rate.
         lineage: where the weights came from, for the record.
     """
@@ -255,7 +224,7 @@ class InitializedNet:
 
 
 def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
-    """Give a fresh net its first weights, and settle what of it is trained.
+    """Give a fresh net its first weights, and freeze what is not trained.
 
     Raises:
         InputError: if the weights cannot be read.
@@ -263,54 +232,38 @@ def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
     if start is None:
         return InitializedNet()
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
-    if start.zero_head:
-        empty_head(net)
+    if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
+        last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]
+        nn.init.zeros_(last.weight)
+        nn.init.zeros_(last.bias)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
-    still = {row.place for row in _standing(rows, policy)}
-    for place in still:
-        for part in places[place]:
-            part.requires_grad_(False)
-    frozen = [part for place in still for part in places[place] if isinstance(part, nn.Module)]
-    slow = [p for row in rows if row.how in TAKEN for part in places[row.place] for p in _parameters(part)]
+    if policy.new:
+        fixed = [row.place for row in rows if row.how in ("copied", "resized") and row.place != "head"]
+    else:  # all in front of the first block that is trained, or of the head
+        blocks = [row.place for row in rows if " block " in row.place]
+        trained = blocks[len(blocks) - round(policy.share * len(blocks)) :]
+        order = [row.place for row in rows]
+        fixed = [] if policy.share == 1 else order[: order.index((*trained, "head")[0])]
+    for part in (part for place in fixed for part in places[place]):
+        part.requires_grad_(False)
+    frozen = [part for place in fixed for part in places[place] if isinstance(part, nn.Module)]
+    inherited = [part for row in rows if row.how in ("copied", "resized", "fitted") for part in places[row.place]]
+    slow = [p for part in inherited for p in (part.parameters() if isinstance(part, nn.Module) else [part])]
     lineage = {"weights": start.label, "steps": start.steps, "freeze": start.freeze} | summary(rows)
     return InitializedNet(tuple(frozen), tuple(slow), policy.rate, lineage)
 
 
-@torch.no_grad()
-def empty_head(net: Network) -> None:
-    """Set the last layer to zero: all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)."""
-    last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]
-    last.weight.zero_()
-    last.bias.zero_()
-
-
 def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
     """What each place that `inherit` tells of is made of."""
-    found: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
+    places: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
     for s, stage in enumerate(net.stages):
-        found |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}
+        places |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}
     if net.norm is not None:
-        found["last norm"] = [net.norm]
+        places["last norm"] = [net.norm]
     if (encoder := net.encoder) is not None:
         token = [] if encoder.cls_token is None else [encoder.cls_token]
-        found["encoder tokens"] = [encoder.proj, encoder.positions, *token]
-        found |= {f"encoder block {i + 1}": [block] for i, block in enumerate(encoder.blocks)}
-        found["encoder norm"] = [encoder.norm]
-    return found
-
-
-def _standing(rows: Sequence[Inherited], policy: FreezePolicy) -> Sequence[Inherited]:
-    """The parts that are not trained; rows stand in the order from the image to the head."""
-    if policy.new:
-        return [row for row in rows if row.how in ("copied", "resized") and row.place != "head"]
-    blocks = [i for i, row in enumerate(rows) if " block " in row.place]
-    trained = round(policy.share * len(blocks))
-    if policy.share == 1:
-        return []
-    first = blocks[len(blocks) - trained] if trained else next(i for i, r in enumerate(rows) if r.place == "head")
-    return rows[:first]
-
-
-def _parameters(part: nn.Module | nn.Parameter) -> list[nn.Parameter]:
-    return [part] if isinstance(part, nn.Parameter) else list(part.parameters())
+        places["encoder tokens"] = [encoder.proj, encoder.positions, *token]
+        places |= {f"encoder block {i + 1}": [block] for i, block in enumerate(encoder.blocks)}
+        places["encoder norm"] = [encoder.norm]
+    return places

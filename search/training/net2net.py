@@ -1,10 +1,10 @@
-"""Tensors of one shape from trained tensors of another: channels cut or repeated, tables interpolated.
+"""Net2Net: tensors of one shape from trained tensors of another.
 
-One rule for every axis of channels: channel c of the child takes channel c % P of the parent's P. A
-narrower child keeps the first ones. A wider one repeats them, and the weights that read the copies
-are divided by their number, so that the function stays the same (Net2WiderNet, Chen et al., ICLR
-2016): exactly under BatchNorm, under LayerNorm where the width is a multiple of the parent's, and
-nearly under GroupNorm, whose groups hold other channels.
+One rule for every axis of channels: channel c of the child takes channel c % P of the parent's P. A narrower child
+keeps the first ones. A wider one repeats them, and the weights that read the copies are divided by their number, so
+that the function stays the same (Net2WiderNet, Chen et al., ICLR 2016): exactly under BatchNorm, under LayerNorm
+where the width is a multiple of the parent's, and nearly under GroupNorm, whose groups hold other channels.
+Position tables are interpolated.
 """
 
 from __future__ import annotations
@@ -34,9 +34,25 @@ class ChannelMap:
     again: Tensor
 
 
+def cyclic(child: int, parent: int) -> ChannelMap:
+    """The map under which channel c takes channel c % parent."""
+    at = torch.arange(child)
+    index = at % parent
+    return ChannelMap(index, torch.bincount(index)[index], at >= parent)
+
+
+def nested(outer: ChannelMap, inner: ChannelMap, parent: int) -> ChannelMap:
+    """The map of an axis of two, such as heads times head channels; `parent` is the size of the parent's inner one."""
+    return ChannelMap(
+        (outer.index[:, None] * parent + inner.index).flatten(),
+        (outer.copies[:, None] * inner.copies).flatten(),
+        (outer.again[:, None] | inner.again).flatten(),
+    )
+
+
 @dataclass
 class CopyCount:
-    """What a part of the child has taken so far."""
+    """What a part of the child has taken so far: the number of its parameters, and how they were made."""
 
     taken: int = 0
     hows: set[str] = field(default_factory=set)
@@ -49,58 +65,60 @@ class CopyCount:
             self.taken += target.numel()
             self.hows.add("resized" if resized else "copied" if same else "fitted")
 
-
-def cyclic(child: int, parent: int) -> ChannelMap:
-    """Channel c takes channel c % parent."""
-    at = torch.arange(child)
-    index = at % parent
-    return ChannelMap(index, torch.bincount(index)[index], at >= parent)
+    def repeat(self, target: Tensor, source: Tensor) -> None:
+        """Fill a tensor whose last axis is channels, or a single number such as the steps a norm has seen."""
+        source = plain(source)
+        self.put(target, repeated(source, target.shape[-1]) if target.dim() else source, source)
 
 
-def nested(outer: ChannelMap, inner: ChannelMap, parent: int) -> ChannelMap:
-    """An axis of two, such as heads times head channels; `parent` is the size of the parent's inner one."""
-    return ChannelMap(
-        (outer.index[:, None] * parent + inner.index).flatten(),
-        (outer.copies[:, None] * inner.copies).flatten(),
-        (outer.again[:, None] | inner.again).flatten(),
-    )
+def plain(tensor: Tensor) -> Tensor:
+    """On the CPU, wherever parent and child are: the noise is then the same everywhere; never in half precision."""
+    tensor = tensor.detach().cpu()
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
+def repeated(source: Tensor, channels: int) -> Tensor:
+    """`source` (..., P) with `channels` channels."""
+    return source[..., torch.arange(channels) % source.shape[-1]]
 
 
 def spread(weight: Tensor, rows: ChannelMap, columns: ChannelMap, divide: bool) -> Tensor:
     """`weight` (out, in, ...) on other axes; `divide` shares the weight of an input among its copies."""
-    deviation = weight.std(correction=0)
     value, beyond = weight[rows.index][:, columns.index], (1,) * (weight.dim() - 2)
     if divide:
         value = value / columns.copies.view(1, -1, *beyond)
     again = (rows.again[:, None] | columns.again).view(*value.shape[:2], *beyond)
-    return value + again * NOISE * deviation * torch.randn_like(value) if again.any() else value
+    return value + again * NOISE * weight.std(correction=0) * torch.randn_like(value) if again.any() else value
 
 
-def copy_tensor(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
+def copy_module(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
     """Fill every layer of `child` from the layer of the same name and type in `parent`."""
     if type(child) is not type(parent):
         return
     if isinstance(child, Attention) and isinstance(parent, Attention):
-        _take_attention(child, parent, tally)
-        return
-    if isinstance(child, Linear) and isinstance(parent, Linear):
+        _copy_attention(child, parent, tally)
+    elif isinstance(child, Linear) and isinstance(parent, Linear):
         copy_linear(child, parent, tally)
-        return
-    _take_vectors(child, parent, tally)
-    others = dict(parent.named_children())
-    for name, part in child.named_children():
-        if name in others:
-            copy_tensor(part, others[name], tally)
+    else:
+        # A module's own tensors, such as scale, shift and running statistics of a norm, without noise.
+        own = {**dict(parent.named_parameters(recurse=False)), **dict(parent.named_buffers(recurse=False))}
+        for name, target in (*child.named_parameters(recurse=False), *child.named_buffers(recurse=False)):
+            if name in own:
+                tally.repeat(target, own[name])
+        layers = dict(parent.named_children())
+        for name, layer in child.named_children():
+            if name in layers:
+                copy_module(layer, layers[name], tally)
 
 
 def copy_stem(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
-    """A conv, or a run of layers that starts with one; only the conv sees the image."""
+    """Fill a conv, or a run of layers that starts with one; only the conv sees the image."""
     if isinstance(child, Linear) and isinstance(parent, Linear) and type(child) is type(parent):
         copy_linear(child, parent, tally, image=True)
     elif isinstance(child, nn.Sequential) and isinstance(parent, nn.Sequential):
         copy_stem(child[0], parent[0], tally)
-        for layer, other in zip(child[1:], parent[1:], strict=False):
-            copy_tensor(layer, other, tally)
+        for layer, source in zip(child[1:], parent[1:], strict=False):
+            copy_module(layer, source, tally)
 
 
 def copy_linear(
@@ -119,94 +137,53 @@ def copy_linear(
         gain: a factor for each output.
         image: whether it sees the image, whose channels are not copies of each other.
     """
-    source, shape = plain(parent.weight), child.weight.shape
-    if shape[2:] != source.shape[2:]:
+    weight = source = plain(parent.weight)
+    channels, had = child.weight.shape[1], source.shape[1]
+    if child.weight.shape[2:] != source.shape[2:]:
         return
-    weight = _for_image(source, shape[1]) if image else source
-    rows, columns = rows or cyclic(shape[0], source.shape[0]), columns or cyclic(shape[1], weight.shape[1])
-    scale = torch.ones(shape[0]) if gain is None else gain
+    if image and channels != had:  # as timm's `adapt_input_conv`: the sum over the image's channels stays
+        repeats = weight[:, torch.arange(channels) % had] * (had / channels)
+        weight = weight.sum(1, keepdim=True) if channels == 1 else repeats
+    rows = rows or cyclic(child.weight.shape[0], source.shape[0])
+    columns = columns or cyclic(channels, weight.shape[1])
+    gain = torch.ones(child.weight.shape[0]) if gain is None else gain
     divide = type(child) in (nn.Conv2d, Projection, nn.Linear)  # in standardised ones a factor has no effect
-    value = spread(weight, rows, columns, divide) * scale.view(-1, *(1,) * (weight.dim() - 1))
+    value = spread(weight, rows, columns, divide) * gain.view(-1, *(1,) * (weight.dim() - 1))
     tally.put(child.weight, value, source)
     if child.bias is not None and parent.bias is not None:
         bias = plain(parent.bias)
-        tally.put(child.bias, bias[rows.index] * scale, bias)
+        tally.put(child.bias, bias[rows.index] * gain, bias)
 
 
-def _for_image(weight: Tensor, channels: int) -> Tensor:
-    """A first kernel for another number of image channels, as timm's `adapt_input_conv` makes it."""
-    had = weight.shape[1]
-    if channels == had:
-        return weight
-    if channels == 1:
-        return weight.sum(1, keepdim=True)
-    return weight[:, torch.arange(channels) % had] * (had / channels)
-
-
-def _take_vectors(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
-    """The module's own tensors: scale, shift and running statistics of a norm, without noise."""
-    have = {**dict(parent.named_parameters(recurse=False)), **dict(parent.named_buffers(recurse=False))}
-    want = {**dict(child.named_parameters(recurse=False)), **dict(child.named_buffers(recurse=False))}
-    for name, target in want.items():
-        if name in have:
-            put_repeated(target, have[name], tally)
-
-
-def put_repeated(target: Tensor, source: Tensor, tally: CopyCount) -> None:
-    """Fill a tensor whose last axis is channels, or a single number such as the steps a norm has seen."""
-    had = plain(source)
-    tally.put(target, repeated(had, target.shape[-1]) if target.dim() else had, had)
-
-
-def repeated(source: Tensor, channels: int) -> Tensor:
-    """`source` (..., P) with `channels` channels."""
-    return source[..., torch.arange(channels) % source.shape[-1]]
-
-
-def _take_attention(child: Attention, parent: Attention, tally: CopyCount) -> None:
-    """Heads and head channels are axes of their own in the rows of `qkv` and the columns behind it."""
-    sizes = [layer.qkv.out_features // (3 * layer.heads) for layer in (child, parent)]
-    heads, dims = cyclic(child.heads, parent.heads), cyclic(*sizes)
-    inner = nested(heads, dims, sizes[1])
-    rows = nested(cyclic(3, 3), inner, parent.heads * sizes[1])
-    copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=_query_gain(child.heads, dims, *sizes))
-    last, other = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
-    copy_linear(last, other, tally, columns=inner)
+def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> None:
+    """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D)."""
+    size, had = (layer.qkv.out_features // (3 * layer.heads) for layer in (child, parent))
+    heads, dims = cyclic(child.heads, parent.heads), cyclic(size, had)
+    inner = nested(heads, dims, had)
+    rows = nested(cyclic(3, 3), inner, parent.heads * had)
+    # Logits are sums over head channels, times D ** -0.5: where these are repeated, the queries make up for both.
+    queries = math.sqrt(size / had) / dims.copies if size > had else torch.ones(size)
+    gain = torch.cat([queries.repeat(child.heads), torch.ones(2 * child.heads * size)])
+    copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=gain)
+    last, source = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
+    copy_linear(last, source, tally, columns=inner)
     if isinstance(child, WindowAttention) and isinstance(parent, WindowAttention):
-        _take_table(child, parent, heads, tally)
+        _copy_table(child, parent, heads, tally)
 
 
-def _query_gain(heads: int, dims: ChannelMap, child: int, parent: int) -> Tensor:
-    """A factor for each row of `qkv` under which repeated head channels leave the logits as they were.
+def _copy_table(child: WindowAttention, parent: WindowAttention, heads: ChannelMap, tally: CopyCount) -> None:
+    """Relative positions, (2h - 1, 2w - 1) for all heads or a table for each; interpolated where the window differs."""
+    from ...archs.resize import interpolated
 
-    They are sums over the copies, scaled by child ** -0.5 instead of parent ** -0.5.
-    """
-    queries = math.sqrt(child / parent) / dims.copies if child > parent else torch.ones(child)
-    others = torch.ones(2 * heads * child)
-    return torch.cat([queries.repeat(heads), others])
-
-
-def _take_table(child: WindowAttention, parent: WindowAttention, heads: ChannelMap, tally: CopyCount) -> None:
-    """Relative positions: for each head or for all, interpolated where the window differs."""
     source = table = plain(parent.table)
-    want = child.table.shape
-    if len(want) == 3:
+    shape = child.table.shape
+    if len(shape) == 3:
         table = table[heads.index] if table.dim() == 3 else table.expand(child.heads, -1, -1)
     elif table.dim() == 3:
         table = table.mean(0)
     only_window = table.shape == source.shape and torch.equal(table, source)
-    if table.shape == want:
-        tally.put(child.table, table, source)
-        return
-    from ...archs.resize import interpolated
-
-    tally.put(child.table, interpolated(table, (want[-2], want[-1])), source, resized=only_window)
-
-
-def plain(tensor: Tensor) -> Tensor:
-    """On the CPU, wherever parent and child are: the noise is then the same everywhere; never in half precision."""
-    tensor = tensor.detach().cpu()
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+    value = interpolated(table, (shape[-2], shape[-1]))
+    tally.put(child.table, value, source, resized=only_window and table.shape != shape)
 
 
 def copy_tokens(
@@ -216,7 +193,7 @@ def copy_tokens(
     pairs: list[int | None],
     tally: CopyCount,
 ) -> None:
-    """Fill what makes the tokens.
+    """Fill what makes the tokens: patch projection, class token, positions.
 
     Args:
         image: whether child and parent see the image itself instead of a map.
@@ -225,66 +202,46 @@ def copy_tokens(
     if image[0] == image[1]:  # a patch of the image has nothing in common with a patch of a map
         copy_linear(child.proj, parent.proj, tally, image=image[0])
     if child.cls_token is not None and parent.cls_token is not None:
-        put_repeated(child.cls_token, parent.cls_token, tally)
-    if child.positions and parent.positions and type(child.positions[0]) is type(parent.positions[0]):
-        _take_positions(child, parent, pairs, tally)
-
-
-def _take_positions(
-    child: TransformerEncoder, parent: TransformerEncoder, pairs: list[int | None], tally: CopyCount
-) -> None:
+        tally.repeat(child.cls_token, parent.cls_token)
+    if not (child.positions and parent.positions and type(child.positions[0]) is type(parent.positions[0])):
+        return
     for i, table in enumerate(child.positions):
-        at = _table_of(child, parent, pairs, i)
+        if child.spec.position_at == "layers" and parent.spec.position_at == "layers":
+            at = pairs[i]
+        else:
+            at = None if i and parent.spec.position_at == "stem" else 0
         if at is not None:
-            _take_position(table, parent.positions[at], (child, parent), tally)
+            _copy_positions(table, parent.positions[at], child, parent, tally)
         elif not isinstance(table, OffsetKeys):  # in front of a new block: nothing is added, yet gradients arrive
             for vectors in table.parameters():
                 vectors.zero_()
 
 
-def _table_of(child: TransformerEncoder, parent: TransformerEncoder, pairs: list[int | None], i: int) -> int | None:
-    """The parent's place of the child's position table `i`."""
-    if child.spec.position_at == "layers" and parent.spec.position_at == "layers":
-        return pairs[i]
-    return None if i and parent.spec.position_at == "stem" else 0
-
-
-def _take_position(
-    table: nn.Module, source: nn.Module, encoders: tuple[TransformerEncoder, TransformerEncoder], tally: CopyCount
+def _copy_positions(
+    table: nn.Module, source: nn.Module, child: TransformerEncoder, parent: TransformerEncoder, tally: CopyCount
 ) -> None:
-    child, parent = encoders
-    moved, as_wide = child.grid != parent.grid, child.spec.embed_dim == parent.spec.embed_dim
-    alike = _tokens(child) == _tokens(parent)
-    if isinstance(table, TokenPositions) and isinstance(source, TokenPositions):
-        had, target = plain(source.table), table.table
-        value = repeated(_on_grid("table", had, child, parent), target.shape[-1])
-        tally.put(target, _for_tokens(value, target, child, parent), had, resized=moved and as_wide and alike)
-        tally.taken -= target.shape[-1] if _tokens(child) > _tokens(parent) else 0
-    elif isinstance(table, GridPositions) and isinstance(source, GridPositions):
-        for name in ("rows", "columns"):
-            target, had = getattr(table, name), plain(getattr(source, name))
-            value = repeated(_on_grid(f".{name}", had, child, parent), target.shape[1])
-            tally.put(target, value, had, resized=as_wide and len(target) != len(had))
-    elif isinstance(table, OffsetKeys) and isinstance(source, OffsetKeys) and not moved and alike:
-        put_repeated(table.table, source.table, tally)  # on another grid its 1-D offsets mean other distances
-
-
-def _on_grid(name: str, table: Tensor, child: TransformerEncoder, parent: TransformerEncoder) -> Tensor:
-    if child.grid == parent.grid:
-        return table
     from ...archs.resize import position_table
 
-    return position_table(name, table, parent.grid, child.grid, parent.cls_token is not None)
+    def on_grid(name: str, vectors: Tensor) -> Tensor:
+        if child.grid == parent.grid:
+            return vectors
+        return position_table(name, vectors, parent.grid, child.grid, parent.cls_token is not None)
 
-
-def _for_tokens(value: Tensor, fresh: Tensor, child: TransformerEncoder, parent: TransformerEncoder) -> Tensor:
-    """With or without the class token's vector, as the child wants it."""
-    prefix, had = _tokens(child), _tokens(parent)
-    if prefix and not had:
-        return torch.cat([plain(fresh)[:, :1], value], dim=1)
-    return value if prefix == had else value[:, 1:]
-
-
-def _tokens(encoder: TransformerEncoder) -> int:
-    """Class tokens."""
-    return int(encoder.cls_token is not None)
+    moved, as_wide = child.grid != parent.grid, child.spec.embed_dim == parent.spec.embed_dim
+    token, had_token = child.cls_token is not None, parent.cls_token is not None
+    if isinstance(table, TokenPositions) and isinstance(source, TokenPositions):
+        target, vectors = table.table, plain(source.table)  # (1, T, C), the class token first
+        value = repeated(on_grid("table", vectors), target.shape[-1])
+        if token and not had_token:
+            value = torch.cat([plain(target)[:, :1], value], dim=1)
+        elif had_token and not token:
+            value = value[:, 1:]
+        tally.put(target, value, vectors, resized=moved and as_wide and token == had_token)
+        tally.taken -= target.shape[-1] if token and not had_token else 0  # its own, as initialised
+    elif isinstance(table, GridPositions) and isinstance(source, GridPositions):
+        for name in ("rows", "columns"):
+            target, vectors = getattr(table, name), plain(getattr(source, name))
+            value = repeated(on_grid(f".{name}", vectors), target.shape[1])
+            tally.put(target, value, vectors, resized=as_wide and len(target) != len(vectors))
+    elif isinstance(table, OffsetKeys) and isinstance(source, OffsetKeys) and not moved and token == had_token:
+        tally.repeat(table.table, source.table)  # on another grid its 1-D offsets mean other distances

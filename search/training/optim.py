@@ -1,12 +1,11 @@
-"""The optimiser of a recipe, from timm's."""
+"""How a recipe moves weights: optimizer, learning rate, gradients, averaged weights, loss."""
 
 from __future__ import annotations
 
 import copy
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -17,41 +16,44 @@ from ...archs import Genotype
 from .recipe import Recipe
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
+LEAST_PASS = 2  # images: BatchNorm cannot train on one
+DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+log = logging.getLogger("alternas")
 
 
 def optimizer_for(
     net: nn.Module, recipe: Recipe, rate: float, slow: Collection[nn.Parameter] = (), share: float = 1.0
 ) -> torch.optim.Optimizer:
-    """timm's optimiser of that name; norms and biases are not decayed unless the recipe says so.
+    """timm's optimizer of that name; norms and biases are not decayed unless the recipe says so.
 
-    The `slow` parameters stand in groups of their own, whose "lr_scale" is `share`.
+    The `slow` parameters have groups of their own, whose "lr_scale" is `share`.
     """
     from timm import optim  # importing timm takes seconds
+
+    scaled = {id(p) for p in slow}
+
+    def param_groups(module: nn.Module) -> list[dict[str, Any]]:
+        """By rate and decay; vectors and scalars are not decayed, as in timm's grouping."""
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for p in module.parameters():
+            if p.requires_grad:
+                decay = recipe.weight_decay if recipe.decay_all or p.ndim > 1 else 0.0
+                groups.setdefault((share if id(p) in scaled else 1.0, decay), []).append(p)
+        return [{"params": p, "lr_scale": scale, "weight_decay": decay} for (scale, decay), p in groups.items()]
 
     create: Any = optim.create_optimizer_v2  # pyright: ignore[reportPrivateImportUsage]
     options: dict[str, Any] = {"momentum": recipe.momentum, "filter_bias_and_bn": not recipe.decay_all}
     if recipe.optimizer in FUSED:
         options["fused"] = True
     if slow and share != 1:
-        options["param_group_fn"] = lambda module: _groups(module, recipe, {id(p) for p in slow}, share)
+        options["param_group_fn"] = param_groups
     return create(net, opt=recipe.optimizer, lr=rate, weight_decay=recipe.weight_decay, **options)
-
-
-def _groups(net: nn.Module, recipe: Recipe, slow: set[int], share: float) -> list[dict[str, Any]]:
-    """Parameters by rate and decay; vectors and scalars are not decayed, as in timm's grouping."""
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
-    for parameter in net.parameters():
-        if parameter.requires_grad:
-            decays = recipe.decay_all or parameter.ndim > 1
-            kind = (share if id(parameter) in slow else 1.0, recipe.weight_decay if decays else 0.0)
-            groups.setdefault(kind, []).append(parameter)
-    return [{"params": p, "lr_scale": scale, "weight_decay": decay} for (scale, decay), p in groups.items()]
 
 
 def peak_rate(recipe: Recipe, net: Genotype) -> float:
     """The recipe's peak rate for this net: transformers read by averaging may have their own."""
     averaged = net.encoder is not None and net.head.pool == "avg"
-    return recipe.gap_lr if averaged and recipe.gap_lr else recipe.lr
+    return recipe.avg_pool_lr if averaged and recipe.avg_pool_lr else recipe.lr
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
@@ -70,21 +72,21 @@ def rate_at(recipe: Recipe, step: int, steps: int) -> float:
 
 
 def warmup_steps(recipe: Recipe, steps: int) -> int:
-    """Length of the warm-up in optimiser steps, at least one."""
+    """Length of the warm-up in optimizer steps, at least one."""
     return max(1, round(recipe.warmup * steps))
 
 
 def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, list[str]]:
-    """Steps whose weights are asked for, and their names: "warmup" (its end) or shares such as "0.06"."""
-    found: dict[int, list[str]] = {}
+    """Steps whose weights are saved, and their names: "warmup" (its end) or shares such as "0.06"."""
+    names: dict[int, list[str]] = {}
     for name in keep:
         step = warmup_steps(recipe, steps) if name == "warmup" else round(float(name) * steps)
-        found.setdefault(max(1, step), []).append(name)
-    return found
+        names.setdefault(max(1, step), []).append(name)
+    return names
 
 
 class Ema:
-    """Keeps `net`, an averaged copy of a network."""
+    """Exponential moving average of a network's weights, in `net`, a copy of it."""
 
     def __init__(self, net: nn.Module, decay: float) -> None:
         self.net, self.decay = copy.deepcopy(net).requires_grad_(False).eval(), decay
@@ -102,12 +104,6 @@ class Ema:
             mine.copy_(current)
 
 
-LEAST_PASS = 2  # images: BatchNorm cannot train on one
-_OUT_OF_MEMORY = ("out of memory", "not enough memory", "can't allocate memory")  # torch says it in three ways
-_KINDS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-log = logging.getLogger("alternas")
-
-
 def precision_of(recipe: Recipe, device: torch.device) -> str:
     """What "auto" comes to: bfloat16 where a GPU has it, else float16 on a GPU, float32 on a CPU."""
     if recipe.precision != "auto":
@@ -119,12 +115,23 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
 
 def autocast(precision: str, device: torch.device) -> torch.autocast:
     """The context in which a net computes at this precision."""
-    return torch.autocast(device.type, _KINDS.get(precision, torch.bfloat16), enabled=precision in _KINDS)
+    return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
 
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether this is how torch or Python say that memory ran out."""
-    return isinstance(error, MemoryError) or any(words in str(error).lower() for words in _OUT_OF_MEMORY)
+    words = ("out of memory", "not enough memory", "can't allocate memory")  # torch says it in three ways
+    return isinstance(error, MemoryError) or any(text in str(error).lower() for text in words)
+
+
+def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor) -> Tensor:
+    """Mean loss; `target` as labels (B) or shares of the classes (B, K)."""
+    if recipe.loss == "cross_entropy":
+        return F.cross_entropy(logits_BK, target, label_smoothing=recipe.label_smoothing)
+    exact = torch.promote_types(logits_BK.dtype, torch.float32)  # float64 in analyses, which a float32 would spoil
+    t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).to(exact)
+    t_BK = t_BK * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits_BK.shape[1]
+    return F.binary_cross_entropy_with_logits(logits_BK, t_BK)
 
 
 Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forward, x_BCHW and target
@@ -140,20 +147,24 @@ class Gradients:
     def __init__(self, net: nn.Module, recipe: Recipe, loss: Loss, device: torch.device) -> None:
         self.net, self.recipe, self.loss, self.device = net, recipe, loss, device
         self.forward = torch.compile(net) if recipe.compile else net
-        self.precision, self.passes = precision_of(recipe, device), recipe.accumulate
+        self.precision, self.passes = precision_of(recipe, device), recipe.grad_accum_steps
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
 
     def __call__(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """The mean loss, detached. `target` holds labels (B), or shares of the classes (B, K)."""
         while True:
             try:
-                return self._sharp(x_BCHW, target) if self.recipe.sam else self._plain(x_BCHW, target)
+                return self._sam(x_BCHW, target) if self.recipe.sam_rho else self._backward(x_BCHW, target)
             except RuntimeError as error:
                 if not out_of_memory(error) or len(x_BCHW) // self.passes < 2 * LEAST_PASS:
                     raise
-            self._take_less()
+            self.net.zero_grad(set_to_none=True)
+            self.passes *= 2
+            log.warning("out of memory: the batch now goes through in %d passes", self.passes)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
 
-    def _plain(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+    def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         passes, total = min(self.passes, len(x_BCHW)), torch.zeros((), device=self.device)
         for x, t in zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True):
             with autocast(self.precision, self.device):
@@ -163,57 +174,26 @@ class Gradients:
             total += loss.detach()
         return total
 
-    def _sharp(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """Gradients at the weights moved uphill by `sam` (Foret et al., 2021); the loss is that of the weights."""
-        weights: list[Tensor] = [p for p in self.net.parameters() if p.requires_grad]
-        kept, loss = [p.detach().clone() for p in weights], self._plain(x_BCHW, target)
+    def _sam(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """Gradients at the weights moved uphill by `sam_rho` (Foret et al., 2021); the loss is that of the weights."""
+        weights: list[Any] = [p for p in self.net.parameters() if p.requires_grad]
+        before, loss = [p.detach().clone() for p in weights], self._backward(x_BCHW, target)
+        # BatchNorm's running statistics must not see the moved weights
+        norms = [m for m in self.net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        momenta = [norm.momentum for norm in norms]
         try:
-            with torch.no_grad(), _still(self.net):
-                _climb(weights, self.recipe.sam)
-                self.net.zero_grad(set_to_none=True)
-                with torch.enable_grad():
-                    self._plain(x_BCHW, target)
+            for norm in norms:
+                norm.momentum = 0.0
+            with torch.no_grad():
+                moving = [p for p in weights if p.grad is not None]
+                slopes = [p.grad for p in moving]
+                norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))  # pyright: ignore[reportPrivateImportUsage]
+                torch._foreach_add_(moving, torch._foreach_mul(slopes, self.recipe.sam_rho / (norm + 1e-12)))  # pyright: ignore[reportPrivateImportUsage]
+            self.net.zero_grad(set_to_none=True)
+            self._backward(x_BCHW, target)
         finally:
+            for norm, momentum in zip(norms, momenta, strict=True):
+                norm.momentum = momentum
             with torch.no_grad():  # copied, not subtracted: an overflow of float16 must not stay
-                torch._foreach_copy_(weights, kept)  # pyright: ignore[reportPrivateImportUsage]
+                torch._foreach_copy_(weights, before)  # pyright: ignore[reportPrivateImportUsage]
         return loss
-
-    def _take_less(self) -> None:
-        self.net.zero_grad(set_to_none=True)
-        self.passes *= 2
-        log.warning("out of memory: the batch now goes through in %d passes", self.passes)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-
-def loss_of(recipe: Recipe, logits_BK: Tensor, target: Tensor) -> Tensor:
-    """Mean loss; `target` as labels (B) or shares of the classes (B, K)."""
-    if recipe.loss == "cross_entropy":
-        return F.cross_entropy(logits_BK, target, label_smoothing=recipe.label_smoothing)
-    exact = torch.promote_types(logits_BK.dtype, torch.float32)  # float64 in analyses, which a float32 would spoil
-    t_BK = target if target.ndim == 2 else F.one_hot(target, logits_BK.shape[1]).to(exact)
-    t_BK = t_BK * (1 - recipe.label_smoothing) + recipe.label_smoothing / logits_BK.shape[1]
-    return F.binary_cross_entropy_with_logits(logits_BK, t_BK)
-
-
-def _climb(weights: list[Tensor], rho: float) -> None:
-    """Move the weights by `rho` in the direction of their gradients."""
-    moving = [p for p in weights if p.grad is not None]
-    slopes = [p.grad for p in moving if p.grad is not None]
-    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(slopes)))  # pyright: ignore[reportPrivateImportUsage]
-    steps = torch._foreach_mul(slopes, rho / (norm + 1e-12))  # pyright: ignore[reportPrivateImportUsage]
-    torch._foreach_add_(moving, steps)  # pyright: ignore[reportPrivateImportUsage]
-
-
-@contextmanager
-def _still(net: nn.Module) -> Iterator[None]:
-    """BatchNorm's running statistics do not see the moved weights."""
-    norms = [m for m in net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    for norm in norms:
-        norm.momentum = 0.0
-    try:
-        yield
-    finally:
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum

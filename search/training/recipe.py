@@ -1,29 +1,41 @@
-"""`Recipe` and `Augment`: how one net is trained, as values with a JSON round trip. The recipes stand in recipes.py."""
+"""`Recipe` and `Augment`: how one net is trained, as values with a JSON round trip. recipes.py has the recipes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ...archs.errors import InputError, check_choice, short_repr
 
-SCHEDULES = ("cosine", "linear", "constant")
-LOSSES = ("cross_entropy", "binary")
-OPTIMIZERS = ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon")
-MOST_EPOCHS = 10**6
-MOST_NAME = 200  # characters
-# The largest value of each field that is no share, far beyond any that trains.
-MOST_AUGMENT = {
-    "pad": 2**12,
-    "ops": 100,
-    "magnitude": 10,
-    "spread": 100,
-    "cutout": 2**12,
-    "mixup": 1000,
-    "cutmix": 1000,
+CHOICES = {
+    "schedule": ("cosine", "linear", "constant"),
+    "optimizer": ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon"),
+    "loss": ("cross_entropy", "binary"),
+    "precision": ("auto", "float32", "bfloat16", "float16"),
 }
-MOST = {"lr": 1000, "weight_decay": 1000, "gap_lr": 1000, "clip": 10**9, "sam": 1000}
-PRECISIONS = ("auto", "float32", "bfloat16", "float16")
+OPTIMIZERS = CHOICES["optimizer"]
+MOST_NAME = 200  # characters
+ABOVE_ZERO = ("epochs", "lr")
+# The least and the largest value of each number; what is no share ends far beyond any that trains.
+RANGES = {
+    "batch_size": (1, 2**20),
+    "grad_accum_steps": (1, 2**20),
+    "epochs": (0, 10**6),
+    "lr": (0, 1000),
+    "weight_decay": (0, 1000),
+    "avg_pool_lr": (0, 1000),
+    "clip_grad": (0, 10**9),
+    "sam_rho": (0, 1000),
+    **dict.fromkeys(("warmup", "cooldown", "label_smoothing", "ema_decay", "momentum"), (0, 1)),
+    **dict.fromkeys(("dropout", "drop_path"), (0, 0.99)),
+}
+AUGMENT_RANGES = {
+    **dict.fromkeys(("rrc_min_scale", "reprob", "mix"), (0, 1)),
+    **dict.fromkeys(("pad", "cutout"), (0, 2**12)),
+    **dict.fromkeys(("ra_num_ops", "ra_magnitude_std"), (0, 100)),
+    "ra_magnitude": (0, 10),
+    **dict.fromkeys(("mixup", "cutmix"), (0, 1000)),
+}
 
 
 @dataclass(frozen=True)
@@ -31,39 +43,35 @@ class Augment:
     """What happens to a training image, in this order; what is 0 or False does not happen.
 
     Attributes:
-        scale: least share of the image that a random resized crop keeps (Inception's).
+        rrc_min_scale: least share of the image that a random resized crop keeps (Inception's).
         pad: random crop of the image padded by so many pixels of the mean colour.
         flip: left to right, every second image.
-        ops: RandAugment: so many operations an image (Cubuk et al., 2020; as timm's),
-        magnitude: of so many tenths,
-        spread: with noise of this standard deviation on the magnitude,
-        increasing: whether a larger magnitude always changes more.
+        ra_num_ops: RandAugment's operations an image (Cubuk et al., 2020; as timm's),
+        ra_magnitude: how strong they are, 0 to 10,
+        ra_magnitude_std: standard deviation of the noise on that,
+        ra_increasing: whether a larger magnitude always changes more.
         cutout: side in pixels of a square set to the mean colour (DeVries & Taylor, 2017).
-        erase: share of images with a box of noise (Zhong et al., 2017; as timm's).
+        reprob: share of images with a box of noise, random erasing (Zhong et al., 2017; as timm's).
         mixup: alpha of mixup (Zhang et al., 2018).
         cutmix: alpha of CutMix (Yun et al., 2019); with both, each takes half of the batches.
         mix: share of batches mixed.
     """
 
-    scale: float = 0.0
+    rrc_min_scale: float = 0.0
     pad: int = 0
     flip: bool = False
-    ops: int = 0
-    magnitude: float = 0.0
-    spread: float = 0.0
-    increasing: bool = False
+    ra_num_ops: int = 0
+    ra_magnitude: float = 0.0
+    ra_magnitude_std: float = 0.0
+    ra_increasing: bool = False
     cutout: int = 0
-    erase: float = 0.0
+    reprob: float = 0.0
     mixup: float = 0.0
     cutmix: float = 0.0
     mix: float = 1.0
 
     def __post_init__(self) -> None:
-        _kinds(self, "augment.")
-        for name in ("scale", "erase", "mix"):
-            _within(f"augment.{name}", getattr(self, name), 0, 1)
-        for name, most in MOST_AUGMENT.items():
-            _within(f"augment.{name}", getattr(self, name), 0, most)
+        _check(self, AUGMENT_RANGES, "augment.")
 
     @property
     def mixes(self) -> bool:
@@ -73,29 +81,29 @@ class Augment:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one net is trained. Shares are of the full budget, counted in optimiser steps.
+    """How one net is trained. Shares are of the full budget, counted in optimizer steps.
 
     Attributes:
         name: of the function it came from.
         epochs: passes over the training images at full budget.
-        batch: images a step.
+        batch_size: images a step.
         optimizer: by timm's name; sgd has Nesterov's momentum, momentum the plain one.
         lr: peak learning rate.
         weight_decay: on matrices and conv kernels,
         decay_all: on norms and biases as well.
-        momentum: of those optimisers that have one.
+        momentum: of those optimizers that have one.
         schedule: behind the warm-up: "cosine" or "linear" to 0, or "constant".
         warmup: share spent on rising linearly from 0.
         cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
             state is then worth the same whatever the full budget (Hägele et al., 2024).
-        gap_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
+        avg_pool_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
         loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021).
         label_smoothing: as in cross-entropy.
         dropout, drop_path: of the net while it trains; see `archs.build`.
-        clip: largest gradient norm; 0 for none.
-        ema: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
-        sam: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
-        accumulate: passes that a step is split into; they share one update.
+        clip_grad: largest gradient norm; 0 for none.
+        ema_decay: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
+        sam_rho: rho of sharpness-aware minimisation (Foret et al., ICLR 2021), two passes a step; 0 for none.
+        grad_accum_steps: passes that a step is split into; they share one update.
         precision: "float32", "bfloat16" or "float16" (autocast); "auto" takes what the device is fast in.
         compile: whether torch.compile makes the net faster first.
         augment: of the training images.
@@ -103,7 +111,7 @@ class Recipe:
 
     name: str
     epochs: float
-    batch: int
+    batch_size: int
     optimizer: str
     lr: float
     weight_decay: float
@@ -112,54 +120,39 @@ class Recipe:
     schedule: str = "cosine"
     warmup: float = 0.1
     cooldown: float = 0.0
-    gap_lr: float = 0.0
+    avg_pool_lr: float = 0.0
     loss: str = "cross_entropy"
     label_smoothing: float = 0.0
     dropout: float = 0.0
     drop_path: float = 0.0
-    clip: float = 0.0
-    ema: float = 0.0
-    sam: float = 0.0
-    accumulate: int = 1
+    clip_grad: float = 0.0
+    ema_decay: float = 0.0
+    sam_rho: float = 0.0
+    grad_accum_steps: int = 1
     precision: str = "auto"
     compile: bool = False
     augment: Augment = field(default_factory=Augment)
 
     def __post_init__(self) -> None:
-        _kinds(self, "")
-        check_choice("recipe: schedule", self.schedule, SCHEDULES)
-        check_choice("recipe: optimizer", self.optimizer, OPTIMIZERS)
-        check_choice("recipe: loss", self.loss, LOSSES)
-        check_choice("recipe: precision", self.precision, PRECISIONS)
-        for name in ("batch", "accumulate"):
-            _within(name, getattr(self, name), 1, 2**20)
+        _check(self, RANGES, "")
+        for name, known in CHOICES.items():
+            check_choice(f"recipe: {name}", getattr(self, name), known)
         if len(self.name) > MOST_NAME:
             raise InputError(f"recipe: name must be at most {MOST_NAME} characters, got {len(self.name)}")
-        _within("epochs", self.epochs, 0, MOST_EPOCHS, above=True)
-        for name, most in MOST.items():
-            _within(name, getattr(self, name), 0, most, above=name == "lr")
-        for name in ("warmup", "cooldown", "label_smoothing", "ema", "momentum"):
-            _within(name, getattr(self, name), 0, 1)
-        for name in ("dropout", "drop_path"):
-            _within(name, getattr(self, name), 0, 0.99)
-        if self.accumulate > self.batch or self.warmup + self.cooldown > 1:
-            place = "accumulate" if self.accumulate > self.batch else "warmup + cooldown"
-            raise InputError(f"recipe: {place} is more than there is: {self.batch} images, a budget of 1")
+        if self.grad_accum_steps > self.batch_size or self.warmup + self.cooldown > 1:
+            names = "grad_accum_steps" if self.grad_accum_steps > self.batch_size else "warmup + cooldown"
+            raise InputError(f"recipe: {names} is more than there is: {self.batch_size} images, a budget of 1")
 
     def steps_per_epoch(self, images: int) -> int:
-        """Optimiser steps in one pass over `images`; the last, smaller batch is left out."""
-        return max(1, images // self.batch)
+        """Optimizer steps in one pass over `images`; the last, smaller batch is left out."""
+        return max(1, images // self.batch_size)
 
     def steps(self, images: int) -> int:
-        """The full budget in optimiser steps."""
+        """The full budget in optimizer steps."""
         return max(1, round(self.epochs * self.steps_per_epoch(images)))
 
     def with_epochs(self, epochs: float) -> Recipe:
-        """The same recipe at another budget.
-
-        Raises:
-            InputError: if `epochs` is not a number above 0, or endless.
-        """
+        """The same recipe at another budget; raises InputError unless `epochs` is above 0 and finite."""
         return replace(self, epochs=float(epochs))
 
     def to_dict(self) -> dict[str, Any]:
@@ -172,33 +165,28 @@ class Recipe:
         Raises:
             InputError: if a field is unknown, missing or wrong.
         """
-        data = dict(_fields_of(cls, data, "recipe"))
-        data["augment"] = Augment(**_fields_of(Augment, data.get("augment", {}), "recipe: augment"))
-        missing = [f.name for f in fields(cls) if f.name not in data and f.name in cls._needed()]
-        if missing:
-            raise InputError(f"recipe: {missing[0]} is missing")
+        data = dict(_known_fields(cls, data, "recipe"))
+        data["augment"] = Augment(**_known_fields(Augment, data.get("augment", {}), "recipe: augment"))
+        for f in fields(cls):
+            if f.name not in data and f.default is MISSING:
+                raise InputError(f"recipe: {f.name} is missing")
         return cls(**data)
 
-    @classmethod
-    def _needed(cls) -> tuple[str, ...]:
-        return ("name", "epochs", "batch", "optimizer", "lr", "weight_decay")
 
-
-def check_on(recipe: Recipe, peak: float, channels: int, size: tuple[int, int]) -> None:
-    """Raise InputError if the recipe does not fit images of (height, width), whose white is `peak`, 0 for none."""
+def check_on(recipe: Recipe, white_level: float, channels: int, size: tuple[int, int]) -> None:
+    """Raise InputError if the recipe does not fit images of (height, width); a white level of 0 is none."""
     how = recipe.augment
-    if how.ops and not peak:
+    if how.ra_num_ops and not white_level:
         rule = "RandAugment needs images of whole numbers from 0 to 255"
         raise InputError(f"recipe {recipe.name}: {rule}; these are of other numbers")
-    if how.ops and channels not in (1, 3):
+    if how.ra_num_ops and channels not in (1, 3):
         raise InputError(f"recipe {recipe.name}: RandAugment needs 1 or 3 channels, these have {channels}")
     if how.pad > min(size):
-        raise InputError(
-            f"recipe {recipe.name}: augment.pad {how.pad} is more than a side of {size[0]}x{size[1]} images"
-        )
+        sides = f"{size[0]}x{size[1]}"
+        raise InputError(f"recipe {recipe.name}: augment.pad {how.pad} is more than a side of {sides} images")
 
 
-def _fields_of(cls: type, data: Any, where: str) -> dict[str, Any]:
+def _known_fields(cls: type, data: Any, where: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be an object, got {short_repr(data)}")
     for name in data:
@@ -206,17 +194,15 @@ def _fields_of(cls: type, data: Any, where: str) -> dict[str, Any]:
     return data
 
 
-def _kinds(value: Any, where: str) -> None:
-    """Raise unless each field holds what its annotation says; a whole number may stand for a float."""
-    allowed = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,), "Augment": (Augment,)}
+def _check(value: Any, ranges: dict[str, tuple[float, float]], where: str) -> None:
+    """Raise unless each field is of its annotation's type, an int for a float too, and within its range."""
+    types = {"float": (int, float), "int": (int,), "bool": (bool,), "str": (str,), "Augment": (Augment,)}
     for f in fields(value):
         given, kind = getattr(value, f.name), str(f.type)
-        if not isinstance(given, allowed[kind]) or (isinstance(given, bool) and kind != "bool"):
+        if not isinstance(given, types[kind]) or (isinstance(given, bool) and kind != "bool"):
             raise InputError(f"recipe: {where}{f.name} must be of type {kind}, got {short_repr(given)}")
-
-
-def _within(name: str, value: float, least: float, most: float, above: bool = False) -> None:
-    fine = (least < value if above else least <= value) and value <= most  # false of NaN
-    if not fine:
-        rule = f"above {least}, at most {most}" if above else f"{least} to {most}"
-        raise InputError(f"recipe: {name} must be {rule}, got {short_repr(value)}")
+    for name, (least, most) in ranges.items():
+        given, above = getattr(value, name), name in ABOVE_ZERO
+        if not ((least < given if above else least <= given) and given <= most):  # true of NaN
+            rule = f"above {least}, at most {most}" if above else f"{least} to {most}"
+            raise InputError(f"recipe: {where}{name} must be {rule}, got {short_repr(given)}")

@@ -14,7 +14,7 @@ def smoke() -> Recipe:
     """Our own: seconds a net on digits-sized images; random shifts only, so that 6 stays 6."""
     return Recipe(
         "smoke", 14, 128, "adamw", 6e-3, 0.05,
-        clip=1.0, label_smoothing=0.1, ema=0.98, augment=Augment(pad=1),
+        clip_grad=1.0, label_smoothing=0.1, ema_decay=0.98, augment=Augment(pad=1),
     )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def cue() -> Recipe:
 
     No augmentation: no picture is seen twice. Read early, averaged weights rank nets better than plain ones.
     """
-    return Recipe("cue", 1, 64, "adamw", 4e-3, 0.05, clip=1.0, ema=0.99)
+    return Recipe("cue", 1, 64, "adamw", 4e-3, 0.05, clip_grad=1.0, ema_decay=0.99)
 
 
 def fast() -> Recipe:
@@ -35,7 +35,7 @@ def fast() -> Recipe:
     """
     return Recipe(
         "fast", 10, 256, "adamw", 4e-3, 0.05, schedule="linear", warmup=0.23,
-        clip=1.0, label_smoothing=0.2, ema=0.99, augment=Augment(pad=2, flip=True),
+        clip_grad=1.0, label_smoothing=0.2, ema_decay=0.99, augment=Augment(pad=2, flip=True),
     )  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def wsd() -> Recipe:
     """
     return Recipe(
         "wsd", 10, 256, "adamw", 2e-3, 0.05, schedule="constant", warmup=0.05, cooldown=0.2,
-        clip=1.0, label_smoothing=0.1, ema=0.995, augment=Augment(pad=2, flip=True),
+        clip_grad=1.0, label_smoothing=0.1, ema_decay=0.995, augment=Augment(pad=2, flip=True),
     )  # fmt: skip
 
 
@@ -58,8 +58,8 @@ def paper_cifar() -> Recipe:
     """
     return Recipe(
         "paper_cifar", 305, 96, "adamw", 1.25e-4, 0.05, decay_all=True, warmup=5 / 305,
-        label_smoothing=0.1, drop_path=0.1, clip=5.0, augment=Augment(
-            pad=4, flip=True, ops=2, magnitude=9, spread=1.0, mixup=1.0, cutmix=0.8),
+        label_smoothing=0.1, drop_path=0.1, clip_grad=5.0, augment=Augment(
+            pad=4, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=1.0, mixup=1.0, cutmix=0.8),
     )  # fmt: skip
 
 
@@ -68,7 +68,8 @@ def paper_imagenet() -> Recipe:
     return Recipe(
         "paper_imagenet", 305, 128, "adamw", 1.25e-4, 0.05, decay_all=True, warmup=5 / 305,
         label_smoothing=0.1, drop_path=0.1, augment=Augment(
-            scale=0.08, flip=True, ops=2, magnitude=9, spread=0.5, erase=0.25, mixup=1.0, cutmix=0.8),
+            rrc_min_scale=0.08, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, reprob=0.25,
+            mixup=1.0, cutmix=0.8),
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def vit_pretrain() -> Recipe:
     """
     return Recipe(
         "vit_pretrain", 7, 4096, "adamw", 8e-4, 0.1, schedule="linear", warmup=10_000 * 4096 / (7 * 303e6),
-        gap_lr=3e-4, accumulate=16, augment=Augment(scale=0.05, flip=True),
+        avg_pool_lr=3e-4, grad_accum_steps=16, augment=Augment(rrc_min_scale=0.05, flip=True),
     )  # fmt: skip
 
 
@@ -92,8 +93,8 @@ def vit_finetune() -> Recipe:
     the batch in 4 passes.
     """
     return Recipe(
-        "vit_finetune", 102, 512, "momentum", 0.01, 0.0, warmup=0.05, clip=1.0, accumulate=4,
-        augment=Augment(scale=0.05, flip=True),
+        "vit_finetune", 102, 512, "momentum", 0.01, 0.0, warmup=0.05, clip_grad=1.0, grad_accum_steps=4,
+        augment=Augment(rrc_min_scale=0.05, flip=True),
     )  # fmt: skip
 
 
@@ -104,8 +105,10 @@ def resnet_a2() -> Recipe:
     stochastic depth 0.05. Different: no repeated augmentation, every class's target counts as it is.
     """
     return Recipe(
-        "resnet_a2", 300, 2048, "lamb", 5e-3, 0.02, warmup=5 / 300, loss="binary", drop_path=0.05, accumulate=16,
-        augment=Augment(scale=0.08, flip=True, ops=2, magnitude=7, spread=0.5, increasing=True, mixup=0.1, cutmix=1.0),
+        "resnet_a2", 300, 2048, "lamb", 5e-3, 0.02, warmup=5 / 300, loss="binary", drop_path=0.05, grad_accum_steps=16,
+        augment=Augment(
+            rrc_min_scale=0.08, flip=True, ra_num_ops=2, ra_magnitude=7, ra_magnitude_std=0.5, ra_increasing=True,
+            mixup=0.1, cutmix=1.0),
     )  # fmt: skip
 
 

@@ -1,17 +1,17 @@
-"""Masked patch prediction: an encoder learns without labels, from the colours of patches it cannot see.
+"""What a net is trained for: to tell classes apart, or masked patch prediction, which needs no labels.
 
-Dosovitskiy et al., ICLR 2021, appendix B.1.2: half of the patch embeddings are corrupted. Of those,
-80 % become a learnt [mask] embedding, 10 % that of a random other patch, 10 % stay as they are; from
-the output token of each a linear layer tells the patch's mean colour in 3 bits a channel.
+Masked patch prediction (Dosovitskiy et al., ICLR 2021, appendix B.1.2): an encoder learns the colours of patches it
+cannot see. Half of the patch embeddings are corrupted. Of those, 80 % become a learnt [mask] embedding, 10 % that of
+a random other patch, 10 % stay as they are; from the output token of each a linear layer tells the patch's mean
+colour in 3 bits a channel.
 
-B batch, N patches of an image, A = B * N all patches of the batch, M those corrupted, K colours.
+B batch, N patches of an image, A = B * N all patches of the batch, M those corrupted, K classes or colours.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -28,31 +28,71 @@ LEVELS = 8  # of a channel: 3 bits
 MOST_CHANNELS = 3
 BORDER = 1e-4  # of a level: what float32 may lose; a colour on the border has the upper level on every device
 
+Channels = tuple[float, ...]  # a number a channel
+Forward = Callable[[Tensor], Any]  # of a module that `Task.wrap` made, perhaps compiled
 
-@dataclass(frozen=True)
-class ColourScale:
-    """What normalised values stand for.
 
-    Attributes:
-        mean, std: by channel, in raw values.
-        peak: the raw value of white, 0 where there is none.
+class Task:
+    """Classification. Other tasks may train a larger module around the net, which is thrown away."""
+
+    def __init__(self, recipe: Recipe, data: DataSet) -> None:
+        self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
+
+    def wrap(self, network: Network) -> nn.Module:
+        """The module to train."""
+        return network
+
+    def unwrap(self, module: nn.Module) -> Network:
+        """The network inside a module that `wrap` made."""
+        return cast(Network, module)
+
+    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """Mean loss of a batch; called under autocast."""
+        return loss_of(self.recipe, forward(x_BCHW).float(), target)
+
+    def predict(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
+        """(logits, true answers) of a batch."""
+        return forward(x_BCHW), y_B
+
+
+class MaskedPatchTask(Task):
+    """Masked patch prediction; labels are not looked at."""
+
+    def __init__(self, recipe: Recipe, data: DataSet) -> None:
+        super().__init__(recipe, data)
+        self.num_answers = LEVELS**data.in_chans
+
+    def wrap(self, network: Network) -> nn.Module:
+        return MaskedPatches(network, *black_and_white(self.data.mean, self.data.std, self.data.white_level))
+
+    def unwrap(self, module: nn.Module) -> Network:
+        return cast(MaskedPatches, module).network
+
+    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        return masked_loss(forward, x_BCHW)
+
+    def predict(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
+        return forward(x_BCHW)
+
+
+TASKS = {"classes": Task, "patches": MaskedPatchTask}
+
+
+def task_of(name: str, recipe: Recipe, data: DataSet) -> Task:
+    """The task of that name.
+
+    Raises:
+        InputError: if the name is unknown.
     """
+    return TASKS[check_choice("task", name, TASKS)](recipe, data)
 
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    peak: float
 
-    @classmethod
-    def of(cls, data: DataSet) -> ColourScale:
-        """The scale of a data set's images."""
-        return cls(data.mean, data.std, data.white_level)
-
-    def ends(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """Black and white by channel, normalised; without a white, mean - 2 std and mean + 2 std."""
-        if not self.peak:
-            return (-2.0,) * len(self.mean), (2.0,) * len(self.mean)
-        both = tuple(zip(self.mean, self.std, strict=True))
-        return tuple(-mean / std for mean, std in both), tuple((self.peak - mean) / std for mean, std in both)
+def black_and_white(mean: Channels, std: Channels, white_level: float) -> tuple[Channels, Channels]:
+    """Black and white by channel, normalised; without a white level, mean - 2 std and mean + 2 std."""
+    if not white_level:
+        return (-2.0,) * len(mean), (2.0,) * len(mean)
+    pairs = tuple(zip(mean, std, strict=True))
+    return tuple(-mean / std for mean, std in pairs), tuple((white_level - mean) / std for mean, std in pairs)
 
 
 class MaskedPatches(nn.Module):
@@ -64,34 +104,37 @@ class MaskedPatches(nn.Module):
     are, undecayed.
 
     Args:
-        network: a net with an encoder.
-        level: of the images it will see.
-
-    Attributes:
-        network: the net; its weights are what is kept.
-        colours: K.
+        network: a net with an encoder; its weights are what is kept.
+        black, white: of the images it will see, by channel, normalised.
 
     Raises:
         InputError: if the net has no encoder, too many channels, or a single patch.
     """
 
-    low_C11: Tensor  # black, and what lies between it and white; normalised
-    span_C11: Tensor
+    black_C11: Tensor
+    span_C11: Tensor  # from black to white
 
-    def __init__(self, network: Network, level: ColourScale) -> None:
+    def __init__(self, network: Network, black: Channels, white: Channels) -> None:
         super().__init__()
-        _check(network)
-        assert network.encoder is not None
-        assert len(level.mean) == network.in_chans
-        self.network, self.colours = network, LEVELS**network.in_chans
-        dim = network.encoder.spec.embed_dim
+        encoder, channels = network.encoder, network.in_chans
+        assert len(black) == len(white) == channels
+        if encoder is None:
+            raise InputError(f"masked patches need tokens: net of family {network.genotype.family} has no encoder")
+        if channels > MOST_CHANNELS:
+            raise InputError(
+                f"masked patches: colours have at most {MOST_CHANNELS} channels, {LEVELS} levels each: "
+                f"got {channels} channels, {LEVELS**channels} colours"
+            )
+        if encoder.grid[0] * encoder.grid[1] < 2:
+            raise InputError("masked patches: need at least 2 tokens, to corrupt some and see others, got 1")
+        self.network, self.colours, dim = network, LEVELS**channels, encoder.spec.embed_dim
         self.mask = nn.Parameter(nn.init.trunc_normal_(torch.empty(dim), std=0.02))
         self.predict = nn.Linear(dim, self.colours)
         nn.init.trunc_normal_(self.predict.weight, std=0.02)  # as all Linears of the encoder
         nn.init.zeros_(self.predict.bias)
-        low_C, high_C = (torch.tensor(end) for end in level.ends())
-        self.register_buffer("low_C11", low_C[:, None, None], persistent=False)
-        self.register_buffer("span_C11", (high_C - low_C)[:, None, None], persistent=False)
+        black_C, white_C = torch.tensor(black), torch.tensor(white)
+        self.register_buffer("black_C11", black_C[:, None, None], persistent=False)
+        self.register_buffer("span_C11", (white_C - black_C)[:, None, None], persistent=False)
 
     def forward(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor]:
         encoder = self.network.encoder
@@ -108,7 +151,7 @@ class MaskedPatches(nn.Module):
     def colours_of(self, x_BCHW: Tensor, grid: tuple[int, int]) -> Tensor:
         """colour_BN: the mean colour of the image's region of each token, first channel most significant."""
         mean_BCHW = F.adaptive_avg_pool2d(x_BCHW.float(), grid)
-        share_BCHW = (mean_BCHW - self.low_C11) / self.span_C11  # from black 0 to white 1
+        share_BCHW = (mean_BCHW - self.black_C11) / self.span_C11  # from black 0 to white 1
         level_BCN = (share_BCHW * LEVELS + BORDER).floor().clamp(0, LEVELS - 1).long().flatten(2)
         colour_BN = level_BCN[:, 0]
         for channel in range(1, level_BCN.shape[1]):
@@ -116,13 +159,8 @@ class MaskedPatches(nn.Module):
         return colour_BN
 
 
-def masked_loss(forward: Callable[[Tensor], tuple[Tensor, Tensor]], x_BCHW: Tensor) -> Tensor:
-    """Mean cross-entropy of the corrupted patches' colours, in float32; the caller chooses autocast.
-
-    Args:
-        forward: a `MaskedPatches`, compiled or not.
-        x_BCHW: normalised images.
-    """
+def masked_loss(forward: Forward, x_BCHW: Tensor) -> Tensor:
+    """Mean cross-entropy of the corrupted patches' colours, in float32; the caller chooses autocast."""
     logits_MK, colour_M = forward(x_BCHW)
     return F.cross_entropy(logits_MK.float(), colour_M)
 
@@ -149,92 +187,3 @@ def _drawn(x_BNC: Tensor, training: bool) -> tuple[Tensor, Tensor, Tensor]:
     drawn = at_M, source_A.view(batch, patches), masked_A.view(batch, patches)
     at_M, source_BN, masked_BN = (tensor.to(x_BNC.device, non_blocking=True) for tensor in drawn)
     return at_M, source_BN, masked_BN
-
-
-def _check(network: Network) -> None:
-    """Raise InputError if patches of this net cannot be masked and told."""
-    encoder, channels = network.encoder, network.in_chans
-    if encoder is None:
-        raise InputError(f"masked patches need tokens: net of family {network.genotype.family} has no encoder")
-    if channels > MOST_CHANNELS:
-        raise InputError(
-            f"masked patches: colours have at most {MOST_CHANNELS} channels, {LEVELS} levels each: "
-            f"got {channels} channels, {LEVELS**channels} colours"
-        )
-    if encoder.grid[0] * encoder.grid[1] < 2:
-        raise InputError("masked patches: need at least 2 tokens, to corrupt some and see others, got 1")
-
-
-Forward = Callable[[Tensor], Any]  # of a module that `dress` made
-TASKS = ("classes", "patches")
-
-
-class Task(Protocol):
-    """One way of training a `Network`, perhaps inside a larger module that is thrown away."""
-
-    kinds: int  # of answers
-
-    def dress(self, network: Network) -> nn.Module:
-        """The module to train."""
-        ...
-
-    def kept(self, module: nn.Module) -> Network:
-        """The network inside a module that `dress` made."""
-        ...
-
-    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """Mean loss of a batch; called under autocast."""
-        ...
-
-    def answers(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
-        """(logits, true answers) of a batch."""
-        ...
-
-
-class Classes:
-    """Tell the classes apart."""
-
-    def __init__(self, recipe: Recipe, data: DataSet) -> None:
-        self.recipe, self.kinds = recipe, len(data.classes)
-
-    def dress(self, network: Network) -> nn.Module:
-        return network
-
-    def kept(self, module: nn.Module) -> Network:
-        return cast(Network, module)
-
-    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        return loss_of(self.recipe, forward(x_BCHW).float(), target)
-
-    def answers(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
-        return forward(x_BCHW), y_B
-
-
-class Patches:
-    """Predict the mean colours of hidden patches; labels are not looked at."""
-
-    def __init__(self, data: DataSet) -> None:
-        self.scale = ColourScale.of(data)
-        self.kinds = LEVELS**data.in_chans
-
-    def dress(self, network: Network) -> nn.Module:
-        return MaskedPatches(network, self.scale)
-
-    def kept(self, module: nn.Module) -> Network:
-        return cast(MaskedPatches, module).network
-
-    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        return masked_loss(forward, x_BCHW)
-
-    def answers(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
-        logits_MK, colour_M = forward(x_BCHW)
-        return logits_MK, colour_M
-
-
-def task_of(name: str, recipe: Recipe, data: DataSet) -> Task:
-    """The task of that name.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
-    return Patches(data) if check_choice("task", name, TASKS) == "patches" else Classes(recipe, data)

@@ -1,7 +1,7 @@
-"""Train one net: a generator of `Tick`s that ends with an `Outcome`.
+"""Train one net: a generator of `Progress` that ends with a `JobResult`.
 
-Everything random is a function of (seed, epoch or step), so a job that continues from a
-checkpoint gives the curve of the unbroken one without any saved random state.
+Everything random is a function of (seed, epoch or step), so a job that continues from a checkpoint gives the curve of
+the unbroken one without any saved random state.
 """
 
 from __future__ import annotations
@@ -13,76 +13,188 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, astuple
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ...archs import Genotype, InputError, build
+from ...archs import InputError, build
 from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
 from .augment import mixed
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
+from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, optimizer_for, peak_rate, rate_at
-from .preprocess import MIX, Batch, DeviceLoader
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
 log = logging.getLogger("alternas")
 
 
+def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
+    """Train `job` on `loader`: some `Progress`, then one `JobResult` ("ok" or "nan").
+
+    The state is left in the job's checkpoint, and, at the full budget, the final weights and the
+    confusion of classes in their files. Errors of torch and of the file system pass through.
+    """
+    trainer, saved = Trainer(job, loader), time.monotonic()
+    if job.recipe.compile and trainer.step < job.stop_step:
+        trainer.warm_up()
+    while trainer.step < job.stop_step:
+        trainer.train_to(min(job.stop_step, (trainer.step // job.progress_steps + 1) * job.progress_steps))
+        point = trainer.curve[-1]
+        if not math.isfinite(point.loss):
+            yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
+            return
+        yield Progress(job.trial, point, trainer.seconds)
+        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
+            trainer.save()
+            saved = time.monotonic()
+    val = trainer.scores or trainer.evaluate("val")
+    if not math.isfinite(val.nll):
+        yield trainer.result("nan", error=f"validation NLL {val.nll} at step {trainer.step}")
+        return
+    trainer.save()
+    metrics = val.numbers()
+    del metrics["accuracy"]
+    if job.stop_step >= job.total_steps:
+        metrics |= trainer.finish(val)
+    yield trainer.result("ok", accuracy=val.accuracy, metrics=metrics)
+
+
 class Trainer:
-    """The state of one training: net, averaged net, optimiser, step, curve, seconds."""
+    """The state of one training: net, averaged net, optimizer, step, curve, seconds."""
 
-    def __init__(self, job: TrainJob, bench: DeviceLoader) -> None:
-        self.job, self.bench, self.recipe = job, bench, job.recipe
+    def __init__(self, job: TrainJob, loader: DeviceLoader) -> None:
+        self.job, self.loader, self.recipe = job, loader, job.recipe
+        data, device, recipe = loader.data, loader.device, job.recipe
         torch.manual_seed(job.seed)
-        self.task = task_of(job.task, self.recipe, bench.data)
-        self.net = self._build()
-        self.ema = Ema(self.net, self.recipe.ema) if self.recipe.ema else None
-        self.peak = peak_rate(self.recipe, job.genotype)
-        self.optimizer = optimizer_for(self.net, self.recipe, self.peak, self.begun.slow, self.begun.rate)
-        self.gradients = Gradients(self.net, self.recipe, self.task.loss, bench.device)
-        self.keep = kept_steps(self.recipe, job.total_steps, job.save_weights_at)
-        self.step, self.seconds, self.curve = 0, 0.0, []
+        net = build(job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path)
+        # channels_last is faster on a CPU too, but for GroupNorm, a quarter slower with it: docs/log.md
+        unfit = device.type == "cpu" and job.genotype.style.norm == "group"
+        self.layout = torch.contiguous_format if unfit else torch.channels_last
+        self.init = init_weights(net, job.start)
+        self.task = task_of(job.task, recipe, data)
+        self.net = self.task.wrap(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
+        self.ema = Ema(self.net, recipe.ema_decay) if recipe.ema_decay else None
+        self.best = self.ema.net if self.ema else self.net  # what is evaluated and kept
+        self.peak = peak_rate(recipe, job.genotype)
+        self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
+        self.gradients = Gradients(self.net, recipe, self.task.loss, device)
+        self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
+        self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | None = None  # at this step, once evaluated
-        self.anew = False  # whether there was a checkpoint, and a broken one
-        self.load()
-        self.feed: Iterator[Batch] = bench.batches(self.recipe, job.seed, self.step, job.stop_step)
+        self.checkpoint_broken = False
+        if Path(job.checkpoint).exists():
+            self.load()
+        self.batches: Iterator[Batch] = loader.batches(recipe, job.seed, self.step, job.stop_step)
 
-    @property
-    def best(self) -> nn.Module:
-        """What is evaluated and kept: the averaged net, where there is one."""
-        return self.ema.net if self.ema else self.net
+    def train_to(self, stop: int) -> None:
+        """Train up to step `stop` and add a point to the curve."""
+        start, losses, saved = time.perf_counter(), [], list[str]()
+        self._train_mode()
+        while self.step < stop:
+            losses.append(self.train_step(*next(self.batches)))
+            for name in self.keep.get(self.step, ()):
+                save(self.task.unwrap(self.net), Path(self.job.weights_at(name)))
+                saved.append(self.job.weights_at(name))
+        loss = torch.stack(losses).mean().item()  # the first time that anything waits for the device
+        self.scores = self.evaluate("val")
+        self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
+        self.seconds += time.perf_counter() - start
+        self._send(*saved)
 
-    def _build(self) -> nn.Module:
-        data, recipe, device = self.bench.data, self.recipe, self.bench.device
-        net = build(
-            self.job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path
-        )
-        self.layout = _layout(self.job.genotype, device)
-        self.begun = init_weights(net, self.job.start)
-        return self.task.dress(net).to(device).to(memory_format=self.layout)  # pyright: ignore[reportCallIssue]
+    def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
+        """One optimizer step; the batch's mean loss, on the device."""
+        seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
+        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
+        target = y_B  # or shares of the classes (B, K)
+        if how.mixes:
+            x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
+        rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group.get("lr_scale", 1.0)
+        loss = self.gradients(x_BCHW.contiguous(memory_format=self.layout), target)
+        if self.recipe.clip_grad:
+            scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip_grad)
+        scaler.step(self.optimizer)
+        scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        if self.ema:
+            self.ema.update(self.step)
+        return loss
 
-    def _parts(self) -> dict[str, Any]:
-        parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
-        return parts | ({"ema": self.ema.net} if self.ema else {})
+    def _train_mode(self) -> None:
+        self.net.train()
+        for part in self.init.frozen:
+            part.eval()
+
+    def warm_up(self) -> None:
+        """Compile the net on one batch, and leave everything as it was."""
+        buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
+        x_BCHW, y_B = next(self.loader.batches(self.recipe, self.job.seed, self.step, self.step + 1))
+        self._train_mode()
+        self.gradients(x_BCHW, y_B)
+        self.optimizer.zero_grad(set_to_none=True)
+        for buffer, before in buffers:
+            buffer.copy_(before)
+
+    def evaluate(self, split: str, most: int | None = None) -> Scores:
+        """Scores of the evaluated net on "train", "val" or "test"."""
+
+        def predict(batch: Batch) -> Batch:
+            with autocast(self.gradients.precision, self.loader.device):
+                return self.task.predict(self.best, *batch)
+
+        self.best.eval()
+        batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
+        return evaluate(map(predict, self.loader.images(split, batch_size, most)), self.task.num_answers)
+
+    def finish(self, val: Scores) -> dict[str, float]:
+        """Save final weights and confusions; scores on as many training images as validation has, and on test."""
+        job, train_scores = self.job, self.evaluate("train", len(self.loader.data.val))
+        save(self.task.unwrap(self.best), Path(job.weights))
+        confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
+        atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+        self._send(job.weights, job.confusion)
+        test = self.evaluate("test").numbers("test_") if job.test else {}
+        return train_scores.numbers("train_") | test
+
+    def result(self, status: str, **changes: Any) -> JobResult:
+        """How the job ended, as far as the trainer knows."""
+        device, gradients = self.loader.device, self.gradients
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        how = {
+            "loader": self.loader.data.loader,
+            "precision": gradients.precision,
+            "passes": gradients.passes,
+            "compiled": self.recipe.compile,
+        } | ({"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {})
+        changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
+        return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
 
     def load(self) -> None:
-        """Continue from the job's checkpoint, if there is one."""
-        path = Path(self.job.checkpoint)
-        if not path.exists():
-            return
-        state = read_checkpoint(path, self.bench.device)
-        self.anew = state is None
+        """Continue from the job's checkpoint.
+
+        Raises:
+            InputError: if it is of another training.
+        """
+        state = read_checkpoint(Path(self.job.checkpoint), self.loader.device)
         if state is None:
+            self.checkpoint_broken = True
             return
-        self._check_same(state["of"])
+        ours, theirs = self._identity(), state["of"]
+        other = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+        if other:
+            raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
@@ -92,150 +204,34 @@ class Trainer:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        state |= {"of": self._facts(), "curve": [astuple(point) for point in self.curve]}
+        state |= {"of": self._identity(), "curve": [astuple(point) for point in self.curve]}
         atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
-        self.send(self.job.checkpoint)
+        self._send(self.job.checkpoint)
 
-    def send(self, *files: str) -> None:
-        """Send what was written to the job's depot, if it has one."""
-        if depot := self.job.store:
-            for file in files:
-                depot.send(Path(file))
+    def _parts(self) -> dict[str, Any]:
+        parts = {"net": self.net, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
+        return parts | ({"ema": self.ema.net} if self.ema else {})
 
-    def _facts(self) -> dict[str, Any]:
+    def _identity(self) -> dict[str, Any]:
         """What a checkpoint belongs to."""
-        job, data = self.job, self.bench.data
-        facts = {"net": job.genotype.key, "seed": job.seed, "steps": job.total_steps, "data": data.split_hash}
-        started = {"start": asdict(job.start) | {"weights": ""}} if job.start else {}
-        return (
-            facts | started | ({"task": job.task} if job.task != "classes" else {}) | {"recipe": self.recipe.to_dict()}
-        )
+        job = self.job
+        identity = {
+            "net": job.genotype.key,
+            "seed": job.seed,
+            "steps": job.total_steps,
+            "data": self.loader.data.split_hash,
+        }
+        if job.start:
+            identity["start"] = asdict(job.start) | {"weights": ""}
+        if job.task != "classes":
+            identity["task"] = job.task
+        return identity | {"recipe": self.recipe.to_dict()}
 
-    def _check_same(self, there: dict[str, Any]) -> None:
-        """Raise InputError if a checkpoint is of another training."""
-        facts = self._facts()
-        other = [name for name in sorted(facts.keys() | there.keys()) if there.get(name) != facts.get(name)]
-        if other:
-            raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")
-
-    def train_to(self, stop: int) -> None:
-        """Train up to step `stop` and add a point to the curve."""
-        start, losses, kept = time.perf_counter(), [], list[str]()
-        self._train_mode()
-        while self.step < stop:
-            losses.append(self._one_step(*next(self.feed)))
-            for name in self.keep.get(self.step, ()):
-                save(self.task.kept(self.net), Path(self.job.weights_at(name)))
-                kept.append(self.job.weights_at(name))
-        loss = torch.stack(losses).mean().item()
-        self.scores = self.evaluate("val")
-        self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
-        self.seconds += time.perf_counter() - start
-        self.send(*kept)
-
-    def _one_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
-        seed, how = self.job.seed, self.recipe.augment
-        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
-        if how.mixes:
-            x_BCHW, y_B = mixed(x_BCHW, y_B, len(self.bench.data.classes), how, (seed, self.step, MIX))
-        x_BCHW = x_BCHW.contiguous(memory_format=self.layout)
-        for group in self.optimizer.param_groups:
-            rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
-            group["lr"] = rate * group.get("lr_scale", 1.0)
-        loss = self.gradients(x_BCHW, y_B)
-        self._update()
-        self.step += 1
-        if self.ema:
-            self.ema.update(self.step)
-        return loss
-
-    def _update(self) -> None:
-        scaler = self.gradients.scaler
-        if self.recipe.clip:
-            scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip)
-        scaler.step(self.optimizer)
-        scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-
-    def _train_mode(self) -> None:
-        self.net.train()
-        for part in self.begun.frozen:
-            part.eval()
-
-    def evaluate(self, split: str, most: int | None = None) -> Scores:
-        """Scores of the evaluated net on "train", "val" or "test"."""
-        net, device = self.best, self.bench.device
-        batch = 2 * max(1, self.recipe.batch // self.gradients.passes)
-
-        def answers(pair: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-            with autocast(self.gradients.precision, device):
-                return self.task.answers(net, *pair)
-
-        net.eval()
-        return evaluate(map(answers, self.bench.images(split, batch, most)), self.task.kinds)
-
-    def warm_up(self) -> None:
-        """Compile the net on one batch, and leave everything as it was."""
-        buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
-        x_BCHW, y_B = next(self.bench.batches(self.recipe, self.job.seed, self.step, self.step + 1))
-        self._train_mode()
-        self.gradients(x_BCHW, y_B)
-        self.optimizer.zero_grad(set_to_none=True)
-        for buffer, before in buffers:
-            buffer.copy_(before)
-
-
-def _layout(genotype: Genotype, device: torch.device) -> torch.memory_format:
-    """channels_last, which is faster on a CPU too, but for GroupNorm, a quarter slower with it: docs/log.md."""
-    unfit = device.type == "cpu" and genotype.style.norm == "group"
-    return torch.contiguous_format if unfit else torch.channels_last
-
-
-def train(job: TrainJob, bench: DeviceLoader) -> Iterator[Progress | JobResult]:
-    """Train `job` on `bench`: some `Tick`s, then one `Outcome` ("ok" or "nan").
-
-    The state is left in the job's checkpoint, and, at the full budget, the weights to keep and the
-    confusion of classes in their files. Errors of torch and of the file system pass through.
-    """
-    trainer, saved = Trainer(job, bench), time.monotonic()
-    if job.recipe.compile and trainer.step < job.stop_step:
-        trainer.warm_up()
-    while trainer.step < job.stop_step:
-        trainer.train_to(min(job.stop_step, (trainer.step // job.progress_steps + 1) * job.progress_steps))
-        point = trainer.curve[-1]
-        if not math.isfinite(point.loss):
-            yield _outcome(trainer, "nan", error=f"training loss {point.loss} by step {point.step}")
-            return
-        yield Progress(job.trial, point, trainer.seconds)
-        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
-            trainer.save()
-            saved = time.monotonic()
-    val = trainer.scores or trainer.evaluate("val")
-    if not math.isfinite(val.nll):
-        yield _outcome(trainer, "nan", error=f"validation NLL {val.nll} at step {trainer.step}")
-        return
-    trainer.save()
-    metrics = val.numbers()
-    del metrics["accuracy"]
-    if job.stop_step >= job.total_steps:
-        metrics |= _finish(trainer, val)
-    yield _outcome(trainer, "ok", accuracy=val.accuracy, metrics=metrics)
-
-
-def _finish(trainer: Trainer, val: Scores) -> dict[str, float]:
-    """Keep the final net's weights and confusions; its scores on as many training images as validation has."""
-    job, train_scores = trainer.job, trainer.evaluate("train", len(trainer.bench.data.val))
-    save(trainer.task.kept(trainer.best), Path(job.weights))
-    confusions = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
-
-    def write(file: IO[bytes]) -> None:
-        np.savez_compressed(file, **confusions)  # pyright: ignore[reportArgumentType]
-
-    atomic_write(Path(job.confusion), write)
-    trainer.send(job.weights, job.confusion)
-    test = trainer.evaluate("test").numbers("test_") if job.test else {}
-    return train_scores.numbers("train_") | test
+    def _send(self, *files: str) -> None:
+        """Send what was written to the job's artifact store, if it has one."""
+        if store := self.job.store:
+            for file in files:
+                store.send(Path(file))
 
 
 def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
@@ -254,16 +250,3 @@ def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:
     log.warning("checkpoint %s is broken (%s): kept as %s.broken, and training begins anew", path, bad, path.name)
     path.replace(path.with_name(f"{path.name}.broken"))
     return None
-
-
-def _outcome(trainer: Trainer, status: str, **found: Any) -> JobResult:
-    device, gradients = trainer.bench.device, trainer.gradients
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
-    how = {
-        "loader": trainer.bench.data.loader,
-        "precision": gradients.precision,
-        "passes": gradients.passes,
-        "compiled": trainer.recipe.compile,
-    } | ({"checkpoint": "was broken; begun anew"} if trainer.anew else {})
-    told = {"seconds": trainer.seconds, "device": name, "how": how, "lineage": trainer.begun.lineage}
-    return JobResult(trainer.job.trial, status, trainer.step, curve=tuple(trainer.curve), **told, **found)

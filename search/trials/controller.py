@@ -145,7 +145,7 @@ class SearchController(Controller):
         settings = context.settings
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(context.scheduler, context.steps)
-        self.parents = ParentPool(self.folder, settings.recipe.batch) if settings.inherit else None
+        self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
         self.exhausted = False
         self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
         for record in store.records:
