@@ -205,7 +205,8 @@ UNRECKONABLE: list[dict[str, Any]] = [
     {"curve": [POINT | {"loss": 10**400}]}, {"rungs": [POINT | {"step": -1}]}, {"rungs": [POINT | {"step": 0.5}]},
     {"key": "x" * 5000}, {"key": "a\nb"}, {"key": "../x"}, {"training_id": "ü"}, {"error": "x" * 50_000},
     {"family": "x" * 50_000}, {"genes": {"width": [8]}}, {"genes": {"width": 10**400}}, {"genes": {"width": None}},
-    {"factors": {"trial": {}}}, {"recipe": {"batch_size": "8"}}, {"lineage": {"steps": "x"}}, {"lineage": {"trial": [1]}},
+    {"factors": {"trial": {}}}, {"recipe": {"batch_size": "8"}}, {"lineage": {"steps": "x"}},
+    {"lineage": {"trial": [1]}},
     {"lineage": {"flops": 10**400}}, {"data": {"classes": [-1]}}, {"data": {"classes": 3}}, {"data": {"fraction": 2}},
     {"data": {"split": ["x"]}}, {"finished_at": "2026-01-01"}, {"finished_at": 5},
 ]  # fmt: skip
