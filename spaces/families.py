@@ -182,7 +182,7 @@ class ModernSpace:
         bodies = len(s.widths) * (len(s.blocks) + len(CONVS) - 1)
         plain = bodies * prod(len(options) for options in s.depths)
         attending = self.alternet.size() // len(s.blocks) // len(s.widths) * bodies - plain
-        return plain + attending * (len(ATTENTIONS) - 1 + len(s.mlp_ratios))
+        return plain + attending * sum(len(s.mlp_ratios) if BLOCKS[kind].has_mlp else 1 for kind in ATTENTIONS)
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.alternet.baselines()

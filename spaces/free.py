@@ -139,11 +139,12 @@ class FreeSpace(PresetSpace):
         found: Counter[Kinds] = Counter()
         for blocks in convs:
             found[blocks, any_ratio] += len(s.depths[i])
-        for ratios in (any_ratio, *(frozenset({ratio}) for ratio in s.mlp_ratios)):  # MSA blocks, then transformers
-            for blocks in convs:
-                found[blocks, ratios] += some * looks
-            for blocks in alone:
-                found[blocks, ratios] += whole * looks
+        for kind in ATTENTIONS:
+            for ratios in [frozenset({ratio}) for ratio in s.mlp_ratios] if BLOCKS[kind].has_mlp else [any_ratio]:
+                for blocks in convs:
+                    found[blocks, ratios] += some * looks
+                for blocks in alone:
+                    found[blocks, ratios] += whole * looks
         return found
 
     def _placements(self, i: int) -> tuple[int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,9 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from typer.main import get_command
 
 from alternas.archs import InputError, zoo
 from alternas.cli import app as cli
+from alternas.results.export.formats import FORMATS
+from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.training.recipes import RECIPES
 from alternas.spaces import SPACES
 from runs import finished_run
@@ -350,3 +354,13 @@ def test_a_stopped_command_says_how_it_goes_on(
     finally:
         for stop, handler in before.items():
             signal.signal(stop, handler)
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "names"), [("search", "strategy", STRATEGIES), ("export", "formats", FORMATS)]
+)
+def test_help_lists_what_the_registry_holds(command: str, option: str, names: dict[str, Any]) -> None:
+    """Help loads no registry, which would load Optuna or torch: it lists their names itself."""
+    found = next(o for o in get_command(cli.app).commands[command].params if o.name == option)  # type: ignore[attr-defined]
+    listed = re.findall(r"\w+", found.help.partition(": ")[2].partition(", or your own")[0])  # type: ignore[attr-defined]
+    assert sorted(listed) == sorted(names)

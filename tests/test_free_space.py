@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
-from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, get, options_of
+from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
 from alternas.spaces.base import neighbors
 from alternas.spaces.free import FAMILIES, FreeSpace
 from alternas.spaces.presets import TINY, SpacePreset
@@ -93,6 +93,13 @@ def every_net(space: FreeSpace) -> Iterator[Genotype]:
 )
 def test_size_counts_the_nets(scale: SpacePreset) -> None:
     space = FreeSpace(8, scale)
+    assert space.size() == len({net.key for net in every_net(space)})
+
+
+def test_size_counts_further_attention_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if another entry of the registry were `searched`: sizes know no block by its name."""
+    monkeypatch.setattr(free, "ATTENTIONS", ("msa", "msa_a", "transformer"))
+    space = FreeSpace(8, next(iter(CUTS.values())))
     assert space.size() == len({net.key for net in every_net(space)})
 
 
