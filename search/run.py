@@ -72,7 +72,7 @@ def conclude(controller: SearchController, console: Console) -> None:
     elif controller.exhausted:
         limits = " within the limits" if config.settings.limits else ""
         planned = controller.study.planned
-        why = "the strategy has come to its end" if planned else f"no other net of the space was found{limits}"
+        why = "search strategy finished" if planned else f"no other net of the space was found{limits}"
         console.print(f"{why}: {started} of {config.trials} nets, beside the baselines")
     trained = [r for r in controller.store.records if r.status not in FREE]
     if all(r.status in FAILED for r in trained):

@@ -1,4 +1,4 @@
-"""Stand-ins: an executor and a worker that train nothing, outcomes, a view that looks away."""
+"""Stand-ins: an executor and a worker that train nothing, outcomes, latencies, a plan's trainings, a silent view."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from alternas.archs import Genotype, static_cost
-from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
+from alternas.search.experiments.plan import Training
+from alternas.search.training import recipes
+from alternas.search.training.job import Job, JobResult, LatencyJob, Point, Progress, TrainJob
+from alternas.spaces import get
 
 STEPS = 16
+NETS = [get("resnet", 8).baselines()[i] for i in (2, 4, 6, 7)]
+RECIPE = recipes.get("smoke")
 
 
 def fake_accuracy(net: Genotype, step: int) -> float:
@@ -99,3 +104,27 @@ def legs_begun(folder: Path) -> list[tuple[int, int]]:
     path = folder / "legs"
     lines = path.read_text().splitlines() if path.exists() else []
     return [(int(trial), int(until)) for trial, until in map(str.split, lines)]
+
+
+def price(net: Genotype) -> Any:
+    return static_cost(net, 10, 8, 1)
+
+
+def milliseconds(net: Genotype) -> float:
+    """A machine on which depth costs more than MACs."""
+    return 1e-4 * price(net).macs ** 0.5 * sum(stage.depth for stage in net.stages) ** 1.5
+
+
+def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
+    setting = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 1, "machine": machine}
+    return {"latency_ms": ms, "latency_spread_ms": 0.1} | setting
+
+
+def timed(job: Job) -> JobResult | None:
+    """The fate of a job: its latency if it is to be measured, else the usual."""
+    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
+
+
+def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:
+    given: dict[str, Any] = {"factors": {"net": number}} | changes
+    return Training(NETS[number], RECIPE, 16, seed, **given)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from alternas.archs import Genotype, InputError, static_cost
+from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency.store import FILE, LatencySetting, read_latencies
@@ -27,28 +27,9 @@ from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
 from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
-from fakes import FakeExecutor, SilentView
+from fakes import FakeExecutor, SilentView, milliseconds, price, row, timed
 
 TIMING = (LatencySetting(), (1, 8, 8), 10)
-
-
-def price(net: Genotype) -> Any:
-    return static_cost(net, 10, 8, 1)
-
-
-def milliseconds(net: Genotype) -> float:
-    """A machine on which depth costs more than MACs."""
-    return 1e-4 * price(net).macs ** 0.5 * sum(stage.depth for stage in net.stages) ** 1.5
-
-
-def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
-    setting = {"device": "cpu", "batch": 1, "dtype": "float32", "runtime": "eager", "threads": 1, "machine": machine}
-    return {"latency_ms": ms, "latency_spread_ms": 0.1} | setting
-
-
-def timed(job: Job) -> JobResult | None:
-    """The fate of a job: its latency if it is to be measured, else the usual."""
-    return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
 
 
 @pytest.fixture

@@ -21,8 +21,6 @@ from typing import Any
 
 import pytest
 from rich.cells import cell_len
-from test_latency_search import timed
-from test_trainings import training
 
 from alternas.results.latency.store import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
@@ -37,7 +35,7 @@ from alternas.search.experiments.run import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from command_line import EVIL, STYLE, obeyed
-from fakes import FakeExecutor
+from fakes import FakeExecutor, timed, training
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
 MOVES = re.compile(r"\x1b\[\?25[hl]|\x1b\[[0-9]*[AK]|\r")  # by which rich draws anew

@@ -28,16 +28,7 @@ from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swap
 from alternas.search.experiments.swap_attention import rule
 from alternas.search.training import recipes
 from alternas.search.training.job import FewShot, JobResult, TrainJob
-from alternas.spaces import get
-from fakes import FakeExecutor, SilentView, lose
-
-NETS = [get("resnet", 8).baselines()[i] for i in (2, 4, 6, 7)]
-RECIPE = recipes.get("smoke")
-
-
-def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:
-    given: dict[str, Any] = {"factors": {"net": number}} | changes
-    return Training(NETS[number], RECIPE, 16, seed, **given)
+from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
 
 
 @pytest.fixture

@@ -126,7 +126,7 @@ def test_a_search_ends_when_all_within_its_limits_were_tried(
     assert len(found) == len(set(found))
     console = Console(record=True, width=200)
     conclude(ledger, console)
-    ends = "the strategy has come to its end", "no other net of the space was found within the limits"
+    ends = "search strategy finished", "no other net of the space was found within the limits"
     said = f"{ends[strategy != 'enumerate']}: {len(found)} of 10000 nets, beside the baselines\n"
     assert console.export_text() == said
 
