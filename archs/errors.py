@@ -1,7 +1,8 @@
-"""The errors that people are meant to read, each turned into one line by the command line.
+"""`InputError`, `OperationError`, and the value checks that raise `InputError`.
 
-`InputError`: the input is wrong (exit code 2). `OperationError`: the input is fine, but the work
-could not be done (exit code 1). Anything else that escapes is a bug and keeps its traceback.
+The command line prints each of the two as one line. `InputError`: the input is wrong (exit code 2).
+`OperationError`: the input is fine, but the work could not be done (exit code 1). Anything else
+that escapes is a bug and keeps its traceback.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, opened only if regular; strict JSON; headers of arrays; full disks."""
+"""Atomic file writes, safe reads, strict JSON, array headers, disk-full errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same weights for images of another size: position embeddings and tables are interpolated.
+"""`resized`: a network at another image size, position embeddings and tables interpolated.
 
 Dosovitskiy et al., ICLR 2021, section 3.2: 2-D interpolation of the position embeddings by their
 place in the image, with timm's resampling (bicubic, antialiased).

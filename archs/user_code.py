@@ -1,4 +1,4 @@
-"""Errors of code that the user wrote, spaces and samplers: one line that says where, instead of a traceback."""
+"""Error translation and time limits for user-written spaces and samplers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands around a search: dashboard, doctor."""
+"""Operations: dashboard, doctor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def dashboard(
     run: Annotated[str, argument("Run name or folder.")],
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
-    storage: Annotated[str, option("URL of the run's database, if its search was given one.")] = "",
+    storage: Annotated[str, option("URL of the run's database, if the search used --storage.")] = "",
 ) -> None:
     """Open a run's study in optuna-dashboard, during or after the search; Ctrl-C stops it."""
     from ..results.runs.store import find_run

@@ -1,4 +1,4 @@
-"""What came out: records, fronts, drawings, exports. Reads records and models; knows no search."""
+"""Results of runs: records, rankings, drawings, reports, analyses, exports. Knows no search."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How we look: training one net, deciding what comes next, and where and when it runs."""
+"""Architecture search: data, training, samplers, trials, engine, experiments, tabular benchmark."""

@@ -1,4 +1,4 @@
-"""URLs of databases and artifact stores may hold passwords, which are shown and kept nowhere."""
+"""Redaction of passwords in database and storage URLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Search spaces and their choosers: `choose(name, options) -> one of options`; members and neighbors of a space.
+"""The `Space` protocol, choosers that pick gene values, and members and neighbors of a space.
 
 A space draws every gene every time and ignores the dormant ones, so the names and options of its
 genes never change. Optuna's chooser lives with the strategies; these need no library.

@@ -1,4 +1,4 @@
-"""The nets of a space that keep limits, found where uniform draws seldom meet one; and its cheapest net."""
+"""Feasible nets under cost limits, and a space's cheapest net."""
 
 from __future__ import annotations
 

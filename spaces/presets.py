@@ -1,4 +1,4 @@
-"""Scales: what the spaces offer at 8, 32 and 224 px. The only place with numbers to tune.
+"""Space presets: gene options at 8, 32 and 224 px. The only place with numbers to tune.
 
 Options of genes that a net leaves unused cost nothing; options in order, cheapest first.
 """

@@ -1,4 +1,4 @@
-"""A space of the user's own, loaded from the file that was typed, and the contract that every space keeps.
+"""`FileSpace`: a user-defined space from a file, and the contract checks for all spaces.
 
 The file holds one class, made with the image size, (height, width) in pixels. It has a method `sample(chooser)` that
 returns a `Genotype`; `baselines()` and `size()` if it wants others than ours. Whatever it does wrong is one line.

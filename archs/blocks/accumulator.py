@@ -1,4 +1,4 @@
-"""Adds up what operators cost: params, MACs, outputs, what training keeps, what is alive at once.
+"""`CostAccumulator`: params, MACs and activation memory, summed over operators.
 
 Torch-free. Convention: one multiply-accumulate is 1; conv, linear and attention products count, norms, activations,
 softmax, pooling and additions do not. That is `FlopCounterMode` / 2.

@@ -1,6 +1,6 @@
 """The registry of residual blocks: the entry of each kind, and how the tensors of a block slice. Torch-free.
 
-A new block is its nn.Module in a file of this folder, its cost in py and its `BlockSpec` here.
+A new block is its nn.Module in a file of this folder, its cost formula and its `BlockSpec` here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far the heads of a net look: mean attention distance in pixels of the image.
+"""Mean attention distance per head: how far the heads of a net look, in pixels of the image.
 
 Dosovitskiy et al., ICLR 2021, section 4.5 and appendix D.7; Raghu et al., NeurIPS 2021, section 3. Per head: the
 distance from query to key, weighted by attention, averaged over queries and images. A token stands at the middle of

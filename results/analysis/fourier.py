@@ -1,4 +1,4 @@
-"""How much of each frequency the residual stream holds: convs should add high frequencies, MSAs take them away.
+"""Fourier analysis of feature maps: convs should add high frequencies, MSAs take them away.
 
 Park & Kim, ICLR 2022, section 3 and figures 2 and 8; their notebook fourier_analysis. B batch, C channels,
 H x W map, K frequencies on the diagonal from 0 outwards. The notebook never calls eval(); here nets are in eval mode.

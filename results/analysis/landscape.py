@@ -1,4 +1,4 @@
-"""The loss around trained weights, on a plane through them.
+"""Loss landscape: the loss around trained weights, on a plane through them.
 
 Li et al., NeurIPS 2018: two random directions, each filter's with the norm of that filter. Park & Kim, ICLR 2022,
 section 3 and figure 1, draw 21 x 21 points on [-1, 1] squared with the loss of the augmented training set; their

@@ -1,4 +1,4 @@
-"""What each unit of a trained net is worth: taken out alone, without training again.
+"""Lesion study: the accuracy lost when one unit of a trained net is taken out, without training again.
 
 Park & Kim, ICLR 2022, section 4 and figure 11 (no code was published). A unit is one conv wider than 1x1, one MSA
 or one MLP. A conv that keeps the shape of its map becomes the identity. Any other conv goes with its block's whole

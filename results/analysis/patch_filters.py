@@ -1,4 +1,4 @@
-"""What the patch embedding looks for: principal components of its filters.
+"""Patch-embedding filters by PCA: principal components of the filters, and their shares of the variance.
 
 Dosovitskiy et al., ICLR 2021, section 4.5 and figure 7: the filters of the layer that makes tokens of pixels, brought
 to their principal components; the leading ones resemble a basis of low-frequency patterns within a patch.

@@ -1,4 +1,4 @@
-"""What the output of an encoder attends to in the image, through all its layers: attention rollout.
+"""Attention rollout: what the output of an encoder attends to in the image, through all its layers.
 
 Abnar & Zuidema, ACL 2020, section 3, as Dosovitskiy et al., ICLR 2021, appendix D.8 use it: of each layer the mean of
 the heads' attention, half of it replaced by the identity for the skip connection, rows summing to 1; the product over

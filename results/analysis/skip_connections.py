@@ -1,4 +1,4 @@
-"""What skip connections carry: how much larger they are than the branch beside them, and what is lost without one.
+"""Skip connections: how much larger they are than the branch beside them, and the accuracy lost without one.
 
 Raghu et al., NeurIPS 2021, section 5: ratio ||z|| / ||f(z)|| of what the skip brings and what the branch adds, by
 token (norms over channels), averaged; class token and spatial tokens apart; MSA and MLP apart; a ResNet by block.

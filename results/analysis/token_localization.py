@@ -1,4 +1,4 @@
-"""Whether the last tokens still know where they are: CKA of each with every patch of the image.
+"""Token localization by CKA: each of the last tokens compared with every patch of the image.
 
 Raghu et al., NeurIPS 2021, section 4, "Preserving Spatial Location": over images, one token of the last block is
 compared with each non-overlapping patch of the input, pixels as they are; in a CNN a token is all channels at one

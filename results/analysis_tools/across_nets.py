@@ -1,4 +1,4 @@
-"""What the analyses of several nets come to: trends over what a study varies, and the papers' claims over seeds.
+"""Analyses across nets: trends over what a study varies, and the papers' claims tested over seeds.
 
 A trend is of nets that differ in a share of the data, a size or a window, each trained with several seeds, or of states
 of one training. A claim is one number a seed, positive where the paper is right.

@@ -1,4 +1,4 @@
-"""Where a net is listened to: the places of its residual stream by name, in the order of depth, and what passes there.
+"""Hook points of a net's residual stream, by name in the order of depth, and capture of the activations there.
 
 B batch, T tokens (the class token first, where there is one), C channels, H x W map.
 """

@@ -1,4 +1,4 @@
-"""What an analysis takes and gives: a net, labelled images, rows with a summary; and what is told of accuracies.
+"""`AnalysisInput`, `AnalysisResult`, labelled images, and statistics of accuracy changes.
 
 N images, C channels, H x W pixels.
 """

@@ -1,1 +1,1 @@
-"""Lets a result go: exports that need no alternas to run."""
+"""Export of a trained net as a folder that needs no alternas to run."""

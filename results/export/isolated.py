@@ -1,4 +1,4 @@
-"""What an exported folder answers, found in a process of its own in which alternas cannot be imported.
+"""Loads each format of an exported folder in a process without alternas, and writes its logits.
 
 Run as a script: `python -P isolated.py FOLDER IMAGES.npy WORK FORMAT ...`. It writes WORK/FORMAT.npy for
 each format: the logits of the first image alone, then of all. It imports nothing of alternas itself.

@@ -1,1 +1,4 @@
-"""Measured latency: of one net (measure.py), of a run's nets (nets.py), and the command."""
+"""Measured latency: of one net (measure.py), of a run's nets (nets.py), its file (store.py).
+
+The command is in cli/analyze.py.
+"""

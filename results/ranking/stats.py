@@ -1,4 +1,4 @@
-"""What seeds do to a result: means with 95 % t intervals, paired differences, pooled noise, and ties within it.
+"""Statistics over seeds: means with 95 % t intervals, paired differences, pooled seed noise, ties within it.
 
 Student, "The probable error of a mean", Biometrika 6 (1908). Plain numbers and rows; knows no records.
 """

@@ -1,4 +1,4 @@
-"""What commands print, and what text may hold: names, errors and texts of files are others' words.
+"""Sanitised terminal output: control characters in names, errors and texts of files are made visible.
 
 `visible` shows the characters in them that a terminal obeys. `guarded` puts it on stdout and stderr, `LogHandler` on
 log lines, `Console` on what rich draws; styles are rich's own and pass. `csv_cell` and `markdown_text` do the same

@@ -1,4 +1,4 @@
-"""The front and what its nets have in common, which genes matter, and where the run comes from."""
+"""Report sections: Pareto front, leaderboard, attention placement, gene importance, analyses, provenance."""
 
 from __future__ import annotations
 

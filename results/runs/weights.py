@@ -1,4 +1,4 @@
-"""Trained weights by what a person calls them: timm's, a file, an exported folder, a net of a run.
+"""Weights specs: timm:NAME, FILE.safetensors, an exported folder, RUN or RUN:TRIAL.
 
 Of a net of a run that was retrained, the best retraining's weights are taken.
 """

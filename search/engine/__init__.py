@@ -1,1 +1,1 @@
-"""Where and when nets are trained. Ray lives in `pool`, and Ray Tune in `tune` and `leg`."""
+"""Event loop, Ray worker pool, Ray Tune, progress display, doctor. Only `pool`, `tune` and `doctor` import Ray."""

@@ -1,4 +1,4 @@
-"""Ray for a command, of our own on this machine or a cluster that runs; and a pool of Ray actors, one worker each.
+"""Starts or joins Ray, and runs a pool of Ray worker actors.
 
 Since 2.60 Ray's processes answer only callers with their token; whoever has it runs what he likes as their user.
 A Ray of ours has one that stands in no file, and listens on the loopback alone.

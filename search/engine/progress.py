@@ -1,4 +1,4 @@
-"""What a person sees while nets are trained: a live table on a terminal, plain lines elsewhere, TensorBoard's files."""
+"""Progress display: live table, plain log lines, TensorBoard."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a worker process does with a job. Knows no Ray; loads torch when it is handed the data.
+"""`Worker`: holds the data, and trains nets or measures their latency, one job at a time. Knows no Ray.
 
-Errors in training come back as typed results, so a dead worker is never a bad net.
+It loads torch when it gets ready. Errors in training come back as typed results, so a dead worker is never a bad net.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a strategy knows: the space, the costs of any net before it is trained, and observed accuracies."""
+"""`SamplerContext`: space, cost model and net features given to a strategy. `Observation`: a net's accuracy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a study's trials came to, and learning-curve extrapolation from rung to rung."""
+"""`TrialReader`: a study's trials as they end. `LearningCurves`: accuracy extrapolated from rung to rung."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Net2Net: tensors of one shape from trained tensors of another.
+"""Net2Net weight resizing of single tensors and layers.
 
 One rule for every axis of channels: channel c of the child takes channel c % P of the parent's P. A narrower child
 keeps the first ones. A wider one repeats them, and the weights that read the copies are divided by their number, so

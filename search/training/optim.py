@@ -1,4 +1,4 @@
-"""How a recipe moves weights: optimizer, learning rate, gradients, averaged weights, loss."""
+"""Optimizer, learning-rate schedule, gradients, averaged weights (EMA), mixed precision and loss of a recipe."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a net is trained for: to tell classes apart, or masked patch prediction, which needs no labels.
+"""Training tasks: classification, masked patch prediction.
 
 Masked patch prediction (Dosovitskiy et al., ICLR 2021, appendix B.1.2): an encoder learns the colours of patches it
 cannot see. Half of the patch embeddings are corrupted. Of those, 80 % become a learnt [mask] embedding, 10 % that of

@@ -1,1 +1,1 @@
-"""What runs next and what is known: trials, their controller, schedulers, the study. Knows no Ray."""
+"""Trials: proposal, controller, early-stopping schedulers, latencies, the Optuna study. Knows no Ray."""

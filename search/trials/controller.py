@@ -1,4 +1,4 @@
-"""What runs next, and what becomes of it: `Controller`, and `SearchController` for a search. No Ray, no torch.
+"""`Controller`: hands out jobs, retries lost ones, records ends; `SearchController` for a search. No Ray, no torch.
 
 States of a trial: proposed -> infeasible | duplicate | running; running -> paused (at a rung) | ok | error | nan |
 oom | timeout | lost; paused -> running (promoted) | pruned (at the end). Whatever runs nets asks `next_job` and

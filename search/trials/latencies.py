@@ -1,4 +1,4 @@
-"""`Latencies`: those measured in a run, and a prediction for nets that were not: a line through logarithms.
+"""`Latencies`: those measured in a run, and a log-log ridge regression that predicts those of other nets.
 
 Strategies compare nets before they are measured; schedulers and fronts only measured ones.
 """

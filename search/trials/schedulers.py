@@ -1,5 +1,4 @@
-"""Schedulers that stop weak trials early: ASHA (Li et al., arXiv:1810.05934) and MO-ASHA (Schmucker et al.,
-arXiv:2106.12639).
+"""Early-stopping schedulers: ASHA (Li et al., arXiv:1810.05934) and MO-ASHA (Schmucker et al., arXiv:2106.12639).
 
 A scheduler says at which steps (rungs) trials pause, and which of the paused ones are promoted to the next rung.
 """

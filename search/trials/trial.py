@@ -1,5 +1,4 @@
-"""`Trial`: one net on its way through a search or a plan, from its first job to the record that it ends as;
-and `ParentPool`: the trained nets that its first weights may come from."""
+"""`Trial`: one net from its first job to its record. `ParentPool`: trained nets that it may inherit weights from."""
 
 from __future__ import annotations
 
