@@ -73,7 +73,7 @@ def test_identity_is_what_makes_the_result() -> None:
     others = [
         training(1), training(seed=1), dataclasses.replace(one, steps=8),
         training(view=View(0.5)), training(view=View(0.5, draw=1)), training(view=View(classes=(1, 2))),
-        training(task="patches"), training(test=True), training(few=few),
+        training(task="patches"), training(test=True), training(few_shot=few),
         dataclasses.replace(one, recipe=dataclasses.replace(RECIPE, lr=1.0)),
         training(origin=WeightsOrigin("a", "x")), training(origin=WeightsOrigin("b", "x")),
         training(origin=WeightsOrigin("a", "x", zero_head=True)),

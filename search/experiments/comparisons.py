@@ -257,7 +257,7 @@ def few_shot(setting: ComparisonSetting) -> list[Training]:
     for share, family in product(setting.shares, ("resnet", "vit") if setting.quick else FAMILIES):
         net, factors = setting.net(family, "m"), {"net": family, "fraction": share}
         for seed in range(setting.seeds):
-            trainings.append(setting.training(net, seed, factors, view=View(share, base, seed), few=few))
+            trainings.append(setting.training(net, seed, factors, view=View(share, base, seed), few_shot=few))
     return trainings
 
 

@@ -296,8 +296,15 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
     steps, rising = recipe.steps(images), replace(recipe, warmup=1.0, cooldown=0.0)
     few = View(FEW_SHARE, draw=seed)
     return [
-        Training(genotype, rising, warmup_steps(recipe, steps), seed, {"net": net.name, "data": "all"}, keep=(WARMUP,)),
-        Training(genotype, recipe, steps, seed, {"net": net.name, "data": "6 %"}, few, keep=(WARMUP,)),
+        Training(
+            genotype,
+            rising,
+            warmup_steps(recipe, steps),
+            seed,
+            {"net": net.name, "data": "all"},
+            save_weights_at=(WARMUP,),
+        ),
+        Training(genotype, recipe, steps, seed, {"net": net.name, "data": "6 %"}, few, save_weights_at=(WARMUP,)),
     ]
 
 

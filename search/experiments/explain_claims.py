@@ -105,7 +105,7 @@ def _plan(config: ClaimsConfig, data: DataSet) -> list[Training]:
         recipe = recipe.with_epochs(recipe.epochs * QUICK_STEPS / steps)
         steps = recipe.steps(len(data.train))
     return [
-        Training(net, recipe, steps, seed, {"net": name}, keep=(WARMUP,))
+        Training(net, recipe, steps, seed, {"net": name}, save_weights_at=(WARMUP,))
         for name, net in nets(data.image_size).items()
         for seed in range(config.seeds)
     ]

@@ -65,7 +65,7 @@ class Training:
         factors: what the plan varies, by name; trainings that differ in the seed alone share them.
         view: part of the data.
         origin: where it starts; None is from scratch.
-        task, test, few, keep: `task`, `test`, `few_shot` and `save_weights_at` of its `TrainJob`.
+        task, test, few_shot, save_weights_at: as of its `TrainJob`.
     """
 
     net: Genotype
@@ -77,16 +77,16 @@ class Training:
     origin: WeightsOrigin | None = None
     task: str = "classes"
     test: bool = False
-    few: FewShot | None = None
-    keep: tuple[str, ...] = ()
+    few_shot: FewShot | None = None
+    save_weights_at: tuple[str, ...] = ()
 
     @cached_property
     def id(self) -> str:
         """12 hexadecimal digits of all that makes the result what it is, on given data."""
         begun = [self.origin.of, self.origin.zero_head, self.origin.freeze] if self.origin else None
         facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
-        facts += [self.task, self.test, asdict(self.few) if self.few else None]
-        facts += [list(self.keep)] if self.keep else []
+        facts += [self.task, self.test, asdict(self.few_shot) if self.few_shot else None]
+        facts += [list(self.save_weights_at)] if self.save_weights_at else []
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
     def cost(self, data: DataSet) -> Cost:
@@ -203,12 +203,12 @@ class PlanController(Controller):
             total_steps=training.steps,
             checkpoint=str(self.folder / "checkpoints" / f"{training.id}.pt"),
             weights=str(self._weights(training.id)),
-            save_weights_at=training.keep,
+            save_weights_at=training.save_weights_at,
             view=training.view,
             start=start,
             task=training.task,
             test=training.test,
-            few_shot=training.few,
+            few_shot=training.few_shot,
             store=self.artifacts,
         )
         return trial.job
