@@ -17,6 +17,7 @@ from .errors import InputError
 if TYPE_CHECKING:
     import numpy as np
 
+
 GUARDED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a link is not followed, a FIFO is not waited for
 ELSEWHERE = (errno.ELOOP, errno.ENXIO)  # what opening a link says, and a FIFO or socket without a reader
 PASSING_LINKS = "study.journal.lock"  # how the names of the links begin that Optuna makes while it writes a journal

@@ -17,7 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
-from alternas.results.latency.store import cpu_name
+from alternas.results.latency.measurements import cpu_name
 
 TINY = "--tiny" in sys.argv  # processes that a benchmark spawns have its arguments
 RESULTS = Path() if TINY else Path(__file__).parent / "results"

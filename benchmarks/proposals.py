@@ -19,9 +19,9 @@ from optuna.trial import TrialState, create_trial
 
 from alternas.archs import Genotype, static_cost
 from alternas.results.ranking.pareto import pareto_ranks
-from alternas.search.samplers.context import SamplerContext
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.registry import STRATEGIES, sampler
+from alternas.search.samplers.sampler_context import SamplerContext
 from alternas.spaces import RandomChooser, RecordingChooser, Space, get, options_of
 
 SIDE, PROPOSALS, POINTS = 32, sized(21, 3), sized(10_000, 100)

@@ -17,8 +17,8 @@ from machine import RESULTS, TINY, options, sized
 
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
-from alternas.search.tabular import tables as table
-from alternas.search.tabular.tables import COLUMNS, READINGS
+from alternas.search.tabular import benchmark_table as table
+from alternas.search.tabular.benchmark_table import COLUMNS, READINGS
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
 PLAN = sized(

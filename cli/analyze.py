@@ -149,8 +149,8 @@ def latency(
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
+    from ..results.latency.measurements import latency_settings
     from ..results.latency.nets import latency_rows, latency_table, measure_nets, nets_of, rank_correlation
-    from ..results.latency.store import latency_settings
 
     settings = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
     nets, folder = nets_of(target, image_size, top)

@@ -21,7 +21,7 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
-    from ..results.runs.weights import parse_run_spec
+    from ..results.runs.weights_spec import parse_run_spec
 
     folder, named = parse_run_spec(run)
     if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
@@ -46,7 +46,7 @@ def cost(
     as_json: Json = False,
 ) -> None:
     """Count params, MACs and memory of a net, part by part; timm's nets too."""
-    from ..results.render.net import cost_facts, cost_svg
+    from ..results.render.describe_net import cost_facts, cost_svg
     from ..search.config import amount
 
     total = amount("images", images) if images else None
@@ -77,7 +77,7 @@ def spaces(
     as_json: Json = False,
 ) -> None:
     """List the search spaces and how many distinct nets they hold."""
-    from ..results.render.net import parse_size
+    from ..results.render.describe_net import parse_size
     from ..spaces import SPACES, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)

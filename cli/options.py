@@ -115,7 +115,7 @@ class ImageOptions:
 
     def of(self, data: str) -> DataConfig:
         """Raise InputError if the size or the loader is none."""
-        from ..results.render.net import parse_size
+        from ..results.render.describe_net import parse_size
         from ..search.data.dataset import DataConfig
 
         size = parse_size(self.image_size) if self.image_size else None

@@ -98,7 +98,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one net of a run: its stages, and its scores by class."""
-    from ..results.render.net import draw_trial, svg_trial, trial_facts
+    from ..results.render.describe_net import draw_trial, svg_trial, trial_facts
     from ..results.runs.store import find_run
 
     folder = find_run(run)

@@ -26,7 +26,7 @@ from .options import (
 )
 
 if TYPE_CHECKING:
-    from ..results.runs.weights import WeightsSpec
+    from ..results.runs.weights_spec import WeightsSpec
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,8 @@ class WeightsOptions:
     ] = ""
 
     def spec(self) -> WeightsSpec:
-        from ..results.render.net import parse_size
-        from ..results.runs.weights import WeightsSpec
+        from ..results.render.describe_net import parse_size
+        from ..results.runs.weights_spec import WeightsSpec
 
         return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..archs import Cost
 from ..archs.errors import InputError, check_choice, short_repr
-from ..results.latency.store import LatencySetting
+from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import COSTS, LATENCY
 from .training.recipe import Recipe
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
-from ..results.latency.store import LatencySetting
+from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.record import versions
 from ..results.runs.store import read_records, read_settings, run_folder
@@ -21,8 +21,8 @@ from .config import Budget, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .engine.resources import Resources
-from .samplers.context import SamplerContext
 from .samplers.registry import PLANNED, check_strategy
+from .samplers.sampler_context import SamplerContext
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on
 from .trials.latencies import Latencies

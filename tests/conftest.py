@@ -14,7 +14,7 @@ import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
 
 from alternas.archs import Cost, Genotype, static_cost
-from alternas.results.latency.store import LatencySetting
+from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, Settings
 from alternas.search.context import SearchConfig, SearchContext

@@ -21,6 +21,16 @@ from alternas.cli import app as cli
 from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.tabular import simulated as simulation
+from alternas.search.tabular.benchmark_table import (
+    CHANCE,
+    COLUMNS,
+    FILE,
+    READINGS,
+    Entry,
+    TabularBenchmark,
+    Training,
+    load_table,
+)
 from alternas.search.tabular.evaluate import AT, REFERENCE, BenchmarkConfig, bench_table, rows, run_benchmark
 from alternas.search.tabular.simulated import (
     LARGEST,
@@ -33,16 +43,6 @@ from alternas.search.tabular.simulated import (
     run,
     searchers,
     simulate,
-)
-from alternas.search.tabular.tables import (
-    CHANCE,
-    COLUMNS,
-    FILE,
-    READINGS,
-    Entry,
-    TabularBenchmark,
-    Training,
-    load_table,
 )
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.schedulers import SCHEDULERS

@@ -22,7 +22,7 @@ from alternas.archs.timm import flop_counter
 from alternas.results.analysis import lesion, skip_connections, variance
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from alternas.results.export import package
-from alternas.results.export.net import ExportNet
+from alternas.results.export.export_net import ExportNet
 from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
 from alternas.spaces.families import ATTENTIONS, CONVS

@@ -14,8 +14,8 @@ from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.search.samplers.buildup import BuildUp, Step, steps_table
-from alternas.search.samplers.context import SamplerContext
 from alternas.search.samplers.random import TrialChooser
+from alternas.search.samplers.sampler_context import SamplerContext
 from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
 
 Msa = tuple[int, ...]

@@ -15,7 +15,7 @@ from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search import run as search_run
 from alternas.search.engine.worker import Worker
-from alternas.search.experiments import run as carry_out
+from alternas.search.experiments import run_plan as carry_out
 from alternas.search.training.job import JobResult, TrainJob
 from command_line import doctor, records, run, start, wait_for
 from fakes import FakeExecutor

@@ -25,10 +25,10 @@ from alternas.archs.weights import save
 from alternas.results.export import formats, isolated
 from alternas.results.export import onnx as onnx_format
 from alternas.results.export import write as writing
+from alternas.results.export.export_net import RANDOM_IMAGES, export_net_of
 from alternas.results.export.formats import FORMATS, check_formats
-from alternas.results.export.net import RANDOM_IMAGES, export_net_of
 from alternas.results.export.write import export_network, summary_lines, write_formats
-from alternas.results.runs.weights import parse_run_spec
+from alternas.results.runs.weights_spec import parse_run_spec
 from nets import NETS, lively
 from runs import finished_run
 

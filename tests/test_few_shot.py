@@ -15,14 +15,7 @@ from torch import Tensor
 
 from alternas.archs import InputError, build
 from alternas.results.analysis import linear_probe as probes
-from alternas.results.analysis.linear_probe import (
-    HELD_OUT,
-    PENALTIES,
-    Labelled,
-    classify,
-    draw_shots,
-    shot_accuracy,
-)
+from alternas.results.analysis.linear_probe import HELD_OUT, PENALTIES, Labelled, classify, draw_shots, shot_accuracy
 from alternas.search.data.readers.synthetic import digit_arrays
 from alternas.search.data.splits import three_ways
 from alternas.search.training import episodes as probe

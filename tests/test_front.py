@@ -15,7 +15,7 @@ from rich.console import Console
 from scipy import stats
 
 from alternas.archs import InputError, static_cost, zoo
-from alternas.results.latency.store import latencies_of, read_latencies
+from alternas.results.latency.measurements import latencies_of, read_latencies
 from alternas.results.ranking.leaderboard import (
     ExtraResults,
     front,
@@ -258,7 +258,7 @@ def _line(key: Any, ms: Any, **setting: Any) -> dict[str, Any]:
 
 
 def _measured(key: str, ms: float) -> Any:
-    from alternas.results.latency.store import Measurement
+    from alternas.results.latency.measurements import Measurement
 
     return Measurement(key, ms, 0.1, "cpu")
 

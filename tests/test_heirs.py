@@ -20,8 +20,8 @@ from alternas.results.ranking.leaderboard import front, leaderboard, noise_of
 from alternas.results.runs.record import Record
 from alternas.search.config import Settings
 from alternas.search.engine.loop import run_loop
-from alternas.search.samplers.context import features
 from alternas.search.samplers.registry import check_strategy
+from alternas.search.samplers.sampler_context import features
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.controller import SearchController

@@ -18,7 +18,7 @@ from rich.console import Console
 import fakes
 from alternas.archs import InputError, OperationError
 from alternas.cli import search as commands
-from alternas.results.latency.store import LatencySetting
+from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records
 from alternas.search import context as plan

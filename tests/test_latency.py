@@ -19,6 +19,7 @@ from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency import measure as measuring
 from alternas.results.latency.measure import Latency, measure, median_interval, session_of
+from alternas.results.latency.measurements import FILE, LatencySetting, latencies_of, latency_settings, read_latencies
 from alternas.results.latency.nets import (
     TimedNet,
     describe_setting,
@@ -27,7 +28,6 @@ from alternas.results.latency.nets import (
     nets_of,
     rank_correlation,
 )
-from alternas.results.latency.store import FILE, LatencySetting, latencies_of, latency_settings, read_latencies
 from alternas.results.runs.store import locked
 
 IMAGE = (3, 8, 8)

@@ -21,8 +21,8 @@ from alternas.archs import Genotype, InputError, static_cost
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.runs.record import Record
 from alternas.search.engine.loop import run_loop
-from alternas.search.samplers.context import candidate_baselines
 from alternas.search.samplers.registry import STRATEGIES
+from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import controller as ledger_module
 from alternas.search.trials.controller import SearchController

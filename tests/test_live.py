@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from alternas.results.latency.store import LatencySetting
+from alternas.results.latency.measurements import LatencySetting
 from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig
@@ -31,7 +31,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
 from alternas.search.engine.resources import Resources
 from alternas.search.experiments.plan import ExperimentContext, PlanController
-from alternas.search.experiments.run import ShownPlan
+from alternas.search.experiments.run_plan import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from command_line import EVIL, STYLE, obeyed

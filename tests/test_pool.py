@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import InputError
-from alternas.results.latency.store import LatencySetting
+from alternas.results.latency.measurements import LatencySetting
 from alternas.search.engine.resources import Resources, check_alone, reserve, resolve_gpus, worker_slots
 
 

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from alternas.archs import build
 from alternas.archs.blocks.residual import Projection
-from alternas.results.export.net import export_net_of
+from alternas.results.export.export_net import export_net_of
 from nets import NETS
 
 STRIDED = [name for name, net in NETS.items() if any(s.stride > 1 for s in net.stages) and net.style.norm == "batch"]

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 from optuna._hypervolume import compute_hypervolume
 
-from alternas.results.ranking.pareto import (
-    coverage,
-    dominated_volume,
-    envelope,
-    gain,
-    hypervolume,
-    knee,
-    pareto_ranks,
-)
+from alternas.results.ranking.pareto import coverage, dominated_volume, envelope, gain, hypervolume, knee, pareto_ranks
 
 
 def brute_ranks(points: list[tuple[float, ...]], maximise: tuple[bool, ...] = (True, False, False)) -> list[int]:

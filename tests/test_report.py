@@ -16,13 +16,13 @@ import pytest
 
 from alternas.archs import InputError, zoo
 from alternas.cli import app as cli
-from alternas.results.latency.store import keep
+from alternas.results.latency.measurements import keep
 from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.report import page as page_module
+from alternas.results.report.elements import elapsed, open_run, thin
 from alternas.results.report.page import write_report
-from alternas.results.report.parts import elapsed, open_run, thin
-from alternas.results.report.progress import hypervolumes, phases_table, rung_rows
+from alternas.results.report.search_progress import hypervolumes, phases_table, rung_rows
 from alternas.results.report.sections import (
     FEWEST,
     attention_of,

@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import InputError, zoo
-from alternas.results.render.net import find_trial
+from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
-from alternas.results.runs.weights import facts_of, select_net, trained_weights
+from alternas.results.runs.weights_spec import facts_of, select_net, trained_weights
 from alternas.search.experiments.retrain import over_limits
 from runs import finished_run
 

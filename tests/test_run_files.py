@@ -14,7 +14,7 @@ from alternas.archs.files import atomic_write, check_own, open_own, read_own
 from alternas.results.analysis_tools.index import write_index
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.analysis_tools.output import write_results
-from alternas.results.latency.store import keep, read_latencies
+from alternas.results.latency.measurements import keep, read_latencies
 from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig

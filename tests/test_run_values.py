@@ -18,7 +18,7 @@ from alternas.archs import InputError
 from alternas.archs.files import parse_json
 from alternas.results import load_run
 from alternas.results.export.write import sample_images
-from alternas.results.render.net import InputSpec
+from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
 from command_line import within
 from malformed import at, replaced

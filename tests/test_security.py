@@ -17,7 +17,7 @@ import torch
 from alternas.archs import InputError
 from alternas.cli import app as cli
 from alternas.results.export.write import sample_images
-from alternas.results.render.net import InputSpec
+from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
 from alternas.search.engine import pool
 from alternas.search.training.trainer import read_checkpoint
@@ -120,8 +120,8 @@ def test_what_a_run_names_is_not_reached(alternas: Any, door: socket.socket) -> 
     """A database, an object store, data at a URL: they are shown without passwords, and asked for."""
     folder, port = finished_run(), door.getsockname()[1]
     facts = json.loads((folder / "run.json").read_text())
-    depot = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
-    begun = {"format": 2, "settings": {}, "trials": 1, "storage_path": {"uri": depot, "name": "mine-1"}}
+    store = f"s3://key:sesame@bucket/x?endpoint_override=127.0.0.1:{port}&scheme=http"
+    begun = {"format": 2, "settings": {}, "trials": 1, "storage_path": {"uri": store, "name": "mine-1"}}
     Path("runs/begun").mkdir()
     Path("runs/begun/run.json").write_text(json.dumps(begun))
     refused(alternas("search", "resnet", "--name", "begun"), "s3://key:***@bucket/x", "--storage-path URI")

@@ -16,7 +16,6 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.samplers.context import NetFeatures, Observation, features
 from alternas.search.samplers.learning_curves import (
     FULL_TRAINING,
     MIN_PAIRS,
@@ -25,6 +24,7 @@ from alternas.search.samplers.learning_curves import (
     is_paused,
     rung_accuracies,
 )
+from alternas.search.samplers.sampler_context import NetFeatures, Observation, features
 from alternas.search.samplers.surrogate import (
     COST_SCALE,
     NOISE_VARIANCE,

@@ -12,8 +12,8 @@ import torch
 from alternas.archs import Genotype
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.tabular.benchmark_table import IMAGE_SIZE, READINGS, Entry, load_table
 from alternas.search.tabular.simulated import STEPS
-from alternas.search.tabular.tables import IMAGE_SIZE, READINGS, Entry, load_table
 from alternas.search.training import recipes
 from alternas.search.training.job import Progress, TrainJob
 from alternas.search.training.loaders import MemoryLoader

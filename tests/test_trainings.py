@@ -23,7 +23,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training, WeightsOrigin
-from alternas.search.experiments.run import compute_of
+from alternas.search.experiments.run_plan import compute_of
 from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
 from alternas.search.experiments.swap_attention import rule
 from alternas.search.training import recipes

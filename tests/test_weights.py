@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stem, build, zoo
 from alternas.archs.weights import describe, read, save
-from alternas.results.runs.weights import find_weights
+from alternas.results.runs.weights_spec import find_weights
 from nets import NETS, VIT, lively
 
 NET = dataclasses.replace(NETS["vit pooled"], encoder=dataclasses.replace(VIT, depth=1))

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from ...archs import InputError
 from ...archs.errors import check_choice
 from . import onnx, package, pt2, timm
-from .net import Format
+from .export_net import Format
 
 FORMATS: dict[str, Format] = {
     "package": package.FORMAT,

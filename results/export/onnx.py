@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .net import ExportNet, Format
+from .export_net import ExportNet, Format
 
 FILE = "model.onnx"
 WEIGHTS_FILE = "model.onnx.data"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...archs import Genotype
-from .net import ExportNet, Format
+from .export_net import ExportNet, Format
 from .source import net_source, sections
 
 FILE = "model.py"

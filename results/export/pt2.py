@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .net import ExportNet, Format
+from .export_net import ExportNet, Format
 
 FILE = "model.pt2"
 USAGE = """\

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .net import ExportNet, Format
+from .export_net import ExportNet, Format
 
 FILE = "timm_model.py"
 USAGE = """\

@@ -20,15 +20,15 @@ from ...archs import Genotype, InputError, Network, OperationError
 from ...archs.errors import short_repr
 from ...archs.weights import read, save
 from ..ranking.stats import SHARE, mean_ci
-from ..render.net import InputSpec, input_spec
+from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_array, read_records, write_json
-from ..runs.weights import facts_of, select_net, trained_weights
+from ..runs.weights_spec import facts_of, select_net, trained_weights
 from . import isolated, package
 from .card import card
+from .export_net import ExportNet, export_net_of
 from .formats import FORMATS, check_formats
-from .net import ExportNet, export_net_of
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)

@@ -23,9 +23,9 @@ from torch.utils.benchmark import Timer
 from ...archs import Network
 from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
+from ..export.export_net import export_net_of
 from ..export.formats import check_formats
-from ..export.net import export_net_of
-from .store import LatencySetting, cpu_name
+from .measurements import LatencySetting, cpu_name
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3

@@ -26,7 +26,7 @@ from .leaderboard import (
     objective_of,
     point,
     resolve_objectives,
-)  # fmt: skip
+)
 from .objectives import ACCURACY, LATENCY, RankingQuery
 from .pareto import Bounds, coverage
 from .stats import UNKNOWN_NOISE, Noise, Row

@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Group
 
 from ...archs.errors import InputError, check_choice, short_repr
-from ..latency.store import Measurement, latencies_of, read_latencies, settings_in
+from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
 from ..render.tables import nets_table, short
 from ..render.terminal import plain, print_json, print_text
 from ..runs.record import Record

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ...archs.cost import BACKWARD_FACTOR
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
-from ..latency.store import Measurement
+from ..latency.measurements import Measurement
 from ..runs.record import Record
 
 ACCURACY = "accuracy"

@@ -18,8 +18,8 @@ from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
 from ..render.tables import gain_text, short
 from ..render.terminal import csv_cell
-from .parts import Picture, Plot, Run, Section, Series, Table, open_run
-from .progress import (
+from .elements import Picture, Plot, Run, Section, Series, Table, open_run
+from .search_progress import (
     Change,
     curves_plot,
     failures_table,
@@ -29,7 +29,7 @@ from .progress import (
     seconds_plot,
     status_table,
     survival_parts,
-)  # fmt: skip
+)
 from .sections import (
     MOST_ROWS,
     attention_plot,
@@ -40,7 +40,7 @@ from .sections import (
     importance_plot,
     leaderboard_table,
     provenance_tables,
-)  # fmt: skip
+)
 
 COLUMNS = (
     "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",

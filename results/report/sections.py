@@ -14,21 +14,7 @@ from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
 from ..ranking.pareto import envelope
 from ..runs.record import Record
-from .parts import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PINK,
-    SKY,
-    VERMILLION,
-    Picture,
-    Plot,
-    Run,
-    Series,
-    Table,
-    thin,
-)  # fmt: skip
+from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
 
 LOOKS = {
     "resnet": (BLUE, "circle"),

@@ -36,6 +36,7 @@ from .record import LARGEST, Record, check_format
 if TYPE_CHECKING:
     import numpy as np
 
+
 KINDS = {dict: "an object", list: "a list", int: "a whole number", str: "a text"}
 FIELDS = {  # of run.json
     "settings": dict, "trials": int, "data": dict, "command": list, "versions": dict, "storage_path": dict,

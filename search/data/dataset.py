@@ -23,6 +23,7 @@ from ...archs.errors import InputError, check_choice
 if TYPE_CHECKING:
     from PIL.Image import Image
 
+
 log = logging.getLogger("alternas")
 MEMORY_LIMIT = 2 * 2**30  # bytes of a set that is kept in memory
 Arrays = dict[str, np.ndarray]

@@ -147,12 +147,12 @@ def _checkpoints(store: ArtifactStore, token: str) -> str:
     """The driver's file is there and says the same; a file can be sent and deleted, as workers do."""
     with scratch() as folder:
         here, theirs = replace(store, home=folder), folder / "starts" / TOKEN
-        if not here.fetch(theirs) or theirs.read_text() != token:
+        if not here.download(theirs) or theirs.read_text() != token:
             raise OperationError(f"{store}: is not the driver's, what the driver has sent is not there")
         own = folder / "checkpoints" / uuid.uuid4().hex
         atomic_write(own, lambda file: file.write(token.encode()))
-        here.send(own)
-        here.drop(own)
+        here.upload(own)
+        here.delete(own)
     return f"{store}: the driver's, and writable"
 
 
@@ -253,7 +253,7 @@ def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore 
     try:
         with scratch() as own:
             atomic_write(own / "starts" / TOKEN, lambda file: file.write(token.encode()))
-            replace(store, home=own).send(own / "starts" / TOKEN)
+            replace(store, home=own).upload(own / "starts" / TOKEN)
         yield store
     finally:
         store.clear()

@@ -33,7 +33,7 @@ from ray._raylet import (
 from ray.exceptions import AuthenticationError, RayError
 
 from ...archs.errors import InputError, OperationError
-from ...results.latency.store import LatencySetting
+from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots

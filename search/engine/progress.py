@@ -30,6 +30,7 @@ from .loop import ProgressView
 if TYPE_CHECKING:
     from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
+
 FRONT_ROWS = 12
 RATE_WINDOW = 200  # ticks over which the rate is averaged
 EVENT_FILE = "events.out.tfevents.alternas"

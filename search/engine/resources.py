@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...archs.errors import InputError
-from ...results.latency.store import LatencySetting
+from ...results.latency.measurements import LatencySetting
 from ..training.artifacts import check_uri
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it

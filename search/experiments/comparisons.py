@@ -27,7 +27,7 @@ from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training, WeightsOrigin
-from .run import run_experiment
+from .run_plan import run_experiment
 from .study_nets import FAMILIES, SIZES, net_of, with_grid
 
 QUICK_STEPS = 200  # most steps of a training of a quick study

@@ -26,11 +26,11 @@ from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ...results.analysis_tools.output import write_results
+from ...results.render.describe_net import input_spec
 from ...results.render.experiment import factor_text
-from ...results.render.net import input_spec
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_records, read_settings
-from ...results.runs.weights import parse_run_spec, select_net, trained_weights
+from ...results.runs.weights_spec import parse_run_spec, select_net, trained_weights
 from ..data.dataset import DataSet
 from ..data.load import coming, progress_on
 from ..data.splits import View
@@ -38,7 +38,7 @@ from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES, ComparisonSetting
 from .plan import ExperimentContext, Training
-from .run import run_experiment
+from .run_plan import run_experiment
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, data_of, write_shown
 
 ZOO = "zoo"

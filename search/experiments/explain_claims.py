@@ -26,7 +26,7 @@ from ..data.load import coming, load_showing, progress_on
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training
-from .run import run_experiment
+from .run_plan import run_experiment
 from .study_nets import SMALL_SIDE, net_of
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
 

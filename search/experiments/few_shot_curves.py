@@ -17,7 +17,7 @@ from ...results.ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
 from ...results.render.experiment import PlotSpec
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
-from ...results.runs.weights import WeightsSpec
+from ...results.runs.weights_spec import WeightsSpec
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..training.episodes import BATCH, episode_table, features

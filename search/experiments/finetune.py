@@ -11,14 +11,14 @@ from ...archs import Genotype
 from ...archs.errors import MOST_SEEDS, check_choice, check_count
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
-from ...results.runs.weights import LoadedWeights, WeightsSpec
+from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training, WeightsOrigin
-from .run import run_experiment
+from .run_plan import run_experiment
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from ..trials.trial import Trial
 if TYPE_CHECKING:
     from ...archs import Network
 
+
 FINAL = ("ok", "nan")  # another try would end the same
 
 

@@ -12,14 +12,14 @@ from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...results.ranking.leaderboard import leaderboard_of, limits_of, objective_of
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
-from ...results.render.net import find_trial
+from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training
-from .run import run_experiment
+from .run_plan import run_experiment
 from .trained_nets import data_of, recipe_of
 
 TOP = 3

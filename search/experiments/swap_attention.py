@@ -21,14 +21,14 @@ from ...results.render.experiment import PlotSpec, study_json, study_rows, study
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
-from ...results.runs.weights import WeightsSpec
+from ...results.runs.weights_spec import WeightsSpec
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .finetune import headless, origin_of
 from .plan import ExperimentContext, Training
-from .run import run_experiment
+from .run_plan import run_experiment
 from .study_nets import swapped
 
 FREEZE = {"all": "none", "new": "inherited"}  # what --train freezes

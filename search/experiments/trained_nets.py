@@ -23,7 +23,7 @@ from ...archs.weights import read
 from ...results.analysis_tools.inputs import AnalysisInput, Images, Objective
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_settings, write_json
-from ...results.runs.weights import trained_weights
+from ...results.runs.weights_spec import trained_weights
 from ..data.dataset import DataConfig, DataSet, Pictures, Split
 from ..data.load import images_at, load_showing
 from ..data.splits import View, seen

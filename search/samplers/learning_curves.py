@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from ...spaces import Genes
-from .context import NetFeatures, Observation
+from .sampler_context import NetFeatures, Observation
 
 
 class TrialReader:

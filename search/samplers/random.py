@@ -13,8 +13,8 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
-from .context import SamplerContext
 from .learning_curves import TrialReader
+from .sampler_context import SamplerContext
 
 
 class RandomSampler(BaseSampler):

@@ -19,9 +19,9 @@ from ...archs.errors import InputError, check_choice
 from ...archs.user_code import time_limit, user_code_errors
 from ...spaces import options_of
 from .buildup import BuildUp
-from .context import SamplerContext
 from .evolution import Evolution
 from .random import Enumerate, RandomSampler, distributions
+from .sampler_context import SamplerContext
 
 
 class _FixedSpace:

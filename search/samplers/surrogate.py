@@ -15,7 +15,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
-from .context import NetFeatures, Observation, Traits
+from .sampler_context import NetFeatures, Observation, Traits
 
 # Of accuracies scaled to variance 1; chosen on the tabular benchmark: docs/log.md.
 COST_SCALE = 0.6  # length scale in decades of cost and parameters

@@ -16,8 +16,8 @@ from typing import Any
 
 from rich.table import Table
 
+from .benchmark_table import FILE, TabularBenchmark, load_table
 from .simulated import MOST, SearcherConfig, Trace, run
-from .tables import FILE, TabularBenchmark, load_table
 
 SHARES = (0.90, 0.95, 0.99)  # of the table's hypervolume
 AT = 50.0  # full trainings after which hypervolumes are compared

@@ -26,7 +26,7 @@ from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
 from ..trials.schedulers import SCHEDULERS, scheduler
 from ..trials.study import StudyAdapter, fill_study
-from .tables import CLASSES, IMAGE_SIZE, IN_CHANS, TabularBenchmark
+from .benchmark_table import CLASSES, IMAGE_SIZE, IN_CHANS, TabularBenchmark
 
 STEPS = 625  # a full training of the table
 MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200

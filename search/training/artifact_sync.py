@@ -42,8 +42,8 @@ def local_files(job: TrainJob) -> Iterator[TrainJob]:
         store = replace(job.store, home=folder)
         start = replace(job.start, weights=moved(job.start.weights)) if job.start else None
         checkpoint = moved(job.checkpoint)
-        store.fetch(Path(checkpoint))
-        if start and not store.fetch(Path(start.weights)):
+        store.download(Path(checkpoint))
+        if start and not store.download(Path(start.weights)):
             raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
         yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store)
 
@@ -56,7 +56,7 @@ def collect_outputs(job: TrainJob, result: JobResult) -> None:
     """
     if job.store is None:
         return
-    fetched = {path: job.store.fetch(path) for path in map(Path, job.files)}
+    fetched = {path: job.store.download(path) for path in map(Path, job.files)}
     if result.status == "ok" and result.step >= job.total_steps and not fetched[Path(job.weights)]:
         hint = "is it the same for every node?"
         raise StoreError(f"storage-path: {job.store} does not have what trial {job.trial} left there; {hint}")

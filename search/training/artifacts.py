@@ -21,6 +21,7 @@ from ..redact import redact, shown_url
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+
 FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER or file:///FOLDER"
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
 FOLDERS = ("checkpoints", "weights", "starts")
@@ -91,14 +92,14 @@ class ArtifactStore:
         with tempfile.TemporaryDirectory() as own:
             here, path = replace(self, home=Path(own)), Path(own) / FOLDERS[0] / token
             atomic_write(path, lambda file: file.write(token.encode()))
-            here.send(path)
+            here.upload(path)
             path.unlink()
-            same = here.fetch(path) and path.read_text() == token
-            here.drop(path)
+            same = here.download(path) and path.read_text() == token
+            here.delete(path)
         if not same:
             raise StoreError(f"storage-path: {shown_url(self.uri)} does not give back what is sent there")
 
-    def send(self, path: Path) -> None:
+    def upload(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""
         with self._opened("written") as (files, top):
             there = self._there(top, path)
@@ -115,14 +116,14 @@ class ArtifactStore:
                         files.delete_file(part)
                 raise
 
-    def offer(self, path: Path) -> None:
+    def upload_once(self, path: Path) -> None:
         """Put a file there that never changes, unless it is there."""
         with self._opened("read") as (files, top):
             size = files.get_file_info(self._there(top, path)).size
         if size != path.stat().st_size:  # none, or what a driver was sending when it was stopped
-            self.send(path)
+            self.upload(path)
 
-    def fetch(self, path: Path) -> bool:
+    def download(self, path: Path) -> bool:
         """Bring a file here, whole or not at all. Returns False if it is not there."""
         with self._opened("read") as (files, top):
             there = self._there(top, path)
@@ -132,7 +133,7 @@ class ArtifactStore:
                 atomic_write(path, lambda file: shutil.copyfileobj(source, file, CHUNK))
         return True
 
-    def drop(self, start: Path) -> None:
+    def delete(self, start: Path) -> None:
         """Delete the files there whose paths begin so."""
         from pyarrow.fs import FileSelector
 

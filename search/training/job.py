@@ -9,7 +9,7 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.errors import check_choice
-from ...results.latency.store import LatencySetting
+from ...results.latency.measurements import LatencySetting
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .recipe import Recipe

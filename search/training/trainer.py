@@ -231,7 +231,7 @@ class Trainer:
         """Send what was written to the job's artifact store, if it has one."""
         if store := self.job.store:
             for file in files:
-                store.send(Path(file))
+                store.upload(Path(file))
 
 
 def read_checkpoint(path: Path, device: torch.device) -> dict[str, Any] | None:

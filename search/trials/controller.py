@@ -22,7 +22,7 @@ from ...results.runs.record import FREE, Record, now
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
-from ..samplers.context import candidate_baselines
+from ..samplers.sampler_context import candidate_baselines
 from ..training.artifact_sync import collect_outputs
 from ..training.artifacts import ArtifactStore
 from ..training.job import Job, JobResult, TrainJob
@@ -64,7 +64,7 @@ class Controller(ABC):
             return None
         job = self._start(trial)
         if isinstance(job, TrainJob) and job.store and job.start:
-            job.store.offer(Path(job.start.weights))
+            job.store.upload_once(Path(job.start.weights))
         return job
 
     def report(self, result: JobResult) -> Record | None:
@@ -94,7 +94,7 @@ class Controller(ABC):
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()
             if self.artifacts:
-                self.artifacts.drop(checkpoint)
+                self.artifacts.delete(checkpoint)
         self._learn(record)
         return record
 

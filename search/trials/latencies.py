@@ -13,7 +13,7 @@ import numpy as np
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
-from ...results.latency.store import LatencySetting, Measurement, keep, latencies_of, read_latencies
+from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.runs.record import FREE, Record
 from ..training.job import LatencyJob
 

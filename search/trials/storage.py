@@ -22,7 +22,7 @@ from ...archs.files import parse_json, read_own
 from ...results.runs.record import Record
 from ...results.runs.store import write_json
 from ..redact import redact, shown_url
-from ..samplers.context import SamplerContext, candidate_baselines
+from ..samplers.sampler_context import SamplerContext, candidate_baselines
 from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
 
 if TYPE_CHECKING:

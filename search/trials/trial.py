@@ -14,7 +14,7 @@ from ...results.runs.record import Record, now
 from ...results.runs.store import weights_file
 from ...spaces import Genes
 from ..config import Settings
-from ..samplers.context import Traits, features
+from ..samplers.sampler_context import Traits, features
 from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, Job, JobResult, TrainJob
 

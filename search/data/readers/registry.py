@@ -16,6 +16,7 @@ from ....archs.errors import InputError, short_repr
 if TYPE_CHECKING:
     from ..dataset import DataConfig, RawDataset
 
+
 Options = dict[str, dict[str, Any]]
 HALVES: Options = {"train": {"train": True}, "test": {"train": False}}
 TWO: Options = {"train": {"split": "train"}, "test": {"split": "test"}}

@@ -21,7 +21,7 @@ from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.weights import describe, fill, read, shapes
 from ..ranking.leaderboard import leaderboard_of, pick
-from ..render.net import find_arch, find_trial
+from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file

@@ -14,13 +14,7 @@ import pytest
 from alternas.archs import InputError
 from alternas.search.engine.resources import Resources
 from alternas.search.redact import redact_words, shown_url
-from alternas.search.training.artifacts import (
-    ArtifactStore,
-    StoreError,
-    artifact_store,
-    check_store,
-    check_uri,
-)
+from alternas.search.training.artifacts import ArtifactStore, StoreError, artifact_store, check_store, check_uri
 from s3_server import S3, SECRET, listing, written
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
@@ -39,7 +33,7 @@ def moto() -> Iterator[str]:
 @pytest.fixture(params=["file", "s3", "moto"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "file":
-        return f"file://{tmp_path}/depot"
+        return f"file://{tmp_path}/store"
     found = request.getfixturevalue(request.param)
     return found if isinstance(found, str) else found.uri()
 
@@ -49,37 +43,37 @@ def test_files_go_there_and_come_back(uri: str, tmp_path: Path) -> None:
     here.check()
     large = os.urandom(11 * 2**20)  # S3 sends it in three parts
     for content in (b"first", large, b"", b"last"):
-        here.send(written(tmp_path / "one/checkpoints/k.pt", content))
-        assert there.fetch(tmp_path / "another/checkpoints/k.pt")
+        here.upload(written(tmp_path / "one/checkpoints/k.pt", content))
+        assert there.download(tmp_path / "another/checkpoints/k.pt")
         assert (tmp_path / "another/checkpoints/k.pt").read_bytes() == content
     for name in ("checkpoints/k-1.pt", "checkpoints/other.pt", "weights/k.safetensors"):
-        here.send(written(tmp_path / "one" / name, b"x"))
-    there.drop(tmp_path / "another/checkpoints/k")
-    found = {name: there.fetch(tmp_path / "another" / name) for name in listing(tmp_path / "one")}
+        here.upload(written(tmp_path / "one" / name, b"x"))
+    there.delete(tmp_path / "another/checkpoints/k")
+    found = {name: there.download(tmp_path / "another" / name) for name in listing(tmp_path / "one")}
     assert [name for name, came in found.items() if came] == ["checkpoints/other.pt", "weights/k.safetensors"]
-    assert not ArtifactStore(uri, "run-2", tmp_path / "another").fetch(tmp_path / "another/checkpoints/other.pt")
+    assert not ArtifactStore(uri, "run-2", tmp_path / "another").download(tmp_path / "another/checkpoints/other.pt")
     here.clear()
-    assert not there.fetch(tmp_path / "another/checkpoints/other.pt")
+    assert not there.download(tmp_path / "another/checkpoints/other.pt")
 
 
 def test_what_is_offered_is_sent_once_and_again_where_it_is_torn(uri: str, tmp_path: Path) -> None:
     here = ArtifactStore(uri, "run-1", tmp_path)
     here.check()
     path = written(tmp_path / "weights/k.safetensors", b"whole")
-    here.offer(path)
+    here.upload_once(path)
     path.write_bytes(b"WHOLE")
-    here.offer(path)
-    assert here.fetch(path)
+    here.upload_once(path)
+    assert here.download(path)
     assert path.read_bytes() == b"whole", "of the same size: not sent again"
-    here.send(written(path, b"tor"))
-    here.offer(written(path, b"whole"))
-    here.fetch(path)
+    here.upload(written(path, b"tor"))
+    here.upload_once(written(path, b"whole"))
+    here.download(path)
     assert path.read_bytes() == b"whole"
 
 
-def test_half_a_file_is_never_seen(depot: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_a_file_is_never_seen(store: ArtifactStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = written(tmp_path / "run/weights/k.safetensors", b"before")
-    depot.send(path)
+    store.upload(path)
 
     def half(source: Any, target: Any, size: int) -> None:
         target.write(source.read(3))
@@ -88,16 +82,16 @@ def test_half_a_file_is_never_seen(depot: ArtifactStore, tmp_path: Path, monkeyp
     monkeypatch.setattr(shutil, "copyfileobj", half)
     path.write_bytes(b"after!")
     with pytest.raises(StoreError, match=r"cannot be written \(the line is cut\)"):
-        depot.send(path)
+        store.upload(path)
     with pytest.raises(StoreError, match="cannot be read"):
-        depot.fetch(path)
+        store.download(path)
     assert path.read_bytes() == b"after!"
-    assert listing(tmp_path) == ["depot/run-1/weights/k.safetensors", "run/weights/k.safetensors"]
-    assert (tmp_path / "depot/run-1/weights/k.safetensors").read_bytes() == b"before"
+    assert listing(tmp_path) == ["store/run-1/weights/k.safetensors", "run/weights/k.safetensors"]
+    assert (tmp_path / "store/run-1/weights/k.safetensors").read_bytes() == b"before"
 
 
 @pytest.mark.parametrize("refused", ["PUT", "POST", "GET", "DELETE"])
-def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Path, refused: str) -> None:
+def test_a_store_without_permission_is_said_before_all_else(s3: S3, tmp_path: Path, refused: str) -> None:
     s3.refused = {refused}
     with pytest.raises(
         InputError, match=r"^storage-path: s3://key:\*\*\*@bucket/runs\?.* cannot be (written|read|cleared) "
@@ -118,11 +112,11 @@ def test_a_depot_without_permission_is_said_before_all_else(s3: S3, tmp_path: Pa
         ("file:///dev/null/x", "cannot be written"),
     ],
 )
-def test_a_depot_that_is_none_is_one_line(s3: S3, tmp_path: Path, uri: str, why: str) -> None:
-    depot = ArtifactStore(uri.replace("HOST", f"127.0.0.1:{s3.server_address[1]}"), "run-1", tmp_path)
-    check_uri(depot.uri)
+def test_a_store_that_is_none_is_one_line(s3: S3, tmp_path: Path, uri: str, why: str) -> None:
+    store = ArtifactStore(uri.replace("HOST", f"127.0.0.1:{s3.server_address[1]}"), "run-1", tmp_path)
+    check_uri(store.uri)
     with pytest.raises(InputError, match=why) as raised:
-        check_store(depot)
+        check_store(store)
     assert "\n" not in str(raised.value)
     assert SECRET not in str(raised.value)
     assert "se%2F" not in str(raised.value)
@@ -160,7 +154,7 @@ def test_passwords_are_not_shown() -> None:
     assert "abc" not in repr(ArtifactStore("s3://AKIA:abc@bucket", "run-1", Path()))
 
 
-def test_a_run_keeps_its_folder_in_the_depot(tmp_path: Path) -> None:
+def test_a_run_keeps_its_folder_in_the_store(tmp_path: Path) -> None:
     run = tmp_path / "runs" / "mine"
     assert artifact_store(run, "") is None
     first = artifact_store(run, "s3://k:abc@bucket/x")
@@ -197,7 +191,7 @@ def test_a_broken_note_of_it_is_one_line(tmp_path: Path, note: Any) -> None:
 
 
 @pytest.mark.parametrize("words", [("search", "resnet"), ("study", "data-size", "--data", "digits", "--quick")])
-def test_a_command_on_a_bad_depot_is_one_line_and_leaves_nothing(alternas: Any, s3: S3, words: tuple[str, ...]) -> None:
+def test_a_command_on_a_bad_store_is_one_line_and_leaves_nothing(alternas: Any, s3: S3, words: tuple[str, ...]) -> None:
     s3.refused = {"PUT"}
     for uri, why in ((s3.uri(), "ACCESS_DENIED"), ("/shared/x", "must be a URI")):
         code, _, err = alternas(*words, "--storage-path", uri)

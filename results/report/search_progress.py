@@ -10,7 +10,7 @@ from typing import Any
 from ..ranking.objectives import own_flops
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
-from .parts import (
+from .elements import (
     BLUE,
     COLOURS,
     GREEN,
@@ -27,7 +27,7 @@ from .parts import (
     elapsed,
     family_of,
     thin,
-)  # fmt: skip
+)
 
 MOST_CURVES, MOST_POINTS, MOST_MESSAGES = 200, 40, 50
 NO_RUNGS = "No net was stopped at a rung: the run has no scheduler, or no net has reached a rung."

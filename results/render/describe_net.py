@@ -27,6 +27,7 @@ from .terminal import plain
 if TYPE_CHECKING:
     import numpy as np
 
+
 IMAGENET = ((224, 224), 1000, 3)
 TIMM = "timm:"
 SHOWN = 8  # classes, and pairs of classes

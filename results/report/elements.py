@@ -10,10 +10,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..latency.store import Measurement
+from ..latency.measurements import Measurement
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import LATENCY
-from ..render.net import InputSpec, input_spec
+from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.store import read_data_facts, read_settings
 

@@ -1,4 +1,4 @@
-"""Nets that train where nothing is shared but a depot: kills, nodes without it, a server that goes away, the doctor."""
+"""Nets that train where nothing is shared but a store: kills, nodes without it, a server that goes away, the doctor."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
-from alternas.search.training import artifact_sync as transfer
-from alternas.search.training import recipes
+from alternas.search.training import artifact_sync, recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
@@ -44,10 +43,10 @@ def digits() -> DataSet:
 
 
 @pytest.fixture
-def job(depot: ArtifactStore) -> TrainJob:
+def job(store: ArtifactStore) -> TrainJob:
     net = zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4)
-    files = depot.home / "checkpoints/k.pt", depot.home / "weights/k.safetensors"
-    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), save_weights_at=("0.5",), store=depot)
+    files = store.home / "checkpoints/k.pt", store.home / "weights/k.safetensors"
+    return TrainJob(3, net, recipes.get("smoke"), 0, 2, 4, *map(str, files), save_weights_at=("0.5",), store=store)
 
 
 def run(job: TrainJob, digits: DataSet) -> JobResult:
@@ -59,85 +58,85 @@ def run(job: TrainJob, digits: DataSet) -> JobResult:
 
 
 def scratch_folders() -> set[Path]:
-    return set(Path(transfer.tempfile.gettempdir()).glob(f"{transfer.SCRATCH}*"))
+    return set(Path(artifact_sync.tempfile.gettempdir()).glob(f"{artifact_sync.SCRATCH}*"))
 
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scratch folders of other tests are not seen, nor swept."""
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(transfer.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(artifact_sync.tempfile, "tempdir", str(tmp_path / "scratch"))
 
 
-def test_a_worker_leaves_its_files_in_the_depot_and_goes_on_from_there(
-    job: TrainJob, depot: ArtifactStore, digits: DataSet, tmp_path: Path
+def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
+    job: TrainJob, store: ArtifactStore, digits: DataSet, tmp_path: Path
 ) -> None:
     files = {"checkpoint": str(tmp_path / "c.pt"), "weights": str(tmp_path / "w.safetensors")}
     whole = run(replace(job, store=None, stop_step=4, **files), digits)
     assert run(job, digits).step == 2
-    assert listing(tmp_path / "depot") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
-    assert not depot.home.exists(), "it needs no folder of the driver's"
+    assert listing(tmp_path / "store") == ["run-1/checkpoints/k.pt", "run-1/weights/k.0.5.safetensors"]
+    assert not store.home.exists(), "it needs no folder of the driver's"
     assert not scratch_folders()
     worker = Worker(1, "cpu")
     worker.take(digits)
     events: list[Any] = list(worker.run(replace(job, stop_step=4)))
     assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
-    transfer.collect_outputs(replace(job, stop_step=4), events[-1])
-    assert listing(depot.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
-    assert (depot.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
+    artifact_sync.collect_outputs(replace(job, stop_step=4), events[-1])
+    assert listing(store.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
+    assert (store.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
 
-def test_a_start_comes_from_the_driver(job: TrainJob, depot: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
-    parent = depot.home / "starts/p.safetensors"
-    heir = replace(job, start=InitWeights(str(parent), "a parent"), checkpoint=str(depot.home / "checkpoints/heir.pt"))
+def test_a_start_comes_from_the_driver(job: TrainJob, store: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
+    parent = store.home / "starts/p.safetensors"
+    heir = replace(job, start=InitWeights(str(parent), "a parent"), checkpoint=str(store.home / "checkpoints/heir.pt"))
     lost = run(heir, digits)
     assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
     run(replace(job, store=None, stop_step=4), digits)
     parent.parent.mkdir()
     shutil.copy(job.weights, parent)
-    depot.offer(parent)
+    store.upload_once(parent)
     outcome = run(heir, digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 
-def test_a_broken_checkpoint_in_the_depot_begins_anew(job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
+def test_a_broken_checkpoint_in_the_store_begins_anew(job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
     run(job, digits)
-    path = tmp_path / "depot/run-1/checkpoints/k.pt"
+    path = tmp_path / "store/run-1/checkpoints/k.pt"
     path.write_bytes(path.read_bytes()[:500])
     assert run(job, digits).how["checkpoint"] == "was broken; begun anew"
     assert "checkpoint" not in run(job, digits).how
 
 
-def test_weights_that_are_not_there_are_missed(job: TrainJob, depot: ArtifactStore) -> None:
+def test_weights_that_are_not_there_are_missed(job: TrainJob, store: ArtifactStore) -> None:
     """As where the nodes write to a folder of their own, by the same name."""
     with pytest.raises(StoreError, match="does not have what trial 3 left there"):
-        transfer.collect_outputs(job, JobResult(3, "ok", 4))
-    transfer.collect_outputs(job, JobResult(3, "ok", 2))
-    transfer.collect_outputs(job, JobResult(3, "nan", 4))
+        artifact_sync.collect_outputs(job, JobResult(3, "ok", 4))
+    artifact_sync.collect_outputs(job, JobResult(3, "ok", 2))
+    artifact_sync.collect_outputs(job, JobResult(3, "nan", 4))
 
 
 def test_scratch_that_the_dead_have_left_is_swept() -> None:
-    with transfer.scratch() as old:
+    with artifact_sync.scratch() as old:
         (old / "file").touch()
         os.utime(old, (0, 0))
-        with transfer.scratch():
+        with artifact_sync.scratch():
             assert old.exists(), "held"
-    left = Path(transfer.tempfile.mkdtemp(prefix=transfer.SCRATCH))
-    with transfer.scratch():
+    left = Path(artifact_sync.tempfile.mkdtemp(prefix=artifact_sync.SCRATCH))
+    with artifact_sync.scratch():
         assert left.exists(), "made this moment: perhaps not held yet"
-    os.utime(left, (0, time.time() - 2 * transfer.LEFT_SECONDS))
-    with transfer.scratch() as own:
+    os.utime(left, (0, time.time() - 2 * artifact_sync.LEFT_SECONDS))
+    with artifact_sync.scratch() as own:
         assert scratch_folders() == {own}
 
 
 @pytest.fixture
 def open_with(open_controller: Open) -> Callable[..., SearchController]:
-    """A ledger whose workers have a depot."""
+    """A ledger whose workers have a store."""
 
-    def opened(depot: ArtifactStore, **how: Any) -> SearchController:
+    def opened(store: ArtifactStore, **how: Any) -> SearchController:
         ledger = open_controller(get("resnet", 8), **how)
-        ledger.artifacts = replace(depot, home=ledger.folder)
+        ledger.artifacts = replace(store, home=ledger.folder)
         return ledger
 
     return opened
@@ -158,8 +157,8 @@ class KilledError(Exception):
 
 
 @pytest.mark.slow
-def test_a_search_broken_off_goes_on_from_the_depot(
-    open_with: Callable[..., SearchController], open_controller: Open, depot: ArtifactStore, digits: DataSet,
+def test_a_search_broken_off_goes_on_from_the_store(
+    open_with: Callable[..., SearchController], open_controller: Open, store: ArtifactStore, digits: DataSet,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Killed at every eleventh step; the run's folder has no checkpoints, the nodes nothing."""
@@ -179,7 +178,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     deaths, done = 0, False
     while not done:
         try:
-            done = run_loop(open_with(depot, **how), FakeExecutor(1, fate), SilentView())
+            done = run_loop(open_with(store, **how), FakeExecutor(1, fate), SilentView())
         except KilledError:
             deaths += 1
             assert not (tmp_path / "checkpoints").exists()
@@ -188,7 +187,7 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     assert deaths > 3
     assert len(steps) <= len(set(steps)) + 2 * deaths, "trained again is what was no checkpoint yet"
     broken = read_records(tmp_path)
-    assert listing(tmp_path / "depot/run-1/checkpoints") == []
+    assert listing(tmp_path / "store/run-1/checkpoints") == []
     assert {weights_file(tmp_path, r) for r in broken if r.status == "ok"} <= set((tmp_path / "weights").iterdir())
     kept = {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
     for name in ("records.jsonl", "study.journal"):
@@ -200,10 +199,10 @@ def test_a_search_broken_off_goes_on_from_the_depot(
     assert kept == {path.name: path.read_bytes() for path in (tmp_path / "weights").glob("*.safetensors")}
 
 
-def test_a_node_that_cannot_reach_the_depot_loses_its_net(
-    open_with: Callable[..., SearchController], depot: ArtifactStore, caplog: pytest.LogCaptureFixture
+def test_a_node_that_cannot_reach_the_store_loses_its_net(
+    open_with: Callable[..., SearchController], store: ArtifactStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger, seen = open_with(depot, trials=3), list[int]()
+    ledger, seen = open_with(store, trials=3), list[int]()
 
     def fate(job: TrainJob) -> Any:
         seen.append(job.trial)
@@ -212,7 +211,7 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
         assert job.store
         for file in (job.weights, job.checkpoint):
             own = written(Path(file), b"x")
-            job.store.send(own)
+            job.store.upload(own)
             own.unlink()
         return None
 
@@ -222,25 +221,25 @@ def test_a_node_that_cannot_reach_the_depot_loses_its_net(
     assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
     assert caplog.text.count("checkpoints: x cannot be read (away)") == 4, "each time it is said"
     assert all(weights_file(ledger.context.folder, r).exists() for r in by_trial.values() if r.status == "ok")
-    assert not listing(Path(depot.uri.removeprefix("file://")) / "run-1/checkpoints")
+    assert not listing(Path(store.uri.removeprefix("file://")) / "run-1/checkpoints")
 
 
-def test_a_depot_that_is_gone_ends_the_search_and_no_net(
-    open_with: Callable[..., SearchController], depot: ArtifactStore, tmp_path: Path
+def test_a_store_that_is_gone_ends_the_search_and_no_net(
+    open_with: Callable[..., SearchController], store: ArtifactStore, tmp_path: Path
 ) -> None:
     def fate(job: TrainJob) -> Any:
-        if (tmp_path / "depot").is_dir():
-            shutil.rmtree(tmp_path / "depot")
-            (tmp_path / "depot").touch()
+        if (tmp_path / "store").is_dir():
+            shutil.rmtree(tmp_path / "store")
+            (tmp_path / "store").touch()
         return JobResult(job.trial, "lost", error="away")
 
-    ledger = open_with(depot, trials=3)
+    ledger = open_with(store, trials=3)
     with pytest.raises(OperationError, match=r"storage-path: file:///.* cannot be written"):
         run_loop(ledger, FakeExecutor(1, fate), SilentView())
     assert read_records(tmp_path) == []
 
 
-def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
+def test_a_store_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
     job: TrainJob, digits: DataSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(train, "CHECKPOINT_SECONDS", 0.0)
@@ -248,7 +247,7 @@ def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
     worker.take(digits)
     events = worker.run(replace(job, stop_step=4))
     assert isinstance(next(events), Progress)
-    shutil.rmtree(tmp_path / "depot")
+    shutil.rmtree(tmp_path / "store")
     last = list(events)[-1]
     assert isinstance(last, JobResult)
     assert (last.status, "cannot be written" in last.error) == ("lost", True)
@@ -258,9 +257,9 @@ def test_a_depot_that_goes_away_while_a_net_trains_is_no_error_of_the_net(
 @pytest.mark.slow
 def test_a_server_that_goes_away_and_comes_back(s3: S3, job: TrainJob, digits: DataSet, tmp_path: Path) -> None:
     """pyarrow's own client tries again for some seconds; then the worker tells, and the next attempt goes on."""
-    depot = ArtifactStore(s3.uri(), "run-1", tmp_path / "run")
-    depot.check()
-    job = replace(job, store=depot)
+    store = ArtifactStore(s3.uri(), "run-1", tmp_path / "run")
+    store.check()
+    job = replace(job, store=store)
     assert run(job, digits).step == 2
     s3.refused = {"GET", "HEAD", "PUT", "POST"}
     assert run(replace(job, stop_step=4), digits).status == "lost"
@@ -274,24 +273,24 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: TrainJob, digits: D
     with serving(S3(port)) as back:
         back.objects = objects
         assert run(replace(job, stop_step=4), digits).status == "ok"
-        transfer.collect_outputs(job, JobResult(3, "ok", 4))
+        artifact_sync.collect_outputs(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 
 
-def test_the_doctor_asks_every_node(depot: ArtifactStore, tmp_path: Path) -> None:
-    with transfer.scratch() as own:
-        theirs = replace(depot, home=own)
+def test_the_doctor_asks_every_node(store: ArtifactStore, tmp_path: Path) -> None:
+    with artifact_sync.scratch() as own:
+        theirs = replace(store, home=own)
         with pytest.raises(OperationError, match="is not there"):
-            checkup._checkpoints(depot, "a token")
-        theirs.send(written(own / "starts" / TOKEN, b"another"))
+            checkup._checkpoints(store, "a token")
+        theirs.upload(written(own / "starts" / TOKEN, b"another"))
         with pytest.raises(OperationError, match="is not there"):
-            checkup._checkpoints(depot, "a token")
-        theirs.send(written(own / "starts" / TOKEN, b"a token"))
-    assert checkup._checkpoints(depot, "a token").endswith("folder run-1: the driver's, and writable")
-    assert listing(tmp_path / "depot") == [f"run-1/starts/{TOKEN}"]
-    (tmp_path / "depot/run-1/checkpoints").rmdir()
+            checkup._checkpoints(store, "a token")
+        theirs.upload(written(own / "starts" / TOKEN, b"a token"))
+    assert checkup._checkpoints(store, "a token").endswith("folder run-1: the driver's, and writable")
+    assert listing(tmp_path / "store") == [f"run-1/starts/{TOKEN}"]
+    (tmp_path / "store/run-1/checkpoints").rmdir()
     with pytest.raises(StoreError, match="cannot be written"):
-        checkup._checkpoints(depot, "a token")
+        checkup._checkpoints(store, "a token")
 
 
 def found_at(checks: list[checkup.Check], what: str) -> str:
@@ -300,7 +299,7 @@ def found_at(checks: list[checkup.Check], what: str) -> str:
 
 
 def test_the_doctors_own_part(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On real Ray: test_depot_search.py."""
+    """On real Ray: test_store_search.py."""
     from alternas.search.engine import doctor
 
     monkeypatch.setattr(checkup, "_trial", lambda digits: "left out")
