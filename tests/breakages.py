@@ -12,6 +12,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -96,6 +97,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=20)
     options = parser.parse_args()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # in the background a shell has it ignored, which fails a test
     draw, seen = random.Random(options.seed), 0
     modules = [str(p.relative_to(ROOT)) for room in CORE for p in sorted((ROOT / room).rglob("*.py"))]
     modules = [module for module in modules if any(places(ast.parse((ROOT / module).read_text())))]
