@@ -16,20 +16,16 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.samplers.learning_curves import (
-    FULL_TRAINING,
-    MIN_PAIRS,
-    LearningCurves,
-    TrialReader,
-    is_paused,
-    rung_accuracies,
-)
+from alternas.search.samplers.random import TrialReader, is_paused, rung_accuracies
 from alternas.search.samplers.sampler_context import NetFeatures, Observation, features
 from alternas.search.samplers.surrogate import (
     COST_SCALE,
+    FULL_TRAINING,
+    MIN_PAIRS,
     NOISE_VARIANCE,
     TRAIT_SCALE,
     TREND_VARIANCE,
+    LearningCurves,
     Surrogate,
     expected_hypervolume_improvement,
 )

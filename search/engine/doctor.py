@@ -26,8 +26,7 @@ from ...results.render.terminal import plain
 from ...results.runs.record import versions
 from ..data.dataset import DataConfig, DataSet, Pictures
 from ..data.load import load
-from ..training.artifact_sync import scratch
-from ..training.artifacts import ArtifactStore, StoreError, check_uri
+from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .pool import connect, disconnect

@@ -22,8 +22,7 @@ from ...archs.parts import build_up
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
-from .learning_curves import TrialReader, is_paused
-from .random import JointSampler
+from .random import JointSampler, TrialReader, is_paused
 from .sampler_context import SamplerContext, candidate_baselines
 
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}

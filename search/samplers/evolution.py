@@ -19,10 +19,9 @@ from optuna.trial import FrozenTrial
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes, options_of
 from ...spaces.base import mutations
-from .learning_curves import FULL_TRAINING, LearningCurves, TrialReader
-from .random import JointSampler, uniform
+from .random import JointSampler, TrialReader, uniform
 from .sampler_context import Observation, SamplerContext, Traits
-from .surrogate import Surrogate, expected_hypervolume_improvement
+from .surrogate import FULL_TRAINING, LearningCurves, Surrogate, expected_hypervolume_improvement
 
 MIN_PARENTS = 5  # nets that have reached a rung, or the end, before their children are drawn
 RANDOM_PROPOSALS = 0.1  # share of uniform draws from then on

@@ -1,9 +1,15 @@
-"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and redacted."""
+"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and redacted.
+
+A worker's own files lie in a scratch folder that lives as long as the job.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +32,8 @@ FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
 FOLDERS = ("checkpoints", "weights", "starts")
 CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
+SCRATCH = "alternas-scratch-"
+LEFT_SECONDS = 60.0  # a scratch folder without an owner is older than this: a new one gets its lock at once
 AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
 
 
@@ -206,3 +214,30 @@ def check_store(store: ArtifactStore | None) -> None:
         raise InputError(str(error)) from None
     except OSError as error:  # its disk is full, or may not be written
         raise InputError(f"storage-path: {store} cannot be written ({error.strerror})") from None
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder. Those that killed processes have left are deleted first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with suppress(OSError):  # of another user, held, or just deleted by another process
+            if time.time() - left.stat().st_mtime >= LEFT_SECONDS:
+                with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    with _locked(folder, fcntl.LOCK_EX):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold a lock on the folder; it ends with the process at the latest."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)

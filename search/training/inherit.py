@@ -21,7 +21,7 @@ from ...archs.blocks.residual import Projection
 from ...archs.layout import Block
 from ...archs.weights import read
 from .job import FREEZE_POLICIES, InitWeights
-from .net2net import CopyCount, Linear, copy_module, copy_stem, copy_tokens, cyclic, spread
+from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
@@ -182,7 +182,7 @@ def _pass_on(block: nn.Module, channels: int) -> None:
     shortcut = getattr(block, "shortcut", None)
     for conv in shortcut.modules() if shortcut is not None else ():
         if isinstance(conv, Projection):
-            rows, columns = cyclic(conv.out_channels, channels), cyclic(conv.in_channels, channels)
+            rows, columns = (channel_map((n,), (channels,)) for n in (conv.out_channels, conv.in_channels))
             conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
 
 

@@ -23,8 +23,7 @@ from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
-from ..training.artifact_sync import collect_outputs
-from ..training.artifacts import ArtifactStore
+from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, TrainJob
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -48,9 +47,8 @@ class Controller(ABC):
     def __init__(self, store: Store, folder: Path, artifacts: ArtifactStore | None) -> None:
         self.store, self.folder, self.artifacts = store, folder, artifacts
         self.live: dict[int, Trial] = {}
-        self._queue: deque[int] = (
-            deque()
-        )  # live trials to run before anything new: retries, resumed ones, further seeds
+        # Live trials to run before anything new: retries, resumed ones, further seeds.
+        self._queue: deque[int] = deque()
 
     @property
     def done(self) -> bool:
@@ -124,6 +122,20 @@ class Controller(ABC):
     @abstractmethod
     def _learn(self, record: Record) -> None:
         """Take up what a new record says for what comes after it."""
+
+
+def collect_outputs(job: TrainJob, result: JobResult) -> None:
+    """Download what a job has left for good into the run's folder.
+
+    Raises:
+        StoreError: if the store fails, or does not have the weights of a net that was trained to the end.
+    """
+    if job.store is None:
+        return
+    arrived = {path: job.store.download(path) for path in map(Path, job.files)}
+    if result.status == "ok" and result.step >= job.total_steps and not arrived[Path(job.weights)]:
+        hint = "is it the same for every node?"
+        raise StoreError(f"storage-path: {job.store} does not have what trial {job.trial} left there; {hint}")
 
 
 class SearchController(Controller):

@@ -22,8 +22,7 @@ from ...archs import Genotype, InputError
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
-from ..samplers.learning_curves import rung_accuracies
-from ..samplers.random import TrialChooser, distributions
+from ..samplers.random import TrialChooser, distributions, rung_accuracies
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext, candidate_baselines
 
