@@ -25,6 +25,7 @@ from ...archs.files import atomic_write
 from ...results.render.terminal import plain
 from ...results.runs.record import versions
 from ..data.dataset import DataConfig, DataSet, Pictures
+from ..data.images import one_line
 from ..data.load import load
 from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
@@ -91,10 +92,6 @@ def checked(node: str, check: str, find: Callable[[], str]) -> Check:
         return Check(node, check, False, one_line(error))
     except (OSError, RuntimeError, ImportError, ValueError) as error:
         return Check(node, check, False, f"{type(error).__name__}: {one_line(error)}")
-
-
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _versions(driver: dict[str, str]) -> str:
@@ -271,8 +268,8 @@ def _cluster(address: str, place: Place) -> list[Check]:
         shared, started = ray.put(place), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=on_node)
             started.append((name, task.remote(name, shared, node["Resources"].get("GPU", 0.0))))
         checks = [Check("driver", "cluster", True, size)]
         for name, ref in started:

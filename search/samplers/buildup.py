@@ -10,10 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
@@ -151,11 +149,9 @@ class BuildUp(JointSampler):
         self.starts = tuple(node.net for node in self._starts)
         self._study: optuna.Study | None = None
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    def propose(self, study: optuna.Study, number: int) -> Genes | None:
         node = self._next(study)
-        return dict(node.genes) if node else {}
+        return node.genes if node else None
 
     def ready(self, study: optuna.Study) -> bool:
         """Whether there is a net to propose now; if not and none runs, all paths have ended."""

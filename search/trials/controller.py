@@ -198,21 +198,18 @@ class SearchController(Controller):
         """End the search: paused trials become pruned."""
         return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
-    # What runs next: promotions first, then new proposals.
+    # What runs next.
 
     def _next_trial(self) -> Trial | None:
+        """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
         if self.budget_spent:
             return None
-        return self._promoted() or self._propose()
-
-    def _promoted(self) -> Trial | None:
-        """The first paused trial that the scheduler promotes, from the highest rung down."""
         place = self.rungs.next(self.proposed_all or not self.study.ready)
         if place is None:
-            return None
+            return self._propose()
         rung, number = place
         self.rungs.resume(rung, number)
-        self.study.promoted(number, rung + 1)
+        self.study.set_attrs(number, aim=rung + 1)
         self.live[number].promote()
         return self.live[number]
 
@@ -249,7 +246,7 @@ class SearchController(Controller):
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
-            self.study.inherits(trial.number, parent.trial)
+            self.study.set_attrs(trial.number, parent=parent.trial)
             trial.parent = parent
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
@@ -273,7 +270,8 @@ class SearchController(Controller):
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
-            self.study.reached(trial.number, rung, result.accuracy, trial.note())
+            self.study.set_attrs(trial.number, note=trial.note())
+            self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
             self._add_to_rung(trial, rung, paused=True)
             return None
         trial.complete(result)

@@ -105,7 +105,7 @@ class Proposer:
         number, chooser = self._study.ask()
         recorder = RecordingChooser(chooser)
         net = self._context.space.sample(recorder)
-        self._study.drawn(number, net.key)
+        self._study.set_attrs(number, key=net.key)
         return self.trial(number, "search", net, recorder.genes)
 
     def _unknown(self, draw: random.Random) -> Genes | None:

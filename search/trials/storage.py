@@ -101,7 +101,7 @@ def _reason(error: BaseException, url: URL) -> str:
 
 
 @contextmanager
-def one_line(storage: str) -> Iterator[None]:
+def database_errors(storage: str) -> Iterator[None]:
     """A database that fails while a search runs is an OperationError: the same command resumes."""
     if not storage:
         yield

@@ -69,7 +69,8 @@ class StudyAdapter:
         offset = 0 if strategy in STATELESS else len(self._trials())
         self.study.sampler = sampler(strategy, context, offset)
         self._open: dict[int, Trial] = {}
-        self._baselines = {t.number for t in self._trials() if _is_baseline(t) and t.state == TrialState.RUNNING}
+        baselines = (trial for trial in self._trials() if trial.user_attrs.get("baseline"))
+        self._baselines = {trial.number for trial in baselines if trial.state == TrialState.RUNNING}
 
     @property
     def ready(self) -> bool:
@@ -116,27 +117,19 @@ class StudyAdapter:
         self._open[trial.number] = trial
         return trial.number, TrialChooser(trial, self._user_errors)
 
-    def drawn(self, trial: int, key: str) -> None:
-        """All genes of `trial` are drawn and give the net `key`."""
-        self._open[trial].set_user_attr("key", key)
+    def set_attrs(self, trial: int, **attrs: Any) -> None:
+        """Set user attributes of a trial, for strategies and for a driver that takes over.
+
+        "key" of its net, "rung0" and so on (accuracy there), "aim" (the rung it was promoted to), "parent" (the trial
+        whose weights it inherits), "note" (of `Trial.note`).
+        """
+        for name, value in attrs.items():
+            self._open[trial].set_user_attr(name, value)
 
     def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
         """The net of `trial` breaks limits, each by this share."""
         for name, share in constraints.items():
             self._open[trial].set_constraint(name, share)
-
-    def reached(self, trial: int, rung: int, accuracy: float, note: dict[str, Any]) -> None:
-        """`trial` stands at a rung; the note is for a driver that takes over."""
-        self._open[trial].set_user_attr("note", note)
-        self._open[trial].set_user_attr(f"rung{rung}", accuracy)
-
-    def promoted(self, trial: int, rung: int) -> None:
-        """`trial` was sent on to `rung`."""
-        self._open[trial].set_user_attr("aim", rung)
-
-    def inherits(self, trial: int, parent: int) -> None:
-        """`trial` starts from the weights of `parent`."""
-        self._open[trial].set_user_attr("parent", parent)
 
     def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
@@ -160,17 +153,17 @@ class StudyAdapter:
 
     def unfinished(self) -> list[UnfinishedTrial]:
         """Trials left running by an earlier driver, now open again."""
-        found = []
+        unfinished = []
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             with self._user_errors():
                 self._open[frozen.number] = Trial(self.study, frozen._trial_id)
-            if _is_baseline(frozen):
+            if frozen.user_attrs.get("baseline"):
                 continue
             attrs = frozen.user_attrs
             accuracies = [accuracy for _, accuracy in rung_accuracies(frozen)]
             rest = attrs.get("aim", 0), attrs.get("parent"), attrs.get("note", {})
-            found.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
-        return found
+            unfinished.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
+        return unfinished
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -257,10 +250,6 @@ def check_numbers(records: Sequence[Record]) -> None:
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
     """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
     return trained.get(record.key, record) if record.status == "duplicate" else record
-
-
-def _is_baseline(trial: FrozenTrial) -> bool:
-    return trial.user_attrs.get("baseline", False)
 
 
 def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:
