@@ -67,21 +67,15 @@ class Place:
 def look(node: str, place: Place, gpus: float) -> list[Check]:
     """All checks of this machine, which Ray calls `node` and on which it counts so many GPUs."""
     folder, store, data = Path(place.folder), place.store, place.data
-    checks = [
-        checked(node, "versions", lambda: _versions(place.versions)),
-        checked(node, "gpus", lambda: _gpus(gpus)),
-    ]
+    checks = {"versions": lambda: _versions(place.versions), "gpus": lambda: _gpus(gpus)}
     if data is not None:
-        checks.append(checked(node, "data", lambda: _data(data)))
+        checks["data"] = lambda: _data(data)
     if store is not None:
-        checks.append(checked(node, "checkpoints", lambda: _checkpoints(store, place.token)))
+        checks["checkpoints"] = lambda: _checkpoints(store, place.token)
     else:
-        checks.append(checked(node, "storage", lambda: _storage(folder, place.token)))
-    return [
-        *checks,
-        checked(node, "disk", lambda: _disk([] if store else [folder])),
-        checked(node, "trial", lambda: _trial(place.digits)),
-    ]
+        checks["storage"] = lambda: _storage(folder, place.token)
+    checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(place.digits)}
+    return [checked(node, name, find) for name, find in checks.items()]
 
 
 def checked(node: str, check: str, find: Callable[[], str]) -> Check:

@@ -122,19 +122,21 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
         had = other.stages[s] if s < len(other.stages) else ()
         pairs = aligned([_species(b) for b in stage], [_species(p) for p in had])
         for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
-            tally, source = CopyCount(), ""
+            tally, source = CopyCount(), "" if j is None else f"stage {s + 1} block {j + 1}"
+            new = bool(other.stages) if j is None else _species(b) != _species(had[j])
+            if new:
+                # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
+                by_norm = b.style.norm == "group" and b.form.scaled_by_group
+                silence(block, b.form.scaled_by_group if by_norm else b.form.scaled_by)
             if j is None:
-                new, identity = bool(other.stages), other.channels if other.stages else 0
-                if new:
-                    silence(block, _scaled_by(b))
+                identity = other.channels if other.stages else 0
             else:
-                p, trained, source = had[j], parent.stages[s].get_submodule(str(j)), f"stage {s + 1} block {j + 1}"
-                new, identity = _species(b) != _species(p), 0 if p.projects else p.c_out
+                trained = parent.stages[s].get_submodule(str(j))
                 if new:
-                    silence(block, _scaled_by(b))
-                    _copy_common(block, b, trained, p, tally)
+                    _copy_common(block, b, trained, had[j], tally)
                 else:
                     copy_module(block, trained, tally)
+                identity = 0 if had[j].projects else had[j].c_out
             if identity:
                 _pass_on(block, identity)
             rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new))
@@ -144,12 +146,6 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
 def _species(b: Block) -> tuple[str, str, str]:
     """The block's kind with what of the style it depends on."""
     return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm)
-
-
-def _scaled_by(b: Block) -> tuple[str, ...]:
-    """The layers that scale the block's branches."""
-    # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
-    return b.form.scaled_by_group if b.style.norm == "group" and b.form.scaled_by_group else b.form.scaled_by
 
 
 def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally: CopyCount) -> None:
