@@ -50,7 +50,7 @@ class LatencyWorker:
 
 
 def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
-    """With the number of GPUs decided by what the cluster has, where the user left it open."""
+    """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
     return replace(resources, gpus=1.0 if sum(node.get("GPU", 0) for node in nodes) >= 1 else 0.0)
@@ -66,7 +66,7 @@ def check_alone(resources: Resources, setting: LatencySetting) -> None:
 
 
 def reserve(resources: Resources, nodes: Sequence[Node], setting: LatencySetting) -> tuple[LatencyWorker, list[Node]]:
-    """What measuring takes, and what is left of the nodes for training.
+    """Reserve what measuring latencies takes; returns that, and what is left of the nodes for training.
 
     Raises:
         InputError: if no node has the label, or the label's node not the device.

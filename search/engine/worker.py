@@ -47,7 +47,7 @@ class Worker:
         self._part = None
 
     def run(self, job: Job) -> Iterator[Progress | JobResult]:
-        """Do a job: some signs of progress, then exactly one result, whatever happens."""
+        """Do a job: yields some `Progress`, then exactly one result, whatever happens."""
         try:
             if isinstance(job, LatencyJob):
                 yield _measure(job)

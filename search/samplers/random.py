@@ -66,7 +66,7 @@ def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, Categori
 
 
 def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Genes:
-    """Genes drawn uniformly."""
+    """Draw genes uniformly."""
     return {name: draw.choice(choices) for name, choices in options.items()}
 
 

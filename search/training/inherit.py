@@ -74,7 +74,7 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
 
 
 def summary(rows: list[Inherited]) -> dict[str, Any]:
-    """The report as JSON has it, with the share of the child's parameters that came from the parent."""
+    """The report of `inherit` as JSON, with the share of the child's parameters that came from the parent."""
     share = sum(row.taken for row in rows) / sum(row.params for row in rows)
     return {"parts": [asdict(row) for row in rows], "share": share}
 
@@ -251,7 +251,7 @@ def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
 
 
 def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
-    """What each place that `inherit` tells of is made of."""
+    """Modules and parameters of each place that `inherit` tells of."""
     places: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
     for s, stage in enumerate(net.stages):
         places |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}

@@ -67,7 +67,7 @@ class CopyCount:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """On the CPU, wherever parent and child are: the noise is then the same everywhere; never in half precision."""
+    """The tensor on the CPU, so that the noise is the same on every device; never in half precision."""
     tensor = tensor.detach().cpu()
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 

@@ -73,7 +73,7 @@ class Latencies:
             self._learn(Genotype.from_dict(record.genotype))
 
     def job(self, trial: int, net: Genotype, timeout_s: float) -> LatencyJob:
-        """Measure this net."""
+        """The job of measuring this net."""
         return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
 
     def add(self, net: Genotype, measured: dict[str, object]) -> None:

@@ -83,7 +83,7 @@ class Proposer:
         self._walk = self._feasible.walk()  # gone through once: what it has passed stays known
 
     def trial(self, number: int, kind: str, net: Genotype, genes: Genes) -> Trial:
-        """A trial that has yet to start."""
+        """Make a trial that has yet to start."""
         context = self._context
         return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, context.record_fields)
 

@@ -127,7 +127,7 @@ class StudyAdapter:
             self._open[trial].set_user_attr(name, value)
 
     def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
-        """The net of `trial` breaks limits, each by this share."""
+        """Note that the net of `trial` breaks limits, each by this share."""
         for name, share in constraints.items():
             self._open[trial].set_constraint(name, share)
 
@@ -248,12 +248,12 @@ def check_numbers(records: Sequence[Record]) -> None:
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
-    """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
+    """The record that a trial is told: its own, or for a duplicate that of its twin in `trained`, once it has ended."""
     return trained.get(record.key, record) if record.status == "duplicate" else record
 
 
 def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:
-    """State and values of its trial. A duplicate that gets here has a twin that still runs, so it has no values."""
+    """Optuna's state and values for a record. A duplicate that gets here has a twin that still runs: no values."""
     if record.status == "ok":
         assert record.accuracy is not None
         return {"state": TrialState.COMPLETE, "values": [record.accuracy, float(cost_of(record.key, record.cost))]}
