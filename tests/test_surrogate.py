@@ -16,8 +16,14 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.samplers.random import TrialReader, is_paused, rung_accuracies
-from alternas.search.samplers.sampler_context import NetFeatures, Observation, features
+from alternas.search.samplers.sampler_context import (
+    NetFeatures,
+    Observation,
+    TrialReader,
+    features,
+    is_paused,
+    rung_accuracies,
+)
 from alternas.search.samplers.surrogate import (
     COST_SCALE,
     FULL_TRAINING,

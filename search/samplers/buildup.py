@@ -20,8 +20,8 @@ from ...archs.parts import build_up
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
-from .random import JointSampler, TrialReader, is_paused
-from .sampler_context import SamplerContext, candidate_baselines
+from .random import JointSampler
+from .sampler_context import SamplerContext, TrialReader, candidate_baselines, is_paused
 
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 

@@ -17,8 +17,8 @@ from optuna.trial import FrozenTrial
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes, options_of
 from ...spaces.base import mutations
-from .random import JointSampler, TrialReader, uniform
-from .sampler_context import Observation, SamplerContext, Traits
+from .random import JointSampler, uniform
+from .sampler_context import Observation, SamplerContext, Traits, TrialReader
 from .surrogate import FULL_TRAINING, LearningCurves, Surrogate, expected_hypervolume_improvement
 
 MIN_PARENTS = 5  # nets that have reached a rung, or the end, before their children are drawn

@@ -1,7 +1,4 @@
-"""Uniform draws and enumeration as Optuna samplers, and what all strategies share.
-
-`TrialReader` hands out a study's trials as they end; `TrialChooser` lets any sampler answer a space's genes.
-"""
+"""Uniform draws and enumeration as Optuna samplers, and the chooser that lets any sampler answer a space's genes."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
-from .sampler_context import SamplerContext
+from .sampler_context import SamplerContext, TrialReader
 
 
 class RandomSampler(BaseSampler):
@@ -79,40 +76,6 @@ class TrialChooser:
     def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
         with self._guard():
             return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]
-
-
-class TrialReader:
-    """Follows a study. Finished trials never change, so each is handed out once, however often it is asked.
-
-    Attributes:
-        keys: of all nets proposed so far.
-        running: trials that had not ended at the last call, paused ones included.
-    """
-
-    def __init__(self) -> None:
-        self.keys: set[str] = set()
-        self.running: list[FrozenTrial] = []
-        self._count = 0
-
-    def newly_finished(self, study: optuna.Study) -> list[FrozenTrial]:
-        """The trials that have ended since the last call, in the order of their numbers."""
-        trials = study.get_trials(deepcopy=False)
-        fresh = [trials[number] for number in (*(t.number for t in self.running), *range(self._count, len(trials)))]
-        self._count = len(trials)
-        self.keys |= {trial.user_attrs["key"] for trial in fresh if "key" in trial.user_attrs}
-        self.running = [trial for trial in fresh if not trial.state.is_finished()]
-        return [trial for trial in fresh if trial.state.is_finished()]
-
-
-def is_paused(trial: FrozenTrial) -> bool:
-    """Whether a running trial waits at a rung, where the scheduler has promoted others."""
-    return len(rung_accuracies(trial)) > trial.user_attrs.get("aim", 0)
-
-
-def rung_accuracies(trial: FrozenTrial) -> list[tuple[int, float]]:
-    """Rung and accuracy there, for each that a trial passed."""
-    notes = trial.user_attrs
-    return [(i, notes[f"rung{i}"]) for i in range(len(notes)) if f"rung{i}" in notes]
 
 
 MAX_INFEASIBLE = 500  # members in a row over the limits, before feasible ones are looked for from the cheapest on

@@ -20,8 +20,7 @@ from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
 from ...spaces import Genes
-from .random import rung_accuracies
-from .sampler_context import NetFeatures, Observation, Traits
+from .sampler_context import NetFeatures, Observation, Traits, rung_accuracies
 
 # Of accuracies scaled to variance 1; chosen on the tabular benchmark: docs/log.md.
 COST_SCALE = 0.6  # length scale in decades of cost and parameters

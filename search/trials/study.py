@@ -22,9 +22,9 @@ from ...archs import Genotype, InputError
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
-from ..samplers.random import TrialChooser, distributions, rung_accuracies
+from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
-from ..samplers.sampler_context import SamplerContext, candidate_baselines
+from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
 
 log = logging.getLogger("alternas")
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
