@@ -85,9 +85,11 @@ class MoAsha:
         """Indices of the trials, the best first."""
         points = [(result.accuracy, math.log10(result.cost)) for result in results]
         ranks = pareto_ranks(points)
+        fronts: dict[int, list[int]] = {}
+        for i in sorted(range(len(points)), key=lambda i: points[i][1]):
+            fronts.setdefault(ranks[i], []).append(i)
         added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
-        for rank in set(ranks):
-            front = sorted((i for i in range(len(points)) if ranks[i] == rank), key=lambda i: points[i][1])
+        for front in fronts.values():
             added |= {front[0]: math.inf, front[-1]: math.inf}  # the two ends always come first
             for before, i, after in zip(front, front[1:], front[2:], strict=False):
                 added[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
