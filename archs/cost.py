@@ -23,22 +23,14 @@ BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper
 
 @dataclass(frozen=True)
 class Cost:
-    """What one image costs.
+    """What one image costs."""
 
-    Attributes:
-        params: parameters.
-        macs: multiply-accumulates of a forward pass.
-        activation_bytes: outputs of conv, linear and attention, float32.
-        peak_activation_bytes: activations alive at once, at most, in a pass without gradients.
-        training_activation_bytes: activations that autograd keeps for the backward pass.
-        parts: params, MACs and activations by place and kind of operator.
-    """
-
-    params: int
-    macs: int
-    activation_bytes: int
-    peak_activation_bytes: int
-    training_activation_bytes: int
+    params: int  # parameters
+    macs: int  # multiply-accumulates of a forward pass
+    activation_bytes: int  # outputs of conv, linear and attention, float32
+    peak_activation_bytes: int  # activations alive at once, at most, in a pass without gradients
+    training_activation_bytes: int  # activations that autograd keeps for the backward pass
+    # params, MACs and activations by place and kind of operator
     parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
 
     def by(self, field: str) -> dict[str, OperatorCost]:

@@ -240,11 +240,7 @@ def _check_in_timm(net: Genotype) -> None:
 
 
 def read(model: Any) -> Genotype:
-    """The genotype of one of timm's models.
-
-    Raises:
-        InputError: if the net has a part that no genotype has.
-    """
+    """The genotype of one of timm's models; InputError if the net has a part that no genotype has."""
     if isinstance(model, resnet.ResNet):
         root: Any = model.conv1
         _need(type(root) is nn.Conv2d, "a deep stem")

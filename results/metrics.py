@@ -14,21 +14,13 @@ BINS = 15  # of the calibration error, as Guo et al., ICML 2017
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one split.
+    """Of one split."""
 
-    Attributes:
-        accuracy: share of images whose class is the likeliest.
-        top5: share whose class is among the five likeliest; 1 with five classes or fewer.
-        nll: mean negative log-likelihood, in nats.
-        ece: expected calibration error: mean gap between confidence and accuracy over 15 equal bins.
-        confusion_KK: images of class (row) taken for class (column).
-    """
-
-    accuracy: float
-    top5: float
-    nll: float
-    ece: float
-    confusion_KK: Tensor
+    accuracy: float  # share of images whose class is the likeliest
+    top5: float  # share whose class is among the five likeliest; 1 with five classes or fewer
+    nll: float  # mean negative log-likelihood, in nats
+    ece: float  # expected calibration error: mean gap between confidence and accuracy over 15 equal bins
+    confusion_KK: Tensor  # images of class (row) taken for class (column)
 
     def numbers(self, prefix: str = "") -> dict[str, float]:
         """All but the confusion, by name."""

@@ -30,17 +30,11 @@ LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head i
 
 @dataclass(frozen=True)
 class LayerDistance:
-    """How far the heads of one layer look, in pixels.
+    """How far the heads of one layer look, in pixels."""
 
-    Attributes:
-        heads: the mean distance of each.
-        even: what it would be if each query looked evenly wherever it may.
-        furthest: the largest distance that it may look.
-    """
-
-    heads: list[float]
-    even: float
-    furthest: float
+    heads: list[float]  # the mean distance of each
+    even: float  # what it would be if each query looked evenly wherever it may
+    furthest: float  # the largest distance that it may look
 
 
 def pixel_distances(grid: Shape, cell: tuple[float, float]) -> Tensor:

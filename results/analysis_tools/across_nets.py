@@ -62,33 +62,21 @@ def mean_positive_eigenvalue(rows: Rows) -> float:
 
 @dataclass(frozen=True)
 class NetRows:
-    """The rows of an analysis of one of the nets.
+    """The rows of an analysis of one of the nets."""
 
-    Attributes:
-        label: of what is varied, such as "3 %"; nets of one label differ in the seed alone.
-        seed: of its training.
-        factors: columns of the table, before those of the rows.
-        rows: the analysis's.
-    """
-
-    label: str
-    seed: int
-    factors: Mapping[str, Any]
-    rows: Rows
+    label: str  # of what is varied, such as "3 %"; nets of one label differ in the seed alone
+    seed: int  # of its training
+    factors: Mapping[str, Any]  # columns of the table, before those of the rows
+    rows: Rows  # the analysis's
 
 
 @dataclass(frozen=True)
 class TrendView:
-    """What of an analysis is shown beside that of other nets.
+    """What of an analysis is shown beside that of other nets."""
 
-    Attributes:
-        label: of the y axis.
-        curve: a number for each named place, in their order.
-        numbers: what is told, by name; one that a net does not have raises ValueError.
-    """
-
-    label: str
-    curve: Callable[[Rows], Mapping[str, float]]
+    label: str  # of the y axis
+    curve: Callable[[Rows], Mapping[str, float]]  # a number for each named place, in their order
+    # what is told, by name; one that a net does not have raises ValueError
     numbers: Mapping[str, Callable[[Rows], float]]
 
 
@@ -216,21 +204,14 @@ HOLDS, NOT, UNDECIDED, UNKNOWN = "holds", "does not hold here", "undecided", "no
 
 
 class Claim(NamedTuple):
-    """A statement of a paper.
+    """A statement of a paper."""
 
-    Attributes:
-        name: for tables.
-        says: the statement.
-        source: who says it, and where.
-        unit: of the number.
-        measure: the number, positive where the claim is right, from what the analyses found for one seed. Raises
-            KeyError or ValueError where it cannot be told.
-    """
-
-    name: str
-    says: str
-    source: str
-    unit: str
+    name: str  # for tables
+    says: str  # the statement
+    source: str  # who says it, and where
+    unit: str  # of the number
+    # the number, positive where the claim is right, from what the analyses found for one seed. Raises KeyError or
+    # ValueError where it cannot be told
     measure: Callable[[NetAnalyses], float]
 
 

@@ -29,28 +29,17 @@ See = Callable[["HookPoint", Tensor], None]
 
 @dataclass(frozen=True)
 class HookPoint:
-    """A value in a net: what a module takes or gives.
+    """A value in a net: what a module takes or gives."""
 
-    Attributes:
-        name: for people, such as "stage 2 block 3" or "encoder 4 mlp".
-        module: its name in `named_modules`.
-        side: "in" for the module's first argument, "out" for what it returns.
-        op: what has just been added to the stream: stem, conv, msa or mlp.
-        stage: "stem", "1" and so on, or "encoder".
-        grid: (height, width) of the tokens, where the value is x_BTC; None for maps.
-        lead: tokens before those of the grid, such as the class token.
-        block: the block that has just been added, in `named_modules`.
-        branch: (module, side) where what was added is heard; silencing that module adds nothing.
-    """
-
-    name: str
-    module: str
-    side: str
-    op: str
-    stage: str
-    grid: tuple[int, int] | None = None
-    lead: int = 0
-    block: str = ""
+    name: str  # for people, such as "stage 2 block 3" or "encoder 4 mlp"
+    module: str  # its name in `named_modules`
+    side: str  # "in" for the module's first argument, "out" for what it returns
+    op: str  # what has just been added to the stream: stem, conv, msa or mlp
+    stage: str  # "stem", "1" and so on, or "encoder"
+    grid: tuple[int, int] | None = None  # (height, width) of the tokens, where the value is x_BTC; None for maps
+    lead: int = 0  # tokens before those of the grid, such as the class token
+    block: str = ""  # the block that has just been added, in `named_modules`
+    # (module, side) where what was added is heard; silencing that module adds nothing
     branch: tuple[str, str] = ("", "")
 
 

@@ -32,21 +32,13 @@ SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "mach
 
 @dataclass(frozen=True)
 class LatencySetting:
-    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS.
+    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS."""
 
-    Attributes:
-        device: cpu or cuda.
-        batch: images at once.
-        dtype: float32, bfloat16 or float16.
-        runtime: eager, compile (torch.compile) or onnx (onnxruntime).
-        threads: of the CPU.
-    """
-
-    device: str = "cpu"
-    batch: int = 1
-    dtype: str = "float32"
-    runtime: str = "eager"
-    threads: int = 1
+    device: str = "cpu"  # cpu or cuda
+    batch: int = 1  # images at once
+    dtype: str = "float32"  # float32, bfloat16 or float16
+    runtime: str = "eager"  # eager, compile (torch.compile) or onnx (onnxruntime)
+    threads: int = 1  # of the CPU
 
     def __post_init__(self) -> None:
         check_choice("device", self.device, DEVICES)

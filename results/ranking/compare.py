@@ -37,23 +37,16 @@ SHOWN = 60  # characters of a value that differs
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """What `compare` found."""
 
-    Attributes:
-        query: what the nets are ranked on.
-        runs: a row each: run, nets, hypervolume, best_accuracy, best_trial, on_front, on_joint_front, seconds.
-        coverage: by run and by other run, the share of the other's front that the run's front equals or beats.
-        front: the joint front, rows as those of a leaderboard, with `run`.
-        noise: of the seeds of all runs.
-        notes: what makes the comparison less than fair.
-    """
-
-    query: RankingQuery
+    query: RankingQuery  # what the nets are ranked on
+    # a row each: run, nets, hypervolume, best_accuracy, best_trial, on_front, on_joint_front, seconds
     runs: list[dict[str, Any]]
+    # by run and by other run, the share of the other's front that the run's front equals or beats
     coverage: dict[str, dict[str, float | None]]
-    front: list[Row]
-    noise: Noise | None
-    notes: list[str]
+    front: list[Row]  # the joint front, rows as those of a leaderboard, with `run`
+    noise: Noise | None  # of the seeds of all runs
+    notes: list[str]  # what makes the comparison less than fair
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON."""

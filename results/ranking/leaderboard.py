@@ -41,27 +41,17 @@ class ExtraResults:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Ranked nets, and what stands behind them.
+    """Ranked nets, and what stands behind them."""
 
-    Attributes:
-        query: what the nets are ranked on.
-        rows: of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`.
-        noise: of the run's seeds; None if unknown.
-        missing: nets left out because a value is unknown that they are ranked on or limited by, by its name.
-        over: nets left out by limits or family; plain ResNets among them shape the curve all the same.
-        records: of all nets.
-        latencies: by key, all in one setting.
-        folder: of the run, where it was read from one.
-    """
-
-    query: RankingQuery
-    rows: list[Row]
-    noise: Noise | None
+    query: RankingQuery  # what the nets are ranked on
+    rows: list[Row]  # of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`
+    noise: Noise | None  # of the run's seeds; None if unknown
+    # nets left out because a value is unknown that they are ranked on or limited by, by its name
     missing: Mapping[str, int] = field(default_factory=dict)
-    over: int = 0
-    records: Sequence[Record] = ()
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)
-    folder: Path = Path()
+    over: int = 0  # nets left out by limits or family; plain ResNets among them shape the curve all the same
+    records: Sequence[Record] = ()  # of all nets
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
+    folder: Path = Path()  # of the run, where it was read from one
 
     @property
     def front(self) -> list[Row]:

@@ -130,11 +130,7 @@ def _blocks_text(part: NetPart) -> Text:
 
 
 def write_svg(path: Path, svg: str) -> None:
-    """Write a picture.
-
-    Raises:
-        InputError: if the file cannot be written.
-    """
+    """Write a picture; InputError if the file cannot be written."""
     try:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
@@ -142,11 +138,7 @@ def write_svg(path: Path, svg: str) -> None:
 
 
 def net_svg(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> str:
-    """The picture of a net at an image size.
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`.
-    """
+    """The picture of a net at an image size; InputError if the net cannot be built at `image_size`."""
     plan, cost = net.plan(image_size, in_chans), static_cost(net, num_classes, image_size, in_chans)
     parts = net_parts(net, plan, num_classes)
     body, y, places = [], 52.0, cost.by("place")

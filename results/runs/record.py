@@ -24,73 +24,50 @@ FORMAT = 2  # of run.json and records.jsonl; raised when what they hold changes
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one trial.
+    """What came of one trial."""
 
-    Attributes:
-        format: version of the fields below; another one is refused.
-        trial: its number, unique in the run.
-        kind: who asked for it: search, baseline, retrain or study.
-        family: resnet, alternet, hybrid, vit or modern.
-        key: of the genotype; two spellings of one net share it.
-        genotype: as JSON.
-        genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
-        cost: params, macs and activation_bytes of one image.
-        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
-        error: one line, where the status is a failure or says why a net was not trained.
-        accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
-        metrics: further measurements of the same weights.
-        curve: points of step, loss and accuracy; None where a number was not finite.
-        accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
-        rung: rungs passed; the last one is the full budget.
-        rungs: each of them: step, accuracy there, and whether the scheduler sent the net on.
-        constraint_violation: of an infeasible net: by which share it is over each limit.
-        budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
-        recipe: as a dict.
-        data: name, fraction and split hash.
-        seed: of the training.
-        lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
-        factors: of a study: what this training varies, by name; its seeds repeat them.
-        training_id: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
-            weights are weights/TRAINING_ID.safetensors.
-        seconds: of training and evaluation.
-        started_at: when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and
-            its end other nets may have had the worker: between its seeds, and while it waited at a rung.
-        finished_at: when it was recorded, likewise.
-        device: what it ran on.
-        runtime: what the trainer settled: loader, precision, passes a step, whether compiled.
-        versions: of python, alternas, torch, ...
-    """
-
-    format: int = field(default=FORMAT, kw_only=True)
-    trial: int
-    kind: str
-    family: str
-    key: str
-    genotype: dict[str, Any]
-    genes: dict[str, Any]
-    cost: dict[str, int]
-    status: str
-    error: str = ""
-    accuracy: float | None = None
-    metrics: dict[str, float | None] = field(default_factory=dict)
+    format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
+    trial: int  # its number, unique in the run
+    kind: str  # who asked for it: search, baseline, retrain or study
+    family: str  # resnet, alternet, hybrid, vit or modern
+    key: str  # of the genotype; two spellings of one net share it
+    genotype: dict[str, Any]  # as JSON
+    genes: dict[str, Any]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
+    cost: dict[str, int]  # params, macs and activation_bytes of one image
+    status: str  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
+    error: str = ""  # one line, where the status is a failure or says why a net was not trained
+    accuracy: float | None = None  # on the validation split, a fraction; for a duplicate, its twin's. None if unknown
+    metrics: dict[str, float | None] = field(default_factory=dict)  # further measurements of the same weights
+    # points of step, loss and accuracy; None where a number was not finite
     curve: list[dict[str, float | None]] = field(default_factory=list)
+    # of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean
     accuracies: dict[str, float] = field(default_factory=dict)
-    rung: int = 0
+    rung: int = 0  # rungs passed; the last one is the full budget
+    # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)
+    # of an infeasible net: by which share it is over each limit
     constraint_violation: dict[str, float] = field(default_factory=dict)
+    # optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget
     budget: dict[str, int] = field(default_factory=dict)
-    recipe: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)  # as a dict
+    data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
+    seed: int = 0  # of the training
+    # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
+    # of a study: what this training varies, by name; its seeds repeat them
     factors: dict[str, Any] = field(default_factory=dict)
+    # of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its weights are
+    # weights/TRAINING_ID.safetensors
     training_id: str = ""
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training and evaluation
+    # when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and its end other
+    # nets may have had the worker: between its seeds, and while it waited at a rung
     started_at: str = ""
-    finished_at: str = ""
-    device: str = ""
+    finished_at: str = ""  # when it was recorded, likewise
+    device: str = ""  # what it ran on
+    # what the trainer settled: loader, precision, passes a step, whether compiled
     runtime: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)  # of python, alternas, torch, ...
 
     def __repr__(self) -> str:
         accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"

@@ -283,11 +283,7 @@ def _timm_genotype(name: str, size: Map | None = None) -> Genotype:
 
 
 def _timm_config(name: str) -> Any:
-    """timm's pretrained config of `name`.
-
-    Raises:
-        InputError: if timm does not know the name.
-    """
+    """timm's pretrained config of `name`; InputError if timm does not know the name."""
     from timm import get_pretrained_cfg
 
     try:
