@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.layout import ImageSize, Map, as_map
@@ -41,12 +40,12 @@ class BenchSpace:
         self._patch, self._map = _cut(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
-        family = cast(str, chooser.choose("family", FAMILIES))
-        width = cast(int, chooser.choose("width", WIDTHS))
-        stages = _draw_stages(chooser, width, cast(int, chooser.choose("window1", WINDOWS)), self._map)
-        trunk = cast(int, chooser.choose("trunk", (1, 2)))
-        embed_dim = cast(int, chooser.choose("embed_dim", EMBED_DIMS))
-        depth = cast(int, chooser.choose("encoder_depth", ENCODER_DEPTHS))
+        family = chooser.choose("family", FAMILIES)
+        width = chooser.choose("width", WIDTHS)
+        stages = _draw_stages(chooser, width, chooser.choose("window1", WINDOWS), self._map)
+        trunk = chooser.choose("trunk", (1, 2))
+        embed_dim = chooser.choose("embed_dim", EMBED_DIMS)
+        depth = chooser.choose("encoder_depth", ENCODER_DEPTHS)
         stem = Stem("patchify", width, self._patch)
         if family == "alternet":
             return Genotype(stem, stages)
@@ -89,7 +88,7 @@ def _draw_stages(chooser: Chooser, width: int, window: int, at: Map) -> tuple[St
     """Two stages with the MSA blocks drawn, the first on the map `at`."""
     stages = []
     for i, free in enumerate(FREE):
-        depth = cast(int, chooser.choose(f"depth{i + 1}", DEPTHS[i]))
+        depth = chooser.choose(f"depth{i + 1}", DEPTHS[i])
         drawn = [number for number in free if chooser.choose(f"msa{i + 1}_{number}", (0, 1))]
         places = tuple(number - 1 for number in drawn if number <= depth)
         stages.append(replace(_stage(i, width, depth), msa=places, window=fit_window(window, min(at)) if i == 0 else 0))
