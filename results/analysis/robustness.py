@@ -54,8 +54,7 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
             mine = [row for row in rows if row["group"] == group]
             means = [mean(row["accuracy"] for row in mine if row["severity"] == severity) for severity in SEVERITIES]
             axes.plot(range(6), [clean, *means], "o-", color=colour, label=group)
-        axes.set_xlabel("severity (0: clean; thin: each corruption; marked: mean of its group)")
-        axes.set_ylabel("accuracy")
+        axes.set(xlabel="severity (0: clean; thin: each corruption; marked: mean of its group)", ylabel="accuracy")
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under common corruptions"
