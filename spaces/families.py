@@ -61,13 +61,13 @@ def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage,
     for i, options in enumerate(scale.depths):
         depth = chooser.choose(f"depth{i + 1}", options)
         stages.append(scale.stage(i, block, width, depth))
-    return scale.stem_of(width), tuple(stages)
+    return Stem(scale.stem, width), tuple(stages)
 
 
 def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     """The scale's baselines, cheapest first."""
     return tuple(
-        Genotype(scale.stem_of(width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
+        Genotype(Stem(scale.stem, width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
         for block, width, depths in scale.baselines
     )
 

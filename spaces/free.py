@@ -46,7 +46,8 @@ class FreeSpace(PresetSpace):
         self.side = height = as_map(image_size)[0]
         self._stems = tuple(_fitting_stems(self.scale, height))
         self._sides = {stem: self._sides_behind(stem) for stem in self._stems}
-        self._vit_patches = tuple(_fitting_patches(self.scale, height))
+        tokens = {patch: (height // patch) ** 2 for patch in self.scale.vit_patches if height % patch == 0}
+        self._vit_patches = tuple(patch for patch, count in tokens.items() if 1 < count <= self.scale.most_tokens)
         self._families = FAMILIES if self._vit_patches else FAMILIES[:-1]
 
     def sample(self, chooser: Chooser) -> Genotype:
@@ -167,13 +168,6 @@ def _fitting_stems(scale: SpacePreset, side: int) -> Iterator[str]:
         stem = _stem(name, 1)
         if side >= SMALLEST * stem.stride and (stem.kind != "patchify" or side % stem.patch == 0):
             yield name
-
-
-def _fitting_patches(scale: SpacePreset, side: int) -> Iterator[int]:
-    """The patches of a ViT that divide images of `side` into more than one token and not too many."""
-    for patch in scale.vit_patches:
-        if side % patch == 0 and 1 < (side // patch) ** 2 <= scale.most_tokens:
-            yield patch
 
 
 def _joined(ways: Counter[Kinds], more: Counter[Kinds]) -> Counter[Kinds]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..archs import Stage, Stem
+from ..archs import Stage
 from ..archs.layout import ImageSize, as_map
 
 
@@ -39,9 +39,6 @@ class SpacePreset:
     def stage(self, number: int, block: str, width: int, depth: int) -> Stage:
         """Plain conv stage `number` (from 0) of a net whose first base width is `width`."""
         return Stage(block, depth, width * 2**number, 1 if number == 0 else 2)
-
-    def stem_of(self, width: int) -> Stem:
-        return Stem(self.stem, width)
 
 
 TINY = SpacePreset(

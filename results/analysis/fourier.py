@@ -80,8 +80,6 @@ def _summary(rows: Rows, images: int) -> str:
         f"behind {first['site']} ({first['frequency_pi']:.3g} pi) and {end['log_amplitude']:.2f} behind {end['site']} "
         f"({end['frequency_pi']:.3g} pi)."
     ]
-    if not groups:
-        return text[0] + " No block keeps the shape of its map, so no change can be told."
     text.append(describe_changes(groups, "that amplitude"))
     for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
         changes = [change for (of, _), values in groups.items() if of == op for change in values]

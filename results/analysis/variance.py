@@ -44,8 +44,6 @@ def _summary(rows: Rows, images: int) -> str:
         f"{top['site']} ({top['variance']:.3g}), and by {rows[-1]['variance']:.3g} at the end."
     ]
     groups = changes_by_op(rows)
-    if not groups:
-        return text[0] + " No block keeps the shape of its map, so no change can be told."
     text.append(describe_changes(groups, "the variance"))
     for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
         changes = [change for (of, _), values in groups.items() if of == op for change in values]

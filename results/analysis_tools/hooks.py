@@ -281,6 +281,8 @@ def changes_by_op(rows: Rows) -> dict[tuple[str, int], list[float]]:
 
 def describe_changes(groups: dict[tuple[str, int], list[float]], what: str) -> str:
     """A sentence for each map size: what convs, MSAs and MLPs add there, and whether all MSAs add less than others."""
+    if not groups:
+        return "No block keeps the shape of its map, so no change can be told."
     text = []
     for height in sorted({height for _, height in groups}, reverse=True):
         by_op = {op: values for (op, at), values in groups.items() if at == height}

@@ -21,14 +21,12 @@ from ...archs.errors import InputError
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
-from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
+from ..render.describe_net import TIMM, InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import LatencySetting, keep
-
-TIMM = "timm:"
 
 
 @dataclass(frozen=True)

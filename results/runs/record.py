@@ -145,10 +145,6 @@ def _is_text(value: Any) -> bool:
     return type(value) is str and len(value) <= LONGEST
 
 
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
 def _is_time(value: Any) -> bool:
     """ "" or a time with its zone."""
     try:
@@ -214,7 +210,10 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
         lambda value: type(value) is str and NAME.fullmatch(value) is not None,
     ),
     "a time": (("started_at", "finished_at"), _is_time),
-    "an object": (("genotype", "recipe", "data", "lineage", "runtime", "versions"), _is_object),
+    "an object": (
+        ("genotype", "recipe", "data", "lineage", "runtime", "versions"),
+        lambda value: isinstance(value, dict),
+    ),
     "choices by name": (("genes",), lambda value: isinstance(value, dict) and _are_choices(value.values())),
     "choices, or lists of them, by name": (("factors",), _are_factors),
     "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
