@@ -135,11 +135,11 @@ def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_
     new = build(net, network.num_classes, image_size, network.in_chans, dropout, drop_path)
     old_grid, new_grid = (net.plan(size).grid for size in (network.image_size, image_size))
     state = network.state_dict()
-    for name, wanted in new.state_dict().items():
+    for name, target in new.state_dict().items():
         if name.startswith("encoder.positions.") and old_grid and new_grid and old_grid != new_grid:
             state[name] = position_table(name, state[name], old_grid, new_grid, net.head.pool == "token")
         elif name.endswith("attn.table"):
-            state[name] = interpolated(state[name], (wanted.shape[-2], wanted.shape[-1]))
+            state[name] = interpolated(state[name], (target.shape[-2], target.shape[-1]))
     new.load_state_dict(state)
     for old, moved in zip(network.parameters(), new.parameters(), strict=True):
         moved.requires_grad_(old.requires_grad)

@@ -136,16 +136,16 @@ class FreeSpace(PresetSpace):
         alone = [any_block, *(frozenset({block}) for block in s.blocks if BLOCKS[block].expansion > 1)]
         looks = len(s.heads[i]) * len({fit_window(window, side) for window in s.windows})
         some, whole = self._placements(i)
-        found: Counter[Kinds] = Counter()
+        variants: Counter[Kinds] = Counter()
         for blocks in convs:
-            found[blocks, any_ratio] += len(s.depths[i])
+            variants[blocks, any_ratio] += len(s.depths[i])
         for kind in ATTENTIONS:
             for ratios in [frozenset({ratio}) for ratio in s.mlp_ratios] if BLOCKS[kind].has_mlp else [any_ratio]:
                 for blocks in convs:
-                    found[blocks, ratios] += some * looks
+                    variants[blocks, ratios] += some * looks
                 for blocks in alone:
-                    found[blocks, ratios] += whole * looks
-        return found
+                    variants[blocks, ratios] += whole * looks
+        return variants
 
     def _placements(self, i: int) -> tuple[int, int]:
         """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""
@@ -172,9 +172,9 @@ def _fitting_stems(scale: SpacePreset, side: int) -> Iterator[str]:
 
 def _joined(ways: Counter[Kinds], more: Counter[Kinds]) -> Counter[Kinds]:
     """The ways to put one of `more` behind one of `ways`, where some block and some ratio suit both."""
-    found: Counter[Kinds] = Counter()
+    joined: Counter[Kinds] = Counter()
     for (blocks, ratios), count in ways.items():
         for (other_blocks, other_ratios), other in more.items():
             if blocks & other_blocks and ratios & other_ratios:
-                found[blocks & other_blocks, ratios & other_ratios] += count * other
-    return found
+                joined[blocks & other_blocks, ratios & other_ratios] += count * other
+    return joined

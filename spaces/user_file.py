@@ -119,8 +119,8 @@ def _only_class(what: str, module: ModuleType) -> Any:
     spaces = sorted((kind for kind in own if callable(getattr(kind, "sample", None))), key=lambda kind: kind.__name__)
     if len(spaces) == 1:
         return spaces[0]
-    found = f"got {', '.join(kind.__name__ for kind in spaces)}" if spaces else "got none"
-    raise InputError(f"{what}: must define one class with a method sample(chooser), a space, {found}")
+    got = f"got {', '.join(kind.__name__ for kind in spaces)}" if spaces else "got none"
+    raise InputError(f"{what}: must define one class with a method sample(chooser), a space, {got}")
 
 
 class Samples(Protocol):

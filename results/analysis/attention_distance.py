@@ -84,7 +84,7 @@ def analyse(subject: AnalysisInput, batch: int = 32) -> AnalysisResult:
     ]
     title = f"Mean attention distance of the heads of {subject.name}"
     summary = _summary(layers, len(subject.images))
-    return AnalysisResult("distance", title, rows, summary, lambda figure: _draw(figure, layers))
+    return AnalysisResult(title, rows, summary, lambda figure: _draw(figure, layers))
 
 
 def _summary(layers: dict[str, LayerDistance], images: int) -> str:

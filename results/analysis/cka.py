@@ -179,7 +179,7 @@ def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: i
     if dead:
         summary += f" {dead} layers are the same for all images and have no CKA."
     summary = f"Over {len(subject.images)} images in batches of {batch}: {summary}"
-    return AnalysisResult("cka", title, rows, summary, draw)
+    return AnalysisResult(title, rows, summary, draw)
 
 
 def block_gap(cka_LL: np.ndarray, stage_L: np.ndarray) -> float:

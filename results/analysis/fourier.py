@@ -68,7 +68,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(depth, sites, [row["log_amplitude"] for row in highest(rows)], "the same at the highest frequency")
 
     title = f"{subject.name}: frequencies in the residual stream"
-    return AnalysisResult("fourier", title, rows, _summary(rows, len(images)) + note, draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
 
 
 def _summary(rows: Rows, images: int) -> str:

@@ -102,7 +102,7 @@ def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> Ana
     title = f"{subject.name}: loss around its weights"
     images = "augmented training images" if subject.training else "images as they are"
     shown = f"{sum(len(x) for x, _ in batches)} {images}; {subject.objective.words}"
-    return AnalysisResult("landscape", title, rows, _summary(rows, side, shown), draw)
+    return AnalysisResult(title, rows, _summary(rows, side, shown), draw)
 
 
 def minima(rows: Rows, side: int) -> list[Any]:

@@ -87,7 +87,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         axes.legend(frameon=False)
 
     summary = _summary(whole_N.mean().item(), rows, len(subject.images))
-    return AnalysisResult("lesion", f"{subject.name}: accuracy without one unit", rows, summary, draw)
+    return AnalysisResult(f"{subject.name}: accuracy without one unit", rows, summary, draw)
 
 
 def _summary(whole: float, rows: Rows, images: int) -> str:

@@ -65,7 +65,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
 
     title = f"Principal components of the patch filters of {subject.name}"
-    return AnalysisResult("filters", title, rows, summary, draw)
+    return AnalysisResult(title, rows, summary, draw)
 
 
 def _enough(shares_R: np.ndarray) -> int:

@@ -78,7 +78,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         maps(figure, [tiled(cosine_TT, grid) for cosine_TT in cosines.values()], list(cosines))
 
     title = f"Similarity of the position embeddings of {subject.name}"
-    return AnalysisResult("positions", title, rows, _summary(rows), draw)
+    return AnalysisResult(title, rows, _summary(rows), draw)
 
 
 def _summary(rows: Rows) -> str:

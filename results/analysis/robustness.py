@@ -58,7 +58,7 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under common corruptions"
-    return AnalysisResult("robustness", title, rows, _summary(rows, len(images)), draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)), draw)
 
 
 def _row(net: nn.Module, images: Images, name: str, group: str, severity: int) -> dict[str, Any]:
@@ -155,8 +155,8 @@ def glass(x_NCHW: Array, strength: tuple[float, int, int], rng: np.random.Genera
         for h in range(height - reach - 1, reach - 1, -1):
             for w in range(width - reach - 1, reach - 1, -1):
                 rows, columns = rng.integers(-reach, reach, (2, len(x)))  # the upper end is left out, as there
-                here, there = x[:, :, h, w].copy(), x[images, :, h + rows, w + columns]
-                x[images, :, h + rows, w + columns], x[:, :, h, w] = here, there
+                own, other = x[:, :, h, w].copy(), x[images, :, h + rows, w + columns]
+                x[images, :, h + rows, w + columns], x[:, :, h, w] = own, other
     return _gaussian(x, sigma)
 
 

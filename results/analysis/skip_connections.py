@@ -115,7 +115,7 @@ def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
             row |= {"accuracy": whole_N.mean().item(), "accuracy_without": left_N.mean().item()}
             rows.append(row | change_columns(left_N - whole_N))
     title = f"Skip connections of {subject.name}: size beside their branch, accuracy without one"
-    return AnalysisResult("skips", title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
+    return AnalysisResult(title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
 
 
 def _summary(rows: Rows, images: int) -> str:

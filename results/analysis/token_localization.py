@@ -99,7 +99,7 @@ def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
 
     table = token_rows(cka_TP.numpy(), grid)
     title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
-    return AnalysisResult("tokens", title, table, _summary(table, site, grid, len(subject.images)), draw)
+    return AnalysisResult(title, table, _summary(table, site, grid, len(subject.images)), draw)
 
 
 def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) -> str:

@@ -34,7 +34,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(figure.subplots(), sites, values, "variance over the pixels of a map")
 
     title = f"{subject.name}: variance of the feature maps"
-    return AnalysisResult("variance", title, rows, _summary(rows, len(images)) + note, draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
 
 
 def _summary(rows: Rows, images: int) -> str:

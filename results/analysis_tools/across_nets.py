@@ -19,9 +19,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
+from ..analysis import ANALYSES
 from ..analysis.attention_distance import LOCAL
 from ..analysis.fourier import highest
-from ..analysis.registry import ANALYSES
 from ..ranking.stats import mean_ci, paired
 from .inputs import AnalysisResult, Rows
 from .output import curves
@@ -98,7 +98,7 @@ def trend(analysis: str, name: str, nets: Sequence[NetRows]) -> AnalysisResult:
         ys = {label: mean.reindex(places).tolist() for label, mean in means.items()}
         curves(figure.add_subplot(), places, ys, view.label)
 
-    return AnalysisResult(analysis, f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
+    return AnalysisResult(f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
 
 
 def _by_label(nets: Sequence[NetRows], measure: Callable[[Rows], Any]) -> dict[str, dict[int, Any]]:

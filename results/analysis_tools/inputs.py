@@ -92,7 +92,6 @@ class AnalysisInput:
 class AnalysisResult:
     """What one analysis found."""
 
-    analysis: str  # its name, which files are called by: "fourier", "cka"
     title: str  # one line
     rows: list[dict[str, Any]]  # the numbers, one object a row, all with the same keys: they become a CSV file
     summary: str  # a paragraph computed from the numbers

@@ -148,8 +148,8 @@ def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
         return None
     from ..runs.store import read_array
 
-    wanted = f"a confusion of classes, {classes}x{classes} whole numbers"
-    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", wanted)
+    expected = f"a confusion of classes, {classes}x{classes} whole numbers"
+    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", expected)
 
 
 def _per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:

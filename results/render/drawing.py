@@ -156,8 +156,8 @@ def net_svg(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: in
         f'role="img" aria-labelledby="t-{net.key} d-{net.key}">'
         f'<title id="t-{net.key}">{escape(name)}, image {size}</title><desc id="d-{net.key}">{words}</desc>'
     )
-    ground = f'<style>{STYLE}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
-    return f"{opening}{ground}{heading}{''.join(body)}{legend}</svg>\n"
+    background = f'<style>{STYLE}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
+    return f"{opening}{background}{heading}{''.join(body)}{legend}</svg>\n"
 
 
 def _style(kind: str) -> BlockStyle:

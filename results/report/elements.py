@@ -90,14 +90,14 @@ class Run:
     """A run as its report reads it."""
 
     folder: Path  # of the run
-    told: dict[str, Any]  # the content of run.json
+    run_json: dict[str, Any]
     data: dict[str, Any]  # what it says of the data
     records: list[Record]  # in the order written
     rows: list[dict[str, Any]]  # the leaderboard
     objective: str  # the cost that accuracy is weighed against
     spec: InputSpec  # images and classes
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
-    why_empty: str = ""  # why no net is on the leaderboard; "" where one is
+    why_empty: str = ""  # a sentence, for where no net is on the leaderboard
 
     def cost(self, record: Record) -> float:
         """What accuracy is weighed against."""
@@ -109,7 +109,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        settings = self.told.get("settings")
+        settings = self.run_json.get("settings")
         return settings if isinstance(settings, dict) else {}
 
     @cached_property
@@ -141,9 +141,10 @@ class Run:
 
 def open_run(folder: Path) -> Run:
     """What a report is made from; InputError if the run cannot be read."""
-    board, told, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
+    board, run_json, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
     objective, records = board.query.costs[0], list(board.records)
-    return Run(folder, told, data, records, board.rows, objective, input_spec(folder), board.latencies, board.why_empty)
+    why_empty = board.why_empty and f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."
+    return Run(folder, run_json, data, records, board.rows, objective, input_spec(folder), board.latencies, why_empty)
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

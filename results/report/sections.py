@@ -33,7 +33,7 @@ MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
 def front_plot(run: Run) -> Plot:
     """Accuracy over cost."""
     if not run.rows:
-        return Plot("front", "Accuracy and cost", "", "", _why_empty(run), [])
+        return Plot("front", "Accuracy and cost", "", "", run.why_empty, [])
     places = {record.trial: i for i, record in enumerate(run.nets)}
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
@@ -72,10 +72,6 @@ def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
     return [run.cost(r) for r in nets], [round(r.accuracy, 5) for r in nets if r.accuracy is not None]
 
 
-def _why_empty(run: Run) -> str:
-    return f"{run.why_empty[:1].upper()}{run.why_empty[1:]}."
-
-
 def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
     heirs = any(row["inherited"] for row in run.rows)
@@ -101,7 +97,7 @@ def leaderboard_table(run: Run) -> Table:
         "ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
         "A heading sorts, a trial draws."
     )
-    return Table("nets", "Leaderboard", caption if rows else _why_empty(run), rows)
+    return Table("nets", "Leaderboard", caption if rows else run.why_empty, rows)
 
 
 def attention_of(record: Record) -> tuple[str, ...]:
@@ -227,9 +223,9 @@ def explained_parts(run: Run) -> Iterator[Picture]:
         yield Picture(part.analysis, part.title, texts, path)
 
 
-def command_of(told: Mapping[str, Any]) -> str:
+def command_of(run_json: Mapping[str, Any]) -> str:
     """The command that started or last resumed a run, to be typed again; "" if run.json does not hold one."""
-    words = told.get("command")
+    words = run_json.get("command")
     if not isinstance(words, list) or len(words) < 2:
         return ""
     return shlex.join(["alternas", *map(str, words[1:])])
@@ -238,7 +234,7 @@ def command_of(told: Mapping[str, Any]) -> str:
 def provenance_tables(run: Run) -> list[Table]:
     """Settings; versions and seeds; data; recipe: a line each."""
     settings = {name: value for name, value in run.settings.items() if name != "recipe"}
-    recipe, versions = run.settings.get("recipe"), run.told.get("versions")
+    recipe, versions = run.settings.get("recipe"), run.run_json.get("versions")
     seeds = sorted({r.seed for r in run.records} | {int(s) for r in run.records for s in r.accuracies if s.isdigit()})
     devices = sorted({r.device for r in run.records if r.device})
     place = {"seeds of trainings": seeds, "devices": devices} | (versions if isinstance(versions, dict) else {})
