@@ -88,7 +88,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def _stage(first: Block, input_kept: bool) -> CostAccumulator:
-    """Of the stage that begins with this block."""
+    """Cost of the stage that begins with this block."""
     tally = CostAccumulator(first.place, input_kept)
     for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
         formula = block.form.cost

@@ -14,7 +14,7 @@ BINS = 15  # of the calibration error, as Guo et al., ICML 2017
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one split."""
+    """Scores of a net on one split."""
 
     accuracy: float  # share of images whose class is the likeliest
     top5: float  # share whose class is among the five likeliest; 1 with five classes or fewer
@@ -23,7 +23,7 @@ class Scores:
     confusion_KK: Tensor  # images of class (row) taken for class (column)
 
     def numbers(self, prefix: str = "") -> dict[str, float]:
-        """All but the confusion, by name."""
+        """The scores by name, without the confusion."""
         return {f"{prefix}{name}": getattr(self, name) for name in ("accuracy", "top5", "nll", "ece")}
 
 

@@ -78,7 +78,7 @@ class Space(Protocol):
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """Its name on the command line."""
         ...
 
     def sample(self, chooser: Chooser) -> Genotype:
@@ -147,7 +147,7 @@ def neighbors(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Gen
 
 
 def mutations(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
-    """Of each of the `neighbors`, in their order, the genes that it changes."""
+    """The genes that each of the `neighbors` changes, in their order."""
     changes: list[Genes] = []
     places = {name: choices.index(genes[name]) for name, choices in options.items()}
     for name, choices in options.items():

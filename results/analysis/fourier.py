@@ -36,13 +36,13 @@ def log_amplitudes(x_BCHW: Tensor) -> Tensor:
 
 
 def frequencies(height: int, width: int) -> list[float]:
-    """Those of `log_amplitudes` in units of pi: 2 k / side. The last is below 1 (0.857 for a side of 14)."""
+    """Frequencies of `log_amplitudes` in units of pi: 2 k / side. The last is below 1 (0.857 for a side of 14)."""
     side = min(height, width)
     return [2 * k / side for k in range((side + 1) // 2)]
 
 
 def highest(rows: Rows) -> list[Any]:
-    """Of the rows, that of the highest frequency of each site."""
+    """The row of the highest frequency of each site."""
     return list({row["place"]: row for row in rows}.values())
 
 

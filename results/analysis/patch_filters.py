@@ -69,11 +69,11 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
 
 
 def _enough(shares_R: np.ndarray) -> int:
-    """Components that hold MOST of the variance."""
+    """Number of components that hold MOST of the variance."""
     return int((shares_R.cumsum() < MOST).sum()) + 1
 
 
 def _enough_of_noise(shape: torch.Size) -> int:
-    """The same of Gaussian filters of this shape (the Marchenko-Pastur law), by one draw of them."""
+    """Components that one draw of Gaussian filters of this shape needs (the Marchenko-Pastur law)."""
     noise = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(shape)))
     return _enough(components(noise)[1].numpy())

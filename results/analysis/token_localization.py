@@ -64,7 +64,7 @@ def _grams(x_LND: Tensor) -> Tensor:
 
 
 def token_rows(cka_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, Any]]:
-    """Of each token: CKA with its own patch, its rank among all (1 is highest), the best patch and how far it is."""
+    """A row for each token: CKA with its own patch and its rank (1 is highest), the best patch and how far it is."""
     cka_TP = np.nan_to_num(cka_TP, nan=-1.0)  # of patches that are the same in all images
     rows = []
     for token, cka_P in enumerate(cka_TP):

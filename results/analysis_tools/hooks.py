@@ -83,7 +83,7 @@ def _network_points(net: Network) -> Iterator[HookPoint]:
 def _encoder_points(
     path: str, blocks: nn.Module, grid: tuple[int, int], lead: int, branches: tuple[str, str], side: str
 ) -> Iterator[HookPoint]:
-    """Of a transformer encoder; `branches` are the modules of a block whose `side` is added behind MSA and MLP."""
+    """Points of a transformer encoder; `branches` are the modules of a block whose `side` MSA and MLP add."""
     yield HookPoint("encoder embedding", f"{path}.0", "in", "stem", "encoder", grid, lead)
     for i, _ in enumerate(blocks.children()):
         block = f"{path}.{i}"

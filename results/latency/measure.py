@@ -132,7 +132,7 @@ def _is_tight(times: Sequence[float]) -> bool:
 
 
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
-    """One forward pass, without gradients."""
+    """A function that runs one forward pass, without gradients."""
     if setting.runtime == "onnx":
         return session_of(network, x_BCHW, setting.threads)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network

@@ -55,7 +55,7 @@ class LatencySetting:
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
-        """Of "cuda/32/float16"; parts left out, at the end or between, are cpu/1/float32/eager/1.
+        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are cpu/1/float32/eager/1.
 
         Raises:
             InputError: if a part is none, or they do not go together.
@@ -99,7 +99,7 @@ def cpu_name() -> str:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Of one net in one setting: a batch's milliseconds, and their spread."""
+    """Latency of one net in one setting: a batch's milliseconds, and their spread."""
 
     key: str
     ms: float

@@ -49,7 +49,7 @@ class Comparison:
     notes: list[str]  # what makes the comparison less than fair
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The comparison as JSON, without the records."""
         noise = self.noise and {"sd": self.noise.sd, "trainings": self.noise.trainings, "nets": self.noise.nets}
         return {
             "objectives": list(self.query.objectives),

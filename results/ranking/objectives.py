@@ -45,7 +45,7 @@ class RankingQuery:
 
     @property
     def maximise(self) -> tuple[bool, ...]:
-        """Of each objective whether more is better."""
+        """Whether more is better, for each objective."""
         return tuple(name == ACCURACY for name in self.objectives)
 
 

@@ -40,7 +40,7 @@ class PlotSpec:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that rows need for table and plot, for `study_rows`."""
+        """The metrics and factors that `study_rows` needs for table and plot."""
         return tuple(dict.fromkeys((*self.metrics, self.y, self.x)))
 
 

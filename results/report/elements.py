@@ -119,7 +119,7 @@ class Run:
 
     @cached_property
     def nets(self) -> list[Record]:
-        """All that have an accuracy of their own: ranked ones by rank, then the others in their order."""
+        """The nets with an accuracy of their own: ranked ones by rank, then the others in their order."""
         known = {r.trial: r for r in self.records}
         others = [r for r in self.records if r.accuracy is not None and r.status in ("ok", "pruned")]
         return [known[row["trial"]] for row in self.rows] + [r for r in others if r.trial not in self.row_of]

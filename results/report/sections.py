@@ -13,6 +13,7 @@ from ...archs import Genotype, InputError
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
 from ..ranking.pareto import envelope
+from ..render.tables import list_text
 from ..runs.record import Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
 
@@ -24,7 +25,7 @@ LOOKS = {
     "modern": (ORANGE, "cross"),
 }
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
-MOST_ROWS, MOST_GENES, MOST_CLASSES = 300, 15, 20
+MOST_ROWS, MOST_GENES = 300, 15
 MOST_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute
 FEWEST, FEWEST_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share of nets that are the best
 MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
@@ -261,9 +262,8 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _value_text(value: Any) -> str:
-    if isinstance(value, list):
-        shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value[:MOST_CLASSES])
-        return f"{shown}, ... ({len(value)})" if len(value) > MOST_CLASSES else shown or "none"
-    if value == {}:
+    if value in ([], {}):
         return "none"
+    if isinstance(value, list):
+        return list_text(value)
     return value if isinstance(value, str) else json.dumps(value)

@@ -77,7 +77,7 @@ class Record:
 
     @property
     def own_accuracy(self) -> float | None:
-        """Of the weights that are kept, those of its first seed, and of `metrics` and `curve`."""
+        """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept."""
         return self.accuracies.get(str(self.seed), self.accuracy)
 
     def to_dict(self) -> dict[str, Any]:
@@ -133,12 +133,9 @@ NUMBERS = (int, float)
 POINT_TYPES = {int, float, bool, NoneType}
 
 
-def _is_whole(value: Any, most: int = MOST) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _is_number(value: Any, most: float) -> bool:
-    return type(value) in NUMBERS and 0 <= value <= most
+def _between(least: float, most: float, *types: type) -> Callable[[Any], bool]:
+    """A check for a number, or None if that is one of the types, from `least` to `most`."""
+    return lambda value: type(value) in types and (value is None or least <= value <= most)
 
 
 def _is_text(value: Any) -> bool:
@@ -198,12 +195,12 @@ def _are_points(value: Any) -> bool:
     return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
 
 
-_are_known = _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType)
+_is_whole = _between(0, MOST, int)
 FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
-    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), lambda value: _is_whole(value, MOST_TRIAL)),
+    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), _between(0, MOST_TRIAL, int)),
     "a whole number from 0": (("seed",), _is_whole),
-    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), lambda value: _is_number(value, MOST_SECONDS)),
-    "a number from 0 to 1, or null": (("accuracy",), lambda value: value is None or _is_number(value, 1)),
+    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _between(0, MOST_SECONDS, *NUMBERS)),
+    "a number from 0 to 1, or null": (("accuracy",), _between(0, 1, *NUMBERS, NoneType)),
     f"a text of at most {LONGEST:,} characters": (("kind", "family", "status", "error", "device"), _is_text),
     "a name of at most 64 letters and digits": (
         ("key", "training_id"),
@@ -219,7 +216,10 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
     "whole numbers from 0 by name": (("budget",), _numbers_by_name(0, MOST, int)),
     "numbers from 0 to 1 by name": (("accuracies",), _numbers_by_name(0, 1, *NUMBERS)),
-    "numbers or null by name": (("metrics", "constraint_violation"), _are_known),
+    "numbers or null by name": (
+        ("metrics", "constraint_violation"),
+        _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType),
+    ),
     "a list of points, each with a step": (("curve",), _are_points),
     "a list of points, each with step and accuracy": (
         ("rungs",),
@@ -229,9 +229,9 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
     ("recipe", "batch_size", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
-    ("lineage", "steps", "a whole number from 0, or null", lambda value: value is None or _is_whole(value)),
-    ("lineage", "flops", "a number, or null", lambda value: _are_known({"": value})),
-    ("data", "fraction", "a number from 0 to 1", lambda value: _is_number(value, 1)),
+    ("lineage", "steps", "a whole number from 0, or null", _between(0, MOST, int, NoneType)),
+    ("lineage", "flops", "a number, or null", _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
+    ("data", "fraction", "a number from 0 to 1", _between(0, 1, *NUMBERS)),
     ("data", "draw", "a whole number from 0", _is_whole),
     ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),
     ("data", "split", "a text", _is_text),
@@ -239,7 +239,7 @@ INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is re
 
 
 def now(less: float = 0.0) -> str:
-    """As `Record.finished_at` has it, to the millisecond; so many seconds ago."""
+    """The time so many seconds ago, in UTC and ISO 8601 to the millisecond."""
     return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
 
 
