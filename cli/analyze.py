@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
-from ..results.analysis import ANALYSES
+from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from .options import (
     ClusterOptions,

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 
-from alternas.results.analysis import ANALYSES, cka, fourier, hessian, landscape, lesion, robustness, rollout, variance
 from alternas.results.analysis import attention_distance as distance
 from alternas.results.analysis import frequency_noise as noise
 from alternas.results.analysis import head_cka as heads
@@ -20,6 +19,17 @@ from alternas.results.analysis import receptive_field as field
 from alternas.results.analysis import skip_connections as skips
 from alternas.results.analysis import token_localization as tokens
 from alternas.results.analysis.attention_distance import LayerDistance
+from alternas.results.analysis.registry import (
+    ANALYSES,
+    cka,
+    fourier,
+    hessian,
+    landscape,
+    lesion,
+    robustness,
+    rollout,
+    variance,
+)
 from alternas.results.analysis_tools.hooks import HookPoint
 
 

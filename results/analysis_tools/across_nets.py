@@ -19,9 +19,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from ...archs.errors import InputError
-from ..analysis import ANALYSES
 from ..analysis.attention_distance import LOCAL
 from ..analysis.fourier import highest
+from ..analysis.registry import ANALYSES
 from ..ranking.stats import mean_ci, paired
 from .inputs import AnalysisResult, Rows
 from .output import curves

@@ -20,7 +20,7 @@ from PIL import Image
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
-from ..analysis import ANALYSES
+from ..analysis.registry import ANALYSES
 from ..render.plots import COLOURS, MARKERS, RULES, plain
 from ..render.terminal import csv_cell
 from .hooks import HookPoint, stage_ends

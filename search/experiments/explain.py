@@ -20,8 +20,8 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import check_choice, check_count, is_whole
-from ...results.analysis import ANALYSES, analyse, chosen
 from ...results.analysis.cka import same_place_rows
+from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult

@@ -16,7 +16,7 @@ from rich.table import Table
 from ...archs import Encoder, Genotype, Head, Stem, static_cost
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.layout import Map
-from ...results.analysis import analyse
+from ...results.analysis.registry import analyse
 from ...results.analysis_tools.across_nets import CLAIMS, judge
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
