@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from alternas.results.analysis import attention_distance as distance
+from alternas.results.analysis import cka, fourier, hessian, landscape, lesion, robustness, rollout, variance
 from alternas.results.analysis import frequency_noise as noise
 from alternas.results.analysis import head_cka as heads
 from alternas.results.analysis import linear_probe as linear
@@ -19,17 +20,7 @@ from alternas.results.analysis import receptive_field as field
 from alternas.results.analysis import skip_connections as skips
 from alternas.results.analysis import token_localization as tokens
 from alternas.results.analysis.attention_distance import LayerDistance
-from alternas.results.analysis.registry import (
-    ANALYSES,
-    cka,
-    fourier,
-    hessian,
-    landscape,
-    lesion,
-    robustness,
-    rollout,
-    variance,
-)
+from alternas.results.analysis.registry import ANALYSES
 from alternas.results.analysis_tools.hooks import HookPoint
 
 
