@@ -74,7 +74,13 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         tally.take(_stage(blocks[0], tally.input_kept))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm:
-        _final_norm(tally, plan)
+        tally.norm(plan.channels)
+        x = size(plan.channels, plan.last_map)
+        tally.keep_input(x)
+        tally.alive(x, 2 * x)
+        if plan.grid is not None:  # the encoder's patches keep it
+            tally.keep(x)
+            tally.input_kept = True
     if genotype.encoder is not None:
         _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")
         features = genotype.encoder.embed_dim
@@ -122,16 +128,6 @@ def _stem(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_cha
     tally.input_kept = active and not pooled
     padded = wide if stem.kind == "bit" else 0
     tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
-
-
-def _final_norm(tally: CostAccumulator, plan: Layout) -> None:
-    tally.norm(plan.channels)
-    x = size(plan.channels, plan.last_map)
-    tally.keep_input(x)
-    tally.alive(x, 2 * x)
-    if plan.grid is not None:
-        tally.keep(x)
-        tally.input_kept = True
 
 
 def _encoder(tally: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:

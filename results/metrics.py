@@ -43,12 +43,8 @@ def scores(logits_NK: Tensor, y_N: Tensor, classes: int) -> Scores:
     # Counted, not averaged in float32, so that the fraction is exact.
     right, five, nll = hit_N.sum().item(), among_N.sum().item(), F.cross_entropy(logits_NK, y_N).item()
     count = len(y_N)
-    return Scores(right / count, five / count, nll, _calibration_error(logits_NK, hit_N), confusion_KK.cpu())
-
-
-def _calibration_error(logits_NK: Tensor, hit_N: Tensor) -> float:
     confidence_N = logits_NK.softmax(1).amax(1).double()
     bin_N = (confidence_N * BINS).long().clamp(0, BINS - 1)
     gap_N = confidence_N - hit_N.double()
     gaps = torch.zeros(BINS, dtype=torch.double, device=gap_N.device).index_add_(0, bin_N, gap_N)
-    return (gaps.abs().sum() / len(gap_N)).item()
+    return Scores(right / count, five / count, nll, (gaps.abs().sum() / count).item(), confusion_KK.cpu())

@@ -79,19 +79,17 @@ class AlterNetSpace(PresetSpace):
     has_windows = True
 
     def sample(self, chooser: Chooser) -> Genotype:
-        stem, stages = draw_trunk(chooser, self.scale)
-        return Genotype(stem, tuple(self._with_msa(chooser, i, stage) for i, stage in enumerate(stages)))
+        s, (stem, stages) = self.scale, draw_trunk(chooser, self.scale)
+        drawn = []
+        for i, stage in enumerate(stages):
+            msa = chooser.choose(f"msa{i + 1}", s.msa[i])
+            heads = chooser.choose(f"heads{i + 1}", s.heads[i])
+            drawn.append(self._variant(i, stage, msa, heads, chooser.choose(f"window{i + 1}", s.windows)))
+        return Genotype(stem, tuple(drawn))
 
     def size(self) -> int:
         s = self.scale
         return len(s.blocks) * len(s.widths) * prod(self._variants(i) for i in range(len(s.depths)))
-
-    def _with_msa(self, chooser: Chooser, i: int, stage: Stage) -> Stage:
-        s, number = self.scale, i + 1
-        msa = chooser.choose(f"msa{number}", s.msa[i])
-        heads = chooser.choose(f"heads{number}", s.heads[i])
-        window = chooser.choose(f"window{number}", s.windows)
-        return self._variant(i, stage, msa, heads, window)
 
     def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
         window = fit_window(window, self._maps[i][0])

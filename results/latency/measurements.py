@@ -174,14 +174,13 @@ def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str
     known = settings_in(measured)
     if not known:
         raise InputError(f"latency: nothing was measured in run {where}: it has no {FILE}")
-    meant = [setting for setting in known if _is_meant(selector, setting)]
+    parts = [part.strip() for part in selector.lower().split("/")]
+    meant = []
+    for setting in known:
+        own = setting.lower().split("/")
+        if len(parts) <= len(own) and all(part in ("", of) for part, of in zip(parts, own, strict=False)):
+            meant.append(setting)
     if len(meant) != 1:
         which = f"{selector!r} is {len(meant) or 'none'} of those" if selector else "say which"
         raise InputError(f"latency-of: run {where} has latencies of {len(known)} settings, {which}: {', '.join(known)}")
     return {m.key: m for m in measured if m.setting == meant[0]}
-
-
-def _is_meant(selector: str, setting: str) -> bool:
-    selected, parts = selector.lower().split("/"), setting.lower().split("/")
-    agree = all(part.strip() in ("", own) for part, own in zip(selected, parts, strict=False))
-    return agree and len(selected) <= len(parts)

@@ -28,7 +28,7 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Columns, all of them always there:
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, constraint_violation, recipe, data, seed, lineage, training_id, seconds, started_at,
+            rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, seconds, started_at,
             finished_at, device, runtime, versions
         its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
         its budget, in optimiser steps: steps_done, steps_full
