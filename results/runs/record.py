@@ -53,7 +53,7 @@ class Record:
     recipe: dict[str, Any] = field(default_factory=dict)  # as a dict
     data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
     seed: int = 0  # of the training
-    # alone (trained from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
+    # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
     # (trained on from such slices)
     weights: str = "alone"
     # the weights it started from, what was taken of them part by part, and the steps they cost
