@@ -69,7 +69,7 @@ class Record:
     started_at: str = ""
     finished_at: str = ""  # when it was recorded, likewise
     device: str = ""  # what it ran on
-    # what the trainer settled: loader, precision, passes a step, whether compiled
+    # what the trainer settled: loader, precision, passes a step, whether compiled, images evaluated
     runtime: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)  # of python, alternas, torch, ...
 
