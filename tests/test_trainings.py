@@ -20,7 +20,6 @@ from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.resources import Resources
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
 from alternas.search.experiments.plan import ExperimentContext, PlanController, Training, WeightsOrigin
 from alternas.search.experiments.run_plan import compute_of
@@ -38,7 +37,7 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
     def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[TrainJob]]:
         executor = FakeExecutor(slots, fate)
         with closing(Store(tmp_path)) as store:
-            context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")), Resources())
+            context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
             work = PlanController(plan, context, store)
             run_loop(work, executor, SilentView())
             assert work.done

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -19,10 +20,10 @@ from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.store import plain_name, run_folder, write_json
+from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import load_showing
 from ..data.splits import WHOLE, View
-from ..engine.pool import Resources
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot
 from ..training.recipe import Recipe
@@ -366,7 +367,7 @@ class ComparisonRun:
     seeds: int
     quick: bool
     folder: str
-    resources: Resources
+    run: RunConfig
 
     def __post_init__(self) -> None:
         check_choice("study", self.name, STUDIES)
@@ -389,15 +390,18 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
     plan = comparison.plan(setting)
     name = config.folder or plain_name(config.name, config.data.name, "quick" if config.quick else "")
     folder, settings = run_folder(name), {"study": comparison.name, "quick": config.quick}
-    experiment = ExperimentContext(folder, "study", data, config.resources, settings, about=comparison.about)
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, about=comparison.about)
     records = [r for r in run_experiment(plan, experiment, console) if r.factors]
     plot = comparison.plot(setting)
     rows, noise = study_rows(records, plot.names), seed_noise(records)
-    files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
+    files = list[Path]()
+    if any(r.status == "ok" for r in records):  # else the time was over before one had ended
+        files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
     result = {"study": comparison.name, "folder": str(folder), "seed_noise": noise}
     result |= {"files": [str(path) for path in files], "rows": study_json(rows)}
-    write_json(files[0], result)
-    study_csv(rows, files[1])
+    if files:
+        write_json(files[0], result)
+        study_csv(rows, files[1])
     spread = "unknown: one seed" if noise is None else f"{noise:.4f}"
     lines = [f"noise of a seed (pooled standard deviation): {spread}", *(f"written: {path}" for path in files)]
     return result, Group(study_table(rows, plot), plain(*lines, style="dim"))

@@ -31,10 +31,10 @@ from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import parse_run_spec, select_net, trained_weights
+from ..config import RunConfig
 from ..data.dataset import DataSet
 from ..data.load import coming, progress_on
 from ..data.splits import View
-from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES, ComparisonSetting
 from .plan import ExperimentContext, Training
@@ -64,7 +64,7 @@ class Explain:
     samples: int = 1024
     device: str = "cpu"
     out: Path | None = None
-    training: Resources | None = None
+    training: RunConfig | None = None
 
     def __post_init__(self) -> None:
         chosen(self.analyses)
@@ -309,7 +309,7 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
 
 
 def training_states(
-    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, resources: Resources, console: Console
+    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, config: RunConfig, console: Console
 ) -> list[tuple[str, AnalysisResult | str]]:
     """Train in RUN/training/ what is not trained yet; the Hessian of each net's four states.
 
@@ -318,7 +318,7 @@ def training_states(
         OperationError: if workers do not start or everything fails.
     """
     home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
-    experiment = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
+    experiment = ExperimentContext(home, "study", context.data, config, {"study": TRAINING_FOLDER})
     records = {r.training_id: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
     results: list[tuple[str, AnalysisResult | str]] = []
     with progress_on(console) as progress:

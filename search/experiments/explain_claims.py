@@ -21,9 +21,9 @@ from ...results.analysis_tools.across_nets import CLAIMS, judge
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
+from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
 from ..data.load import coming, load_showing, progress_on
-from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
@@ -59,7 +59,7 @@ class ClaimsConfig:
     samples: int
     quick: bool
     name: str
-    resources: Resources
+    run: RunConfig
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, least=2, most=MOST_SEEDS)  # for an interval
@@ -80,7 +80,7 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
     folder = run_folder(config.name or plain_name("paper-claims", config.data.name, "quick" if config.quick else ""))
     plan = _plan(config, data)
     settings = {"study": "paper-claims", "quick": config.quick}
-    records = run_experiment(plan, ExperimentContext(folder, "study", data, config.resources, settings), console)
+    records = run_experiment(plan, ExperimentContext(folder, "study", data, config.run, settings), console)
     context = analysis_context(data, config.samples, torch.device("cpu"))
     facts = _analyse_all(plan, records, config, context, folder, console)
     trained: dict[str, Any] = {}

@@ -12,9 +12,9 @@ from ...archs.errors import MOST_SEEDS, check_choice, check_count
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
+from ..config import RunConfig
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..engine.pool import Resources
 from ..training.job import FREEZE_POLICIES
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training, WeightsOrigin
@@ -31,7 +31,7 @@ class Finetune:
         recipe, seeds: of the trainings.
         freeze: which parts are frozen; see `FREEZE_POLICIES`.
         folder: name of the run; "" makes one of the weights and the data.
-        resources: where.
+        run: where, for how long, and whether event files are written.
     """
 
     weights: WeightsSpec
@@ -40,7 +40,7 @@ class Finetune:
     seeds: int
     freeze: str
     folder: str
-    resources: Resources
+    run: RunConfig
 
     def __post_init__(self) -> None:
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
@@ -73,7 +73,7 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
     )
     plan = [Training(net, recipe, steps, seed, factors, origin=origin, test=test) for seed in range(config.seeds)]
     settings, starts = {"from": weights.label, "freeze": freeze}, {Path(origin.file): weights.network}
-    context = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    context = ExperimentContext(folder, "study", data, config.run, settings, test, starts)
     return folder, run_experiment(plan, context, console)
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from ...archs import Cost, Genotype, static_cost
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
+from ..config import RunConfig
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View
-from ..engine.resources import Resources
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
@@ -108,7 +108,7 @@ class ExperimentContext:
         folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
-        resources: where.
+        run: where, for how long, and whether event files are written.
         settings: what the command was given, kept in run.json.
         test: whether the workers may see the test split.
         starts: networks to start from, by the file in the folder that they are kept in.
@@ -118,7 +118,7 @@ class ExperimentContext:
     folder: Path
     kind: str
     data: DataSet
-    resources: Resources
+    run: RunConfig = field(default_factory=RunConfig)
     settings: dict[str, Any] = field(default_factory=dict)
     test: bool = False
     starts: Mapping[Path, Network] = field(default_factory=dict)
@@ -154,6 +154,11 @@ class PlanController(Controller):
     def records(self) -> list[Record]:
         """Of what has ended, in the plan's order and with its factors."""
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the plan has ended."""
+        return not self.live and not self._left
 
     def training(self, number: int) -> Training | None:
         """What a live trial trains."""
@@ -210,6 +215,7 @@ class PlanController(Controller):
             task=training.task,
             test=training.test,
             few_shot=training.few_shot,
+            timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
         )
         return trial.job

@@ -16,15 +16,15 @@ from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_choice, check_count
-from ...results.ranking.stats import CHANGE, paired, verdict
+from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
+from ..config import RunConfig
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..engine.pool import Resources
 from ..training.recipe import Recipe
 from .finetune import headless, origin_of
 from .plan import ExperimentContext, Training
@@ -44,7 +44,7 @@ class SwapAttention:
         weights: of the trained ResNet.
         msa: MSA blocks at the end of each stage; () takes those of `rule`.
         train: "all", or "new": the head and what was swapped in, alone; of the net before, then, the head.
-        data, recipe, seeds, folder, resources: as of `Finetune`.
+        data, recipe, seeds, folder, run: as of `Finetune`.
     """
 
     weights: WeightsSpec
@@ -54,7 +54,7 @@ class SwapAttention:
     recipe: Recipe
     seeds: int
     folder: str
-    resources: Resources
+    run: RunConfig
 
     def __post_init__(self) -> None:
         check_choice("train", self.train, FREEZE)
@@ -90,7 +90,7 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     ]
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
     starts = {Path(origin.file): weights.network}
-    experiment = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, test, starts)
     return _compared(folder, run_experiment(plan, experiment, console))
 
 
@@ -100,22 +100,26 @@ def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], 
         name: {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
         for name in (BEFORE, AFTER)
     }
-    change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
+    change = None  # no seed has ended in both
+    if accuracies[BEFORE].keys() & accuracies[AFTER].keys():
+        change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
     lineage = next((r.lineage for r in ended if r.factors["net"] == AFTER), {"share": 0.0, "parts": []})
     inherited = {name: lineage[name] for name in ("share", "parts")}
     rows = study_rows(records, PLOT.metrics)
-    result = {"folder": str(folder), "difference": vars(change), "verdict": verdict(change)}
-    result |= {"inherited": inherited, "rows": study_json(rows)}
-
-    low, high = change.low, change.high
-    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    result = {"folder": str(folder), "difference": vars(change) if change else None}
+    result |= {"verdict": verdict(change) if change else "undecided", "inherited": inherited, "rows": study_json(rows)}
     new = ", ".join(part["place"] for part in inherited["parts"] if part["how"] == "identity") or "nothing"
-    points = f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
     lines = [
-        f"after minus before, validation: {points}",
+        f"after minus before, validation: {_in_points(change) if change else 'unknown yet'}",
         f"swapped in: {new}; {inherited['share']:.1%} of the weights inherited",
     ]
     return result, Group(study_table(rows, PLOT), plain(*lines))
+
+
+def _in_points(change: MeanCI) -> str:
+    low, high = change.low, change.high
+    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    return f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
 
 
 def rule(net: Genotype) -> tuple[int, ...]:

@@ -57,6 +57,11 @@ class Controller(ABC):
         """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
         return all(trial.paused for trial in self.live.values())
 
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether nothing is left to do at all."""
+
     def next_job(self) -> Job | None:
         """What a free worker should do; None if nothing, for now or, once `done`, at all."""
         trial = self.live[self._queue.popleft()] if self._queue else self._next_trial()
@@ -169,7 +174,7 @@ class SearchController(Controller):
     @property
     def budget_spent(self) -> bool:
         """Whether all optimiser steps that the run may take are taken."""
-        most = self.context.config.budget.train_steps
+        most = self.context.config.run.budget.train_steps
         return most < math.inf and self.steps_done >= most
 
     @property
@@ -243,7 +248,7 @@ class SearchController(Controller):
 
     def _start(self, trial: Trial) -> Job:
         """The job of a trial: training, but first of all its latency, where accuracy is weighed against that."""
-        latencies, minutes = self.context.latencies, self.context.config.budget.trial_minutes
+        latencies, minutes = self.context.latencies, self.context.config.run.budget.trial_minutes
         job = trial.start(self.settings, self.folder, minutes, self.artifacts)
         if latencies and trial.net.key not in latencies.known:
             trial.job = latencies.job(trial.number, trial.net, job.timeout_s)
