@@ -95,9 +95,9 @@ def s3() -> Iterator[S3]:
 
 
 @pytest.fixture
-def depot(tmp_path: Path) -> ArtifactStore:
+def store(tmp_path: Path) -> ArtifactStore:
     """In a folder; the run's is tmp_path / "run"."""
-    made = ArtifactStore(f"file://{tmp_path}/depot", "run-1", tmp_path / "run")
+    made = ArtifactStore(f"file://{tmp_path}/store", "run-1", tmp_path / "run")
     made.check()
     return made
 

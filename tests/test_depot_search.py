@@ -1,4 +1,4 @@
-"""The commands with a depot, behind pyarrow's S3 client or in a folder: without Ray here, and once with it."""
+"""The commands with a store, behind pyarrow's S3 client or in a folder: without Ray here, and once with it."""
 
 from __future__ import annotations
 
@@ -99,20 +99,20 @@ def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.
 
 
 def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
-    """Fine-tuning from a run's weights, on a depot whose folder run.json names."""
+    """Fine-tuning from a run's weights, on a store whose folder run.json names."""
     assert alternas("search", "resnet", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
     words = ["finetune", "--from", "from", "--data", "digits", "--epochs", "1", "--name", "to", "--seeds"]
-    depot = ["--storage-path", f"file://{Path('depot').absolute()}"]
-    code, _, err = alternas(*words, "2", *depot)
+    store = ["--storage-path", f"file://{Path('store').absolute()}"]
+    code, _, err = alternas(*words, "2", *store)
     assert code == 0, err
-    folder = next(Path("depot").iterdir())
+    folder = next(Path("store").iterdir())
     count = {path.name: len(list(path.iterdir())) for path in folder.iterdir()}
     assert count == {"starts": 1, "weights": 4, "checkpoints": 0}
     assert len(list(Path("runs/to/weights").iterdir())) == 4
     assert alternas(*words, "3")[0] == 2, "a run's URI is asked for"
-    assert alternas(*words, "3", *depot)[0] == 0
+    assert alternas(*words, "3", *store)[0] == 0
     assert len(list((folder / "weights").iterdir())) == len(list(Path("runs/to/weights").iterdir())) == 6
-    assert list(Path("depot").iterdir()) == [folder]
+    assert list(Path("store").iterdir()) == [folder]
 
 
 @pytest.mark.timeout(600)

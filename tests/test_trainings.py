@@ -121,10 +121,10 @@ def test_nan_is_an_answer_and_not_tried_again(carry: Any) -> None:
 
 
 def away(job: TrainJob) -> JobResult:
-    return JobResult(job.trial, "lost", error="the depot is away")
+    return JobResult(job.trial, "lost", error="the store is away")
 
 
-@pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died; 3 times"), (away, "the depot is away; 3 times")])
+@pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died; 3 times"), (away, "the store is away; 3 times")])
 @pytest.mark.parametrize(("deaths", "status"), [(2, "ok"), (3, "lost")])
 def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, loss: Any, why: str) -> None:
     left = [deaths]
