@@ -23,7 +23,7 @@ from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
 from ..config import RunConfig
 from ..data.dataset import DataConfig, DataSet
-from ..data.load import coming, load_showing, progress_on
+from ..data.load import load_showing, track
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
@@ -142,17 +142,14 @@ def _analyse_all(
 ) -> list[dict[str, Any]]:
     """For each seed: net -> analysis -> rows; cached in the folder, so that none is done twice."""
     facts: list[dict[str, Any]] = [{} for _ in range(config.seeds)]
-    with progress_on(console) as progress:
-        task = progress.add_task("analyses", total=len(plan))
-        for training, record in zip(plan, records, strict=True):
+    pairs = list(zip(plan, records, strict=True))
+    for training, record in track(pairs, lambda p: f"analyses of {p[0].factors['net']}, seed {p[0].seed}", console):
+        if record.status == "ok":
             name = training.factors["net"]
-            coming(progress, task, f"analyses of {name}, seed {training.seed}")
-            if record.status == "ok":
-                net = TrainedNet(name, folder, record)
-                file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
-                rows = cached(file, lambda net=net: _analyse(net, context))
-                facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
-            progress.advance(task)
+            net = TrainedNet(name, folder, record)
+            file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
+            rows = cached(file, lambda net=net: _analyse(net, context))
+            facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
     return facts
 
 

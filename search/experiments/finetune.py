@@ -15,9 +15,9 @@ from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
 from ..config import RunConfig
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..training.job import FREEZE_POLICIES
+from ..training.job import FREEZE_POLICIES, InitWeights
 from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training, WeightsOrigin
+from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 
 
@@ -65,15 +65,15 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
         console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
     name = config.folder or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
     folder = run_folder(name)
-    origin = origin_of(weights, folder, zero_head=True, freeze=freeze)
-    steps, test, factors = (
-        recipe.steps(len(data.train)),
-        data.test is not None,
-        {"start": weights.label, "freeze": freeze},
-    )
-    plan = [Training(net, recipe, steps, seed, factors, origin=origin, test=test) for seed in range(config.seeds)]
-    settings, starts = {"from": weights.label, "freeze": freeze}, {Path(origin.file): weights.network}
-    context = ExperimentContext(folder, "study", data, config.run, settings, test, starts)
+    origin, start = saved_start(weights, folder, zero_head=True, freeze=freeze)
+    steps, test = recipe.steps(len(data.train)), data.test is not None
+    factors = {"start": weights.label, "freeze": freeze}
+    plan = [
+        Training(net, recipe, steps, seed, factors, start=start, origin=origin, test=test)
+        for seed in range(config.seeds)
+    ]
+    settings, starts = {"from": weights.label, "freeze": freeze}, {Path(start.weights): weights.network}
+    context = ExperimentContext(folder, "study", data, config.run, settings, starts)
     return folder, run_experiment(plan, context, console)
 
 
@@ -82,8 +82,8 @@ def headless(net: Genotype) -> Genotype:
     return replace(net, head=replace(net.head, hidden=0))
 
 
-def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> WeightsOrigin:
-    """Where trainings start: a file in the run's folder, which every worker can read, and what it came from."""
+def saved_start(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> tuple[str, InitWeights]:
+    """The digest of weights, and how they start trainings: as a file in the run's folder, which every worker reads."""
     digest = found.lineage["sha256"]
     file = folder.absolute() / "starts" / f"{digest}.safetensors"
-    return WeightsOrigin(digest, found.label, str(file), found.lineage["steps"], zero_head, freeze)
+    return digest, InitWeights(str(file), found.label, found.lineage["steps"], zero_head, freeze)

@@ -82,7 +82,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         for seed in seeds
     ]
     settings = {"objective": objective_of(run), "run": run.name}
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, test)
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings)
     records = run_experiment(plan, context, console)
     prune(run)
     return records

@@ -44,7 +44,7 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
         console.print(_announced(left, len(plan), data), highlight=False, soft_wrap=True)
-        seen = data if context.test else data.without_test()
+        seen = data if any(training.test for training in plan) else data.without_test()
         ended = drive(controller, ShownPlan(controller), context.run, seen, len(left), console)
     records = controller.records
     if ended and records and all(r.status in FAILED for r in records):

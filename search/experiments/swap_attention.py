@@ -26,7 +26,7 @@ from ..config import RunConfig
 from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..training.recipe import Recipe
-from .finetune import headless, origin_of
+from .finetune import headless, saved_start
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import swapped
@@ -81,16 +81,16 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     differs = "".join(map(str, config.msa)), config.train.replace("all", "")  # from the usual build-up of these
     folder = run_folder(config.folder or plain_name("buildup", config.weights.text, data.name, *differs))
     other_classes = weights.network.num_classes != len(data.classes)
-    origin = origin_of(weights, folder, other_classes, FREEZE[config.train])
+    origin, start = saved_start(weights, folder, other_classes, FREEZE[config.train])
     steps, test = recipe.steps(len(data.train)), data.test is not None
     plan = [
-        Training(net, recipe, steps, seed, {"net": name}, origin=origin, test=test)
+        Training(net, recipe, steps, seed, {"net": name}, start=start, origin=origin, test=test)
         for seed in range(config.seeds)
         for name, net in ((BEFORE, before), (AFTER, after))
     ]
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
-    starts = {Path(origin.file): weights.network}
-    experiment = ExperimentContext(folder, "study", data, config.run, settings, test, starts)
+    starts = {Path(start.weights): weights.network}
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, starts)
     return _compared(folder, run_experiment(plan, experiment, console))
 
 
