@@ -72,7 +72,7 @@ def explain(
         data = data or DATA
         recipe = TrainingOptions(epochs=EPOCHS.get(data) if epochs is None else epochs).on(data)
         seeds = SEEDS if seeds is None else seeds
-        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, samples, quick, name, run_config)
+        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, name, run_config, samples, quick)
         claims = explain_claims(config, console_for(as_json))
         print_result(as_json, claims, lambda: drawing(claims))
         return

@@ -113,7 +113,7 @@ def finetune(
     from ..search.experiments.finetune import finetune as run_finetune
 
     request, recipe = images.of(data), training.on(data)
-    config = Finetune(weights.spec(), request, recipe, seeds, freeze, name, running.config())
+    config = Finetune(request, recipe, seeds, name, running.config(), weights.spec(), freeze)
     folder, records = run_finetune(config, console_for(as_json))
     rows = summary(records, {})
     if as_json:
@@ -145,7 +145,7 @@ def buildup(
     from ..search.experiments.swap_attention import SwapAttention, swap_attention
 
     request, blocks, recipe = images.of(data), whole_numbers("msa", msa), training.on(data)
-    config = SwapAttention(weights.spec(), blocks, train, request, recipe, seeds, name, running.config())
+    config = SwapAttention(request, recipe, seeds, name, running.config(), weights.spec(), blocks, train)
     result, drawing = swap_attention(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
@@ -191,7 +191,7 @@ def study(
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
     request, recipe = images.of(data), training.on(data)
-    config = ComparisonRun(name, request, recipe, seeds, quick, run_name, running.config())
+    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick)
     result, drawing = run_comparison(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 

@@ -15,19 +15,18 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError, static_cost
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
+from ...archs.errors import check_choice
 from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.store import plain_name, run_folder, write_json
-from ..config import RunConfig
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataSet
 from ..data.load import load_showing
 from ..data.splits import WHOLE, View
 from ..training.episodes import metric_name
 from ..training.job import QUERIES, FewShot, InitWeights
 from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import FAMILIES, SIZES, net_of, with_grid
 
@@ -342,25 +341,15 @@ def masked(setting: ComparisonSetting) -> Iterator[Training]:
 
 
 @dataclass(frozen=True)
-class ComparisonRun:
-    """One study as a command asks for it.
+class ComparisonRun(ExperimentConfig):
+    """One study as a command asks for it; `quick` wants few points and short trainings."""
 
-    Attributes:
-        seeds: number of trainings of each net.
-        folder: name of the run; "" derives it from the study and the data.
-    """
-
-    name: str
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
+    study: str
     quick: bool
-    folder: str
-    run: RunConfig
 
     def __post_init__(self) -> None:
-        check_choice("study", self.name, STUDIES)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        super().__post_init__()
+        check_choice("study", self.study, STUDIES)
 
 
 def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, Any], RenderableType]:
@@ -373,11 +362,11 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    comparison, data = STUDIES[config.name], load_showing(config.data, console)
+    comparison, data = STUDIES[config.study], load_showing(config.data, console)
     setting = ComparisonSetting(data, config.recipe, config.seeds)
     setting = quickened(setting) if config.quick else setting
     plan = comparison.plan(setting)
-    name = config.folder or plain_name(config.name, config.data.name, "quick" if config.quick else "")
+    name = config.name or plain_name(config.study, config.data.name, "quick" if config.quick else "")
     folder, settings = run_folder(name), {"study": comparison.name, "quick": config.quick}
     experiment = ExperimentContext(folder, "study", data, config.run, settings, about=comparison.about)
     records = [r for r in run_experiment(plan, experiment, console) if r.factors]

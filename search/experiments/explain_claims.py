@@ -21,11 +21,9 @@ from ...results.analysis_tools.across_nets import CLAIMS, judge
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
-from ..config import RunConfig
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataSet
 from ..data.load import load_showing, track
-from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import SMALL_SIDE, net_of
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
@@ -42,24 +40,16 @@ EPOCHS = {"digits": 200.0}
 
 
 @dataclass(frozen=True)
-class ClaimsConfig:
-    """The papers' claims are held against nets trained on these data.
+class ClaimsConfig(ExperimentConfig):
+    """Trainings that the papers' claims are held against, with at least 2 seeds and enough epochs for a ViT.
 
     Attributes:
-        recipe: of every training; its epochs must be enough for a ViT.
-        seeds: number of trainings of each net, at least 2.
         samples: validation images of the analyses, at most.
         quick: whether short trainings will do, to see that it works.
-        name: of the run; "" derives it from the data.
     """
 
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
     samples: int
     quick: bool
-    name: str
-    run: RunConfig
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, least=2, most=MOST_SEEDS)  # for an interval

@@ -8,43 +8,26 @@ from pathlib import Path
 from rich.console import Console
 
 from ...archs import Genotype
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
+from ...archs.errors import check_choice
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
-from ..config import RunConfig
-from ..data.dataset import DataConfig
 from ..data.load import load_showing
 from ..training.job import FREEZE_POLICIES, InitWeights
-from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 
 
 @dataclass(frozen=True)
-class Finetune:
-    """What is fine-tuned on what.
-
-    Attributes:
-        weights: where they start.
-        data: the new data.
-        recipe, seeds: of the trainings.
-        freeze: which parts are frozen; see `FREEZE_POLICIES`.
-        folder: name of the run; "" makes one of the weights and the data.
-        run: where, for how long, and whether event files are written.
-    """
+class Finetune(ExperimentConfig):
+    """Fine-tuning of `weights` on new data; `freeze` says which parts are frozen, see `FREEZE_POLICIES`."""
 
     weights: WeightsSpec
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
     freeze: str
-    folder: str
-    run: RunConfig
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
@@ -63,7 +46,7 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
         (how.rrc_min_scale, how.pad, how.flip, how.ra_num_ops, how.cutout, how.reprob, how.mixes)
     ):
         console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
-    name = config.folder or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
+    name = config.name or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
     folder = run_folder(name)
     origin, start = saved_start(weights, folder, zero_head=True, freeze=freeze)
     steps, test = recipe.steps(len(data.train)), data.test is not None

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Cost, Genotype, static_cost
+from ...archs.errors import MOST_SEEDS, check_count
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
 from ..config import RunConfig
-from ..data.dataset import DataSet
+from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
@@ -80,6 +81,28 @@ class Training:
     def parent(self) -> str:
         """Identity of the training of the same plan that must end first; "" if there is none."""
         return self.origin if self.start and not self.start.weights else ""
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
+
+    Attributes:
+        data: that all of it is trained on.
+        recipe: of every training.
+        seeds: number of trainings of each net.
+        name: of the run; "" derives it from the inputs.
+        run: where, for how long, and whether event files are written.
+    """
+
+    data: DataConfig
+    recipe: Recipe
+    seeds: int
+    name: str
+    run: RunConfig
+
+    def __post_init__(self) -> None:
+        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,16 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
+from ...archs.errors import check_choice
 from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..config import RunConfig
-from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..training.recipe import Recipe
 from .finetune import headless, saved_start
-from .plan import ExperimentContext, Training
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import swapped
 
@@ -37,28 +34,22 @@ BEFORE, AFTER = "before", "after"
 
 
 @dataclass(frozen=True)
-class SwapAttention:
+class SwapAttention(ExperimentConfig):
     """What is built up.
 
     Attributes:
         weights: of the trained ResNet.
         msa: MSA blocks at the end of each stage; () takes those of `rule`.
         train: "all", or "new": the head and what was swapped in, alone; of the net before, then, the head.
-        data, recipe, seeds, folder, run: as of `Finetune`.
     """
 
     weights: WeightsSpec
     msa: tuple[int, ...]
     train: str
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
-    folder: str
-    run: RunConfig
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("train", self.train, FREEZE)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, Any], RenderableType]:
@@ -79,7 +70,7 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     if after.key == before.key:
         raise InputError(f"msa: {config.msa} swaps nothing in {weights.label}")
     differs = "".join(map(str, config.msa)), config.train.replace("all", "")  # from the usual build-up of these
-    folder = run_folder(config.folder or plain_name("buildup", config.weights.text, data.name, *differs))
+    folder = run_folder(config.name or plain_name("buildup", config.weights.text, data.name, *differs))
     other_classes = weights.network.num_classes != len(data.classes)
     origin, start = saved_start(weights, folder, other_classes, FREEZE[config.train])
     steps, test = recipe.steps(len(data.train)), data.test is not None
