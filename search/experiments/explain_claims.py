@@ -75,7 +75,7 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
     facts = _analyse_all(plan, records, config, context, folder, console)
     trained: dict[str, Any] = {}
     for training, record in zip(plan, records, strict=True):
-        cost = static_cost(training.net, len(data.classes), data.image_size, data.in_chans)
+        cost = training.cost(data)
         net = trained.setdefault(training.factors["net"], {"macs": cost.macs, "params": cost.params, "accuracy": []})
         net["accuracy"].append(record.accuracy)
     result = {
