@@ -109,8 +109,9 @@ class TensorBoardView:
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
-        point = tick.point
-        self._files[tick.trial].scalars([(point.step, _tagged({"accuracy": point.accuracy, "loss": point.loss}))])
+        if file := self._files.get(tick.trial):
+            point = tick.point
+            file.scalars([(point.step, _tagged({"accuracy": point.accuracy, "loss": point.loss}))])
         self._view.tick(tick)
 
     def ended(self, record: Record | None, trial: int) -> None:

@@ -111,13 +111,18 @@ class Bank(nn.Module):
         shape = [axis.length for axis in axes]
         draw = torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {role} {shape}".encode()))
         values = fresh.flatten()[torch.randint(fresh.numel(), shape, generator=draw)]
-        if role not in self.axes:
-            self.register_parameter(role.replace(".", ":"), nn.Parameter(values))
-        else:
+        if role in self.axes:
             old = self.tensor(role)
             values = values.to(old.device)
             region(values, self.axes[role], axes).copy_(old.view(_sizes(self.axes[role])))
-            old.data = values
+        self.put(role, axes, values)
+
+    def put(self, role: str, axes: tuple[Axis, ...], values: Tensor) -> None:
+        """Set the tensor of a role. One that was there stays the same parameter, with another shape."""
+        if role in self.axes:
+            self.tensor(role).data = values
+        else:
+            self.register_parameter(role.replace(".", ":"), nn.Parameter(values))
         self.axes[role] = axes
 
     def weights(self, genotype: Genotype) -> dict[str, Tensor]:
