@@ -17,10 +17,11 @@ from ..spaces import FileSpace
 from .config import differences
 from .context import SearchConfig, SearchContext, prepare, previous_settings
 from .engine.drive import drive, write_run_json
-from .engine.progress import ShownSearch
+from .engine.progress import shown_search
 from .samplers.buildup import BuildUp, steps_table
 from .trials.controller import SearchController
-from .trials.storage import drop_note, one_line, open_study
+from .trials.storage import database_errors, drop_note, open_study
+from .trials.supernet_controller import SupernetController
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -36,7 +37,7 @@ def search(config: SearchConfig, console: Console) -> Path:
         if not controller.complete:
             _announce(context, console)
         data, latency = context.data, context.latencies.setting if context.latencies else None
-        shown = ShownSearch(controller, context.settings.recipe.steps_per_epoch(len(data.train)))
+        shown = shown_search(controller, context.settings.recipe.steps_per_epoch(len(data.train)))
         most = config.trials + len(controller.live)
         if drive(controller, shown, config.run, data.without_test(), most, console, latency):
             conclude(controller, console)
@@ -51,7 +52,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         InputError: if one has it, its folder cannot be written, or its storage cannot be reached.
     """
     folder, storage = run_folder(context.config.name), context.config.storage
-    with locked(folder), closing(Store(folder)) as store, one_line(storage):
+    with locked(folder), closing(Store(folder)) as store, database_errors(storage):
         _write_facts(folder, context)
         if context.latencies:
             context.latencies.recall(store.records)
@@ -59,7 +60,8 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
         if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
             study.study.set_metric_names([ACCURACY, context.settings.objective])
-        yield SearchController(context, store, study)
+        kind = SupernetController if context.settings.supernet else SearchController
+        yield kind(context, store, study)
 
 
 def conclude(controller: SearchController, console: Console) -> None:
