@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -119,7 +120,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
     curve at equal cost, the first of the objectives') and gain_bound (see `pareto.gain`), accuracy_per_gmac, knee,
-    tied_with (None if the noise is unknown), budget_steps and inherited (which make nets no fair comparison), what
+    tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), what
     retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are ranked with
     the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
     """
@@ -170,7 +171,7 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         "knee": False,
         "tied_with": None,
         "budget_steps": record.budget.get("full"),
-        "inherited": bool(record.lineage),
+        "weights": record.weights,
         "seconds": record.seconds,
     }
 
@@ -328,7 +329,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
     if any(row["tied_with"] for row in board.rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
-    lines += [*board.left_out, *budget_lines(board.rows)]
+    lines += [*board.left_out, *budget_lines(board.rows), *sharing_lines(board.records)]
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
@@ -338,12 +339,34 @@ def summary_lines(board: Leaderboard) -> list[str]:
 
 
 def budget_lines(rows: Sequence[Row]) -> list[str]:
-    """A warning where nets that were trained for longer or shorter stand side by side; else nothing."""
-    budgets = Counter((row["budget_steps"], row["inherited"]) for row in rows)
-    if len(budgets) < 2:
+    """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
+
+    Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
+    """
+    own = Counter(row["budget_steps"] for row in rows if row["weights"] == "alone")
+    others = Counter(row["weights"] for row in rows if row["weights"] != "alone")
+    if len(own) + len(others) < 2:
         return []
-    each = [
-        f"{count_nets(n)} {steps or '?'} steps{' on inherited weights (heir)' * heir}"
-        for (steps, heir), n in budgets.items()
-    ]
+    each = [f"{count_nets(n)} {steps or '?'} steps" for steps, n in own.items()]
+    each += [f"{count_nets(n)} on {weights} weights" for weights, n in others.items()]
     return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
+
+
+def sharing_lines(records: Sequence[Record]) -> list[str]:
+    """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
+
+    Differences in percentage points; Spearman's rank correlation from three nets on.
+    """
+    alone = {r.key: r.accuracy for r in records if r.status == "ok" and r.weights == "alone" and r.accuracy is not None}
+    shared = [r for r in records if r.status == "ok" and r.weights == "shared" and r.key in alone]
+    pairs = [(alone[r.key], r.accuracy) for r in shared if r.accuracy is not None]
+    if not pairs:
+        return []
+    difference = 100 * statistics.mean(other - one for one, other in pairs)
+    order = ""
+    if len(pairs) > 2:
+        from scipy.stats import spearmanr
+
+        correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
+        order = f", rank correlation {correlation.statistic:.2f}"
+    return [f"shared weights: {count_nets(len(pairs))} on slices {difference:+.1f} points from trained alone{order}"]

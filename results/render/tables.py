@@ -45,8 +45,8 @@ def nets_table(
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
     cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
-    budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
-    optional = {"steps": len(budgets) > len({inherited for inherited, _ in budgets}), "rank": ranks}
+    budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
+    optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
         names = [name for name in names if name not in ("net", "acc/GMAC")]
@@ -81,7 +81,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": "baseline" if row["kind"] == "baseline" else row["family"],
         "net": row["key"],
-        "note": " ".join(["knee"] * row["knee"] + ["heir"] * row["inherited"] + ties),
+        "note": " ".join(["knee"] * row["knee"] + [row["weights"]] * (row["weights"] != "alone") + ties),
     }
 
 

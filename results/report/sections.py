@@ -45,7 +45,7 @@ def front_plot(run: Run) -> Plot:
         colour, symbol = LOOKS.get(nets[0].family, (GREY, "circle"))
         if early or name == "baseline":
             colour, symbol = GREY, "x-thin" if early else "circle"
-        symbol += "-open" if nets[0].lineage or early else ""
+        symbol += "-open" if nets[0].weights != "alone" or early else ""
         at = [places[r.trial] for r in nets]
         series.append(Series(name, *_points(run, nets), "points", colour, symbol, hidden=early, nets=at))
     # The baselines' upper envelope, which gains refer to; straight over log cost, as they are measured.
@@ -65,7 +65,11 @@ def front_plot(run: Run) -> Plot:
 
 def family_in(record: Record) -> str:
     """The family, and whether the net started from another's weights."""
-    return "baseline" if record.kind == "baseline" else record.family + (" (inherited)" if record.lineage else "")
+    return (
+        "baseline"
+        if record.kind == "baseline"
+        else record.family + ("" if record.weights == "alone" else f" ({record.weights})")
+    )
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
@@ -78,7 +82,7 @@ def _why_empty(run: Run) -> str:
 
 def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
-    heirs = any(row["inherited"] for row in run.rows)
+    differ = any(row["weights"] != "alone" for row in run.rows)
     rows = [
         {
             "trial": row["trial"],
@@ -90,7 +94,7 @@ def leaderboard_table(run: Run) -> Table:
             "family": "baseline" if row["kind"] == "baseline" else row["family"],
             "seeds": row["seeds"],
             "seconds": row["seconds"],
-            **({"inherited": "yes" if row["inherited"] else ""} if heirs else {}),
+            **({"weights": row["weights"]} if differ else {}),
             "net": row["key"],
         }
         for row in run.rows
