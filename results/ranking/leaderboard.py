@@ -24,6 +24,7 @@ from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
 PICKS = ("accuracy", "gain", "cheapest")
+RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
 TIED = "= 7 +2: tied with net 7 and two more, whose accuracies the noise does not tell apart (95 %)"
 BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
@@ -42,27 +43,17 @@ class ExtraResults:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Ranked nets, and what stands behind them.
+    """Ranked nets, and what stands behind them."""
 
-    Attributes:
-        query: what the nets are ranked on.
-        rows: of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`.
-        noise: of the run's seeds; None if unknown.
-        missing: nets left out because a value is unknown that they are ranked on or limited by, by its name.
-        over: nets left out by limits or family; plain ResNets among them shape the curve all the same.
-        records: of all nets.
-        latencies: by key, all in one setting.
-        folder: of the run, where it was read from one.
-    """
-
-    query: RankingQuery
-    rows: list[Row]
-    noise: Noise | None
+    query: RankingQuery  # what the nets are ranked on
+    rows: list[Row]  # of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`
+    noise: Noise | None  # of the run's seeds; None if unknown
+    # nets left out because a value is unknown that they are ranked on or limited by, by its name
     missing: Mapping[str, int] = field(default_factory=dict)
-    over: int = 0
-    records: Sequence[Record] = ()
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)
-    folder: Path = Path()
+    over: int = 0  # nets left out by limits or family; plain ResNets among them shape the curve all the same
+    records: Sequence[Record] = ()  # of all nets
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
+    folder: Path = Path()  # of the run, where it was read from one
 
     @property
     def front(self) -> list[Row]:
@@ -234,7 +225,7 @@ def cost_bounds(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
 
 
 def _worth(row: Row, query: RankingQuery, chance: float, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
-    """Each objective from 0 to 1, the best."""
+    """A row's objectives, each scaled from 0 to 1, the best."""
     return tuple(
         above_chance(row[name], chance) if name == ACCURACY else normalized_cost(row[name], bounds[name])
         for name in query.objectives
@@ -258,7 +249,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
-    """Those of the setting asked for; unasked, those that the run was searched with, or of the only one there is."""
+    """Latencies in the setting asked for; else in that of the search, or in the only one that was measured in."""
     searched_with = str(read_settings(folder).get("settings", {}).get("latency", ""))
     measured, which = read_latencies(folder), query.latency_of or searched_with
     if not (measured or query.latency_of) and which:
@@ -270,18 +261,15 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 
 def objective_of(folder: Path) -> str:
     """The kind of cost that a run weighs accuracy against."""
-    costs = [name for name in OBJECTIVES if name != ACCURACY]
-    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), costs)
+    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), RUN_COSTS)
 
 
 def limits_of(folder: Path) -> dict[str, float]:
     """The largest costs that a run allows, by kind of cost."""
     limits = read_settings(folder).get("settings", {}).get("limits", {})
-    costs = [name for name in OBJECTIVES if name != ACCURACY]
-    if not isinstance(limits, dict) or not all(k in costs and type(v) in (int, float) for k, v in limits.items()):
-        raise InputError(
-            f"{folder / 'run.json'}: limits must be numbers by {', '.join(costs)}, got {short_repr(limits)}"
-        )
+    if not isinstance(limits, dict) or not all(k in RUN_COSTS and type(v) in (int, float) for k, v in limits.items()):
+        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}"
+        raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
     return limits
 
 

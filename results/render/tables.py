@@ -13,6 +13,7 @@ from ..ranking.objectives import OBJECTIVES
 from .terminal import plain
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
+SHOWN = 20  # values of a list, such as the classes of a data set
 
 
 def short(number: float) -> str:
@@ -101,10 +102,15 @@ def facts_table(facts: dict[str, Any]) -> Table:
     return table
 
 
+def list_text(values: Sequence[Any]) -> str:
+    """Values with commas between; of more than SHOWN the first ones, and how many there are."""
+    shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values[:SHOWN])
+    return f"{shown}, ... ({len(values)})" if len(values) > SHOWN else shown
+
+
 def _fact(value: Any) -> str:
     if isinstance(value, list):
-        shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value[:20])
-        return f"{shown}, ... ({len(value)})" if len(value) > 20 else shown
+        return list_text(value)
     if isinstance(value, dict):
         return ", ".join(f"{name} {what}" for name, what in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -135,7 +135,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,
         name=run.name,
         summary=_summary(run, numbers),
-        command=command_of(run.told) or "not recorded in run.json",
+        command=command_of(run.run_json) or "not recorded in run.json",
         sections=sections,
         wide=WIDE,
         most_rows=MOST_ROWS,
