@@ -218,7 +218,7 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
 
     from alternas import spaces
     from alternas.results.runs import store
-    from alternas.search.config import Settings
+    from alternas.search.config import RunConfig, Settings
     from alternas.search.context import SearchConfig
     from alternas.search.data.dataset import DataConfig
     from alternas.search.engine.resources import Resources
@@ -237,7 +237,10 @@ def _search(trials: int, epochs: float, members: list[Any] | None = None, data: 
     spaces.SPACES["listed"] = lambda size: _Listed(members) if members else _NoBaselines()
     recipe = recipes.get("smoke").with_epochs(epochs)
     settings = Settings("listed", data, "nsga2", "none", "macs", recipe)
-    search(SearchConfig(settings, DataConfig(data), trials, "bench", Resources(workers=WORKERS)), Console(quiet=True))
+    search(
+        SearchConfig(settings, DataConfig(data), trials, "bench", RunConfig(Resources(workers=WORKERS))),
+        Console(quiet=True),
+    )
     return times
 
 

@@ -88,7 +88,6 @@ def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
     from alternas.search.config import Settings
     from alternas.search.context import SearchConfig, SearchContext
     from alternas.search.data.dataset import DataConfig
-    from alternas.search.engine.resources import Resources
     from alternas.search.training import recipes
     from alternas.search.trials.controller import SearchController
     from alternas.search.trials.study import open_journal
@@ -96,7 +95,7 @@ def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
 
     space, recipe = get("free", 8), recipes.get("smoke")  # "all" has but 9,320 nets of this size
     settings = Settings("free", "digits", strategy, "none", "macs", recipe)
-    config = SearchConfig(settings, DataConfig("digits"), trials, "scale", Resources())
+    config = SearchConfig(settings, DataConfig("digits"), trials, "scale")
     no_data: Any = None
     fields = {"recipe": recipe.to_dict(), "data": {"name": "digits"}, "seed": 0, "versions": {}}
     context = SearchContext(config, no_data, space, lambda net: static_cost(net, 10, 8, 1), TICKS, folder, fields)

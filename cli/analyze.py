@@ -10,13 +10,13 @@ from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from .options import (
-    ClusterOptions,
     Epochs,
     Eta,
     ImageOptions,
     Json,
     NetSize,
     Rungs,
+    RunOptions,
     TrainingOptions,
     argument,
     command,
@@ -65,23 +65,24 @@ def explain(
     if misplaced:
         raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
-    cluster = ClusterOptions(workers or 0)
+    run_config = RunOptions(workers or 0).config()
     if paper_claims:
         from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
 
         data = data or DATA
         recipe = TrainingOptions(epochs=EPOCHS.get(data) if epochs is None else epochs).on(data)
         seeds = SEEDS if seeds is None else seeds
-        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, samples, quick, name, cluster.resources())
+        config = ClaimsConfig(ImageOptions().of(data), recipe, seeds, name, run_config, samples, quick)
         claims = explain_claims(config, console_for(as_json))
         print_result(as_json, claims, lambda: drawing(claims))
         return
     from ..search.experiments.explain import Explain, summary_lines
     from ..search.experiments.explain import explain as run_explain
 
-    resources = cluster.resources() if training else None
     names = tuple(part.strip() for part in analyses.split(",") if part.strip())
-    facts = run_explain(Explain(run, against, names, samples, device, out, resources), console_for(as_json))
+    facts = run_explain(
+        Explain(run, against, names, samples, device, out, run_config if training else None), console_for(as_json)
+    )
     if as_json:
         print_json(facts)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
@@ -15,8 +16,8 @@ from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 
 if TYPE_CHECKING:
+    from ..search.config import RunConfig
     from ..search.data.dataset import DataConfig
-    from ..search.engine.resources import Resources
     from ..search.training.recipe import Recipe
 
 
@@ -148,8 +149,8 @@ class TrainingOptions:
 
 
 @dataclass(frozen=True)
-class ClusterOptions:
-    """Where nets are trained."""
+class RunOptions:
+    """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
     workers: Annotated[int, option("Number of trials trained in parallel; 0 uses all resources.")] = 0
     cpus_per_trial: Annotated[float, option("CPUs per worker.")] = 1.0
@@ -158,14 +159,28 @@ class ClusterOptions:
     ] = None
     address: Address = ""
     storage_path: StoragePath = ""
+    trial_minutes: Annotated[
+        float, option("Time limit per trial in minutes; slower trials are recorded as `timeout`.")
+    ] = math.inf
+    max_hours: Annotated[
+        float, option("Time limit of this command in hours; the same command resumes the run afterwards.")
+    ] = math.inf
+    tensorboard: Annotated[bool, option("Write TensorBoard event files to the run's folder.", "--tensorboard")] = False
 
-    def resources(self, latency_on: str = "") -> Resources:
-        """Raise InputError if a number is wrong, or the storage path is no URI."""
+    def config(self, latency_on: str = "", train_steps: float = math.inf) -> RunConfig:
+        """Raise InputError if a number is wrong, or the storage path is no URI.
+
+        Args:
+            latency_on: Ray resource of the node that measures latencies.
+            train_steps: limit on the optimiser steps of all trainings.
+        """
+        from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
 
-        return Resources(
+        resources = Resources(
             self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
         )
+        return RunConfig(resources, Budget(self.trial_minutes, self.max_hours, train_steps), self.tensorboard)
 
 
 def console_for(as_json: bool) -> Any:

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
-    ClusterOptions,
     Data,
     Eta,
     ImageOptions,
     Json,
     Name,
     Rungs,
+    RunOptions,
     TrainingOptions,
     argument,
     command,
@@ -26,7 +26,7 @@ from .options import (
 def search(
     training: TrainingOptions,
     images: ImageOptions,
-    cluster: ClusterOptions,
+    running: RunOptions,
     space: Annotated[
         str, argument("Search space: a name from `alternas spaces`, or a file such as ./my_space.py.")
     ] = "all",
@@ -88,12 +88,6 @@ def search(
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
     seed: Annotated[int, option("Seed of the strategy and of every training.")] = 0,
-    trial_minutes: Annotated[
-        float, option("Time limit per trial in minutes; slower trials are recorded as `timeout`.")
-    ] = math.inf,
-    max_hours: Annotated[
-        float, option("Time limit of this command in hours; the same command resumes the run afterwards.")
-    ] = math.inf,
     max_train_steps: Annotated[
         float, option("Limit on the optimiser steps of all trainings; then no trial is started or promoted.")
     ] = math.inf,
@@ -104,14 +98,13 @@ def search(
             "(default: a journal file in the run's folder)."
         ),
     ] = "",
-    tensorboard: Annotated[bool, option("Write TensorBoard event files to the run's folder.", "--tensorboard")] = False,
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.runs.store import plain_name
-    from ..search.config import RUNGS, Budget, Settings, latency_of, limits_of, names, shares, supernet_of
+    from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
     from ..search.run import search as run_search
 
@@ -128,10 +121,8 @@ def search(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of(objective, latency), trainings, bank, polish,
     )  # fmt: skip
-    budget = Budget(trial_minutes, max_hours, max_train_steps)
-    config = SearchConfig(
-        settings, images.of(data), nets, run_name, cluster.resources(latency_on), budget, storage, tensorboard
-    )
+    running_config = running.config(latency_on, max_train_steps)
+    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage)
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
     if on_front and not as_json:

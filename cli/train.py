@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
-    ClusterOptions,
     Data,
     ImageOptions,
     Json,
     MaxMacs,
     MaxParams,
     Name,
+    RunOptions,
     Seeds,
     TrainingOptions,
     argument,
@@ -53,7 +53,7 @@ class WeightsOptions:
 @command(13, resumes=True)
 def retrain(
     run: Annotated[str, argument("Run name or folder.")],
-    cluster: ClusterOptions,
+    running: RunOptions,
     top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
     trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
     max_macs: MaxMacs = "",
@@ -73,17 +73,20 @@ def retrain(
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
 
-    folder, resources = find_run(run), cluster.resources()
+    folder = find_run(run)
     limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    config = Retrain(folder, seeds, resources, top, whole_numbers("trials", trials), limits, own_recipe, epochs)
+    config = Retrain(folder, seeds, running.config(), top, whole_numbers("trials", trials), limits, own_recipe, epochs)
     records = run_retrain(config, console_for(as_json))
     rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"})
     if as_json:
         print_json(rows)
         return
     print_text(table(rows))
-    best = f"{run}:{rows[0]['trial']}" if trials and rows else run
-    print_lines(*failures(records), "", f"export the best:  alternas export {best} --out {folder.name}-best")
+    lines = failures(records)
+    if rows:
+        best = f"{run}:{rows[0]['trial']}" if trials else run
+        lines += ["", f"export the best:  alternas export {best} --out {folder.name}-best"]
+    print_lines(*lines)
 
 
 @command(14, resumes=True)
@@ -92,7 +95,7 @@ def finetune(
     data: Data,
     images: ImageOptions,
     training: TrainingOptions,
-    cluster: ClusterOptions,
+    running: RunOptions,
     freeze: Annotated[
         str,
         option(
@@ -110,14 +113,17 @@ def finetune(
     from ..search.experiments.finetune import finetune as run_finetune
 
     request, recipe = images.of(data), training.on(data)
-    config = Finetune(weights.spec(), request, recipe, seeds, freeze, name, cluster.resources())
+    config = Finetune(request, recipe, seeds, name, running.config(), weights.spec(), freeze)
     folder, records = run_finetune(config, console_for(as_json))
     rows = summary(records, {})
     if as_json:
-        print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage})
+        print_json({"folder": str(folder), "rows": rows, "lineage": records[0].lineage if records else {}})
         return
     print_text(table(rows))
-    print_lines(*failures(records), "", f"export the best:  alternas export {folder} --out {folder.name}-best")
+    lines = failures(records)
+    if rows:
+        lines += ["", f"export the best:  alternas export {folder} --out {folder.name}-best"]
+    print_lines(*lines)
 
 
 @command(15, resumes=True)
@@ -126,7 +132,7 @@ def buildup(
     data: Data,
     images: ImageOptions,
     training: TrainingOptions,
-    cluster: ClusterOptions,
+    running: RunOptions,
     msa: Annotated[
         str, option("Attention blocks at the end of each stage, such as 0,1,1,2 (default: the build-up rule).")
     ] = "",
@@ -138,9 +144,8 @@ def buildup(
     """Swap blocks of a trained ResNet for attention, inherit the rest, train, and compare."""
     from ..search.experiments.swap_attention import SwapAttention, swap_attention
 
-    request, resources, recipe = images.of(data), cluster.resources(), training.on(data)
-    blocks = whole_numbers("msa", msa)
-    config = SwapAttention(weights.spec(), blocks, train, request, recipe, seeds, name, resources)
+    request, blocks, recipe = images.of(data), whole_numbers("msa", msa), training.on(data)
+    config = SwapAttention(request, recipe, seeds, name, running.config(), weights.spec(), blocks, train)
     result, drawing = swap_attention(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 
@@ -173,7 +178,7 @@ def study(
     name: Annotated[str, argument("Name of a study from `alternas studies`.")],
     images: ImageOptions,
     training: TrainingOptions,
-    cluster: ClusterOptions,
+    running: RunOptions,
     data: Data = "cue",
     quick: Annotated[
         bool, option("Few points, short trainings and two seeds, to finish in minutes.", "--quick")
@@ -185,8 +190,8 @@ def study(
     """Run one of the papers' studies: table and plot with intervals; the same command again resumes."""
     from ..search.experiments.comparisons import ComparisonRun, run_comparison
 
-    request, resources, recipe = images.of(data), cluster.resources(), training.on(data)
-    config = ComparisonRun(name, request, recipe, seeds, quick, run_name, resources)
+    request, recipe = images.of(data), training.on(data)
+    config = ComparisonRun(request, recipe, seeds, run_name, running.config(), name, quick)
     result, drawing = run_comparison(config, console_for(as_json))
     print_result(as_json, result, lambda: drawing)
 

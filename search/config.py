@@ -1,4 +1,4 @@
-"""Settings of a search, limits on its budget, and parsers of option values. Equal settings resume a run."""
+"""Settings of a search, how it is run, and parsers of option values. Equal settings resume a run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..archs import Cost
 from ..archs.errors import InputError, check_choice, short_repr
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import COSTS, LATENCY
+from .engine.resources import Resources
 from .training.recipe import Recipe
 
 POLISH = 0.25
@@ -102,7 +103,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits on a search; what they leave is done by the same command again.
+    """Limits on a search or an experiment; what they leave is done by the same command again.
 
     Attributes:
         trial_minutes: time limit per trial; slower trials are recorded as timeout.
@@ -119,6 +120,21 @@ class Budget:
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """How a search or an experiment is run: no part of what it is, so the command that resumes it may say otherwise.
+
+    Attributes:
+        resources: where to run.
+        budget: limits on time and steps.
+        tensorboard: whether event files are written.
+    """
+
+    resources: Resources = field(default_factory=Resources)
+    budget: Budget = field(default_factory=Budget)
+    tensorboard: bool = False
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

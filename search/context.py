@@ -18,10 +18,9 @@ from ..results.ranking.objectives import LATENCY
 from ..results.runs.record import versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FileSpace, Space
-from .config import Budget, Settings, differences
+from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
-from .engine.resources import Resources
 from .samplers.registry import PLANNED, check_strategy
 from .samplers.sampler_context import SamplerContext
 from .supernet.budget import read_progress
@@ -46,26 +45,22 @@ class SearchConfig:
         data: the data set.
         trials: distinct nets to start training, baselines not counted.
         name: of the run.
-        resources: where to run.
-        budget: limits on time and steps.
+        run: where, for how long, and whether event files are written.
         storage: URL of a database for the study; "" keeps it in the run's folder.
-        tensorboard: whether event files are written.
     """
 
     settings: Settings
     data: DataConfig
     trials: int
     name: str
-    resources: Resources
-    budget: Budget = field(default_factory=Budget)
+    run: RunConfig = field(default_factory=RunConfig)
     storage: str = ""
-    tensorboard: bool = False
 
     def __post_init__(self) -> None:
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
-        if self.resources.latency_on and not self.settings.latency:
+        if self.run.resources.latency_on and not self.settings.latency:
             raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}")
 
 
@@ -153,7 +148,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
     _check_same_run(folder, config, run_settings)
     whole = folder.absolute()  # a worker's current folder may be another
-    artifacts, latencies = artifact_store(folder, config.resources.storage_path), None
+    artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
     if settings.latency:
         image = (data.in_chans, *data.image_size)
         latencies = Latencies(whole, cost_fn, LatencySetting.parse(settings.latency), image, len(data.classes))

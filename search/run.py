@@ -1,27 +1,24 @@
-"""One search, from its configuration to its records: opens the run, starts the engine, drives it."""
+"""One search, from its configuration to its records: opens the run, drives it, says how it ended."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from ..archs import OperationError
 from ..results.ranking.objectives import ACCURACY
-from ..results.runs.record import FAILED, FORMAT, FREE, versions
-from ..results.runs.store import Store, locked, run_folder, write_json
+from ..results.runs.record import FAILED, FREE
+from ..results.runs.store import Store, locked, run_folder
 from ..spaces import FileSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
-from .data.load import keep_sample
-from .engine.loop import run_loop
-from .engine.pool import Pool
-from .engine.progress import EventFiles, TensorBoardView, shown_search, view
-from .redact import redact_words
+from .engine.drive import drive, write_run_json
+from .engine.progress import shown_search
 from .samplers.buildup import BuildUp, steps_table
 from .trials.controller import SearchController
 from .trials.storage import database_errors, drop_note, open_study
@@ -38,7 +35,12 @@ def search(config: SearchConfig, console: Console) -> Path:
     """
     context = prepare(config, console)
     with opened(context) as controller:
-        if controller.complete or _run(controller, console):
+        if not controller.complete:
+            _announce(context, console)
+        data, latency = context.data, context.latencies.setting if context.latencies else None
+        shown = shown_search(controller, context.settings.recipe.steps_per_epoch(len(data.train)))
+        most = config.trials + len(controller.live)
+        if drive(controller, shown, config.run, data.without_test(), most, console, latency):
             conclude(controller, console)
     return run_folder(config.name)
 
@@ -52,7 +54,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
     """
     folder, storage = run_folder(context.config.name), context.config.storage
     with locked(folder), closing(Store(folder)) as store, database_errors(storage):
-        _write_run_json(folder, context)
+        _write_facts(folder, context)
         if context.latencies:
             context.latencies.recall(store.records)
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
@@ -70,8 +72,8 @@ def conclude(controller: SearchController, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     config, started = controller.context.config, controller.started
-    if config.budget.train_steps < math.inf and controller.budget_spent:
-        console.print(f"all {config.budget.train_steps:.0f} steps are used: {started} trials started")
+    if config.run.budget.train_steps < math.inf and controller.budget_spent:
+        console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
     elif controller.exhausted and config.trials < UNLIMITED:
         limits = " within the limits" if config.settings.limits else ""
         planned = controller.study.planned
@@ -88,51 +90,19 @@ def conclude(controller: SearchController, console: Console) -> None:
         console.print(steps_table(strategy.steps(controller.study.study), strategy.starts))
 
 
-def _run(controller: SearchController, console: Console) -> bool:
-    """Train. Returns whether the search has ended, and not merely its time."""
-    context, settings = controller.context, controller.settings
-    config, data = context.config, context.data
-    latency = context.latencies.setting if context.latencies else None
-    if latency and not config.resources.latency_on:
+def _announce(context: SearchContext, console: Console) -> None:
+    if context.latencies and not context.config.run.resources.latency_on:
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
-    if settings.scheduler != "none":
-        console.print(f"scheduler {settings.scheduler}: weaker nets stop early")
-    if context.artifacts:
-        console.print(f"checkpoints and weights: {context.artifacts}", highlight=False, soft_wrap=True)
-    files = None
-    if config.tensorboard:
-        files = EventFiles(context.folder, settings.seed)
-        for record in controller.store.records:
-            files.take(record)
-    most = config.trials + len(controller.live)
-    with (
-        view(shown_search(controller, settings.recipe.steps_per_epoch(len(data.train))), console) as shown,
-        closing(Pool(config.resources, data.without_test(), most, latency)) as pool,
-    ):
-        noted = TensorBoardView(shown, files, controller) if files else shown
-        ended = run_loop(controller, pool, noted, 3600 * config.budget.hours)
-    if not ended:
-        console.print(f"stopped after {config.budget.hours:g} hours; the same command resumes")
-    return ended
+    if context.settings.scheduler != "none":
+        console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
 
 
-def _write_run_json(folder: Path, context: SearchContext) -> None:
+def _write_facts(folder: Path, context: SearchContext) -> None:
     """Write the run's settings and facts. A study made under other settings is dropped."""
-    config, data = context.config, context.data
     if (folder / "run.json").exists() and differences(previous_settings(folder), context.run_settings):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
-    facts = {
-        "format": FORMAT,
-        "settings": context.run_settings,
-        "trials": config.trials,
-        "command": redact_words(sys.argv, config.storage, config.resources.storage_path),
-        "versions": versions(),
-        "data": data.facts(),
-    }
-    if context.artifacts:
-        facts["storage_path"] = context.artifacts.note
+    facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
     if isinstance(context.space, FileSpace):
         facts["space_source"] = context.space.source  # to read; never run
-    keep_sample(data, folder)
-    write_json(folder / "run.json", facts)
+    write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

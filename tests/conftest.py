@@ -16,10 +16,10 @@ from optuna.storages.journal import JournalFileSymlinkLock
 from alternas.archs import Cost, Genotype, static_cost
 from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.store import Store
-from alternas.search.config import Budget, Settings
+from alternas.search.config import Budget, RunConfig, Settings
 from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
-from alternas.search.engine.resources import Resources
+from alternas.search.engine import drive
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.controller import SearchController
@@ -28,7 +28,7 @@ from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
 from command_line import run_here
-from fakes import STEPS
+from fakes import STEPS, FakePool
 from s3_server import S3, serving
 
 RECIPE = recipes.get("smoke")
@@ -68,6 +68,15 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Runs a command here: its exit code, stdout and stderr."""
     return lambda *words: run_here(monkeypatch, capsys, *words)
+
+
+@pytest.fixture
+def fake_pool(monkeypatch: pytest.MonkeyPatch) -> type[FakePool]:
+    """Stands in for the pool of every command that is run here."""
+    monkeypatch.setattr(drive, "Pool", FakePool)
+    monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
+    monkeypatch.setattr(FakePool, "jobs_of_all", [])
+    return FakePool
 
 
 @pytest.fixture
@@ -125,7 +134,7 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         space, storage, budget = space or get("all", 8), more.pop("storage", ""), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
         settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
-        config = SearchConfig(settings, DataConfig("digits"), trials, "test", Resources(), budget, storage)
+        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget), storage)
         fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         latencies = Latencies(tmp_path, _cost_fn, LatencySetting(), (1, 8, 8), 10) if settings.latency else None
         no_data: Any = None

@@ -6,8 +6,9 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from alternas.archs import Genotype, static_cost
 from alternas.search.experiments.plan import Training
@@ -55,6 +56,25 @@ class FakeExecutor:
         self.ran.append(job)
         event = self.fate(job)
         return [event] if event is not None else _success(job)
+
+
+class FakePool(FakeExecutor):
+    """A `Pool` of one worker that trains nothing. A test may set the fate of its jobs, and reads all that it ran."""
+
+    fate_of_all: Callable[[TrainJob], Any] = staticmethod(lambda job: None)
+    jobs_of_all: ClassVar[list[TrainJob]] = []
+
+    def __init__(self, *_: Any) -> None:
+        super().__init__(1, self._fated)
+
+    def _fated(self, job: TrainJob) -> Any:
+        FakePool.jobs_of_all.append(job)
+        fate = FakePool.fate_of_all(job)
+        if fate or not job.start:
+            return fate
+        return replace(_success(job)[-1], lineage={"weights": job.start.label, "share": 1.0, "parts": []})
+
+    def close(self) -> None: ...
 
 
 def _success(job: TrainJob) -> list[Any]:

@@ -16,7 +16,7 @@ from alternas.archs import InputError, OperationError, zoo
 from alternas.archs.weights import read
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search.config import Settings
+from alternas.search.config import RunConfig, Settings
 from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
@@ -322,6 +322,8 @@ def test_tune_is_given_no_password() -> None:
     from alternas.search.engine.tune import from_config
 
     settings = Settings("resnet", "digits", "random", "none", "macs", recipes.get("smoke"))
-    plan = SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(storage_path="s3://key:abc@bucket"))
+    plan = SearchConfig(
+        settings, DataConfig("digits"), 2, "run", RunConfig(Resources(storage_path="s3://key:abc@bucket"))
+    )
     with pytest.raises(InputError, match="Tune would keep the URI with its password"):
         from_config(plan)

@@ -26,7 +26,6 @@ from alternas.search.config import Settings
 from alternas.search.context import SearchConfig, prepare
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.resources import Resources
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController
@@ -125,7 +124,7 @@ def test_the_page_changes_nothing(ledger: SearchController, tmp_path: Path) -> N
 def test_the_axes_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = Settings("resnet", "digits", "random", "none", "params", recipes.get("smoke"))
-    ready = prepare(SearchConfig(settings, DataConfig("digits"), 1, "mine", Resources()), Console(stderr=True))
+    ready = prepare(SearchConfig(settings, DataConfig("digits"), 1, "mine"), Console(stderr=True))
     for _ in range(2):
         with opened(ready) as ledger:
             assert ledger.study.study.metric_names == ["accuracy", "params"]

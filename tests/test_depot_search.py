@@ -13,9 +13,8 @@ import pytest
 
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records, weights_file
-from alternas.search import run as search_run
+from alternas.search.engine import drive
 from alternas.search.engine.worker import Worker
-from alternas.search.experiments import run_plan as carry_out
 from alternas.search.training.job import JobResult, TrainJob
 from command_line import doctor, records, run, start, wait_for
 from fakes import FakeExecutor
@@ -46,8 +45,7 @@ class OneWorker(FakeExecutor):
 
 @pytest.fixture(autouse=True)
 def one_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (search_run, carry_out):
-        monkeypatch.setattr(module, "Pool", OneWorker)
+    monkeypatch.setattr(drive, "Pool", OneWorker)
     monkeypatch.setattr(OneWorker, "after", -1)
 
 

@@ -1,7 +1,8 @@
-"""What a search may take: time of a net, time of the command, steps of all trainings."""
+"""What a search or an experiment may take: time of a net, time of the command, steps of all trainings."""
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import threading
@@ -17,9 +18,11 @@ from ray import cloudpickle
 from typer.testing import CliRunner
 
 import fakes
-from alternas.archs import InputError
+from alternas.archs import InputError, build, zoo
+from alternas.archs.weights import save
 from alternas.cli import app as cli
-from alternas.results.runs.store import run_folder, write_json
+from alternas.results.runs.record import Record
+from alternas.results.runs.store import read_records, run_folder, write_json
 from alternas.search.config import Budget
 from alternas.search.context import default_scheduler
 from alternas.search.data.dataset import DataConfig
@@ -29,7 +32,8 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
-from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
+from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy
+from runs import finished_run
 
 Open = Callable[..., SearchController]
 
@@ -128,6 +132,78 @@ def test_a_net_that_hangs_is_ended_and_its_worker_replaced(
     late = next(r for r in ledger.store.records if r.status == "timeout")
     assert late.error == "took longer than 1 s"
     assert late.budget["done"] == 3
+
+
+STUDY = ("study", "windows", "--data", "digits", "--quick", "--seeds", "1", "--epochs", "1")
+EXPERIMENTS = [
+    STUDY,
+    ("retrain", "mine", "--top", "1", "--seeds", "3", "--recipe", "smoke", "--epochs", "1"),
+    ("finetune", "--from", "zoo", "--data", "digits", "--seeds", "3", "--epochs", "1"),
+    ("buildup", "--from", "zoo", "--data", "digits", "--seeds", "2", "--epochs", "1"),
+]
+
+
+@pytest.fixture
+def experiment_inputs(elsewhere: None) -> None:
+    """A run to retrain nets of, and weights to start from."""
+    digits = load(DataConfig("digits"))
+    folder = finished_run()
+    facts = json.loads((folder / "run.json").read_text())
+    write_json(folder / "run.json", facts | {"data": digits.facts()})
+    save(build(zoo.alternet("basic", (1, 2), (0, 0), (1, 1), 0, width=4), 10, 8, 1), Path("zoo.safetensors"))
+
+
+def ended(command: tuple[str, ...]) -> list[Record]:
+    name = "mine/retrain" if command[0] == "retrain" else "experiment"
+    return read_records(Path("runs") / name)
+
+
+def words_of(command: tuple[str, ...]) -> list[str]:
+    words = [word.replace("zoo", "zoo.safetensors") for word in command]
+    return words if command[0] == "retrain" else [*words, "--name", "experiment"]
+
+
+@pytest.mark.usefixtures("experiment_inputs")
+@pytest.mark.parametrize("command", EXPERIMENTS, ids=lambda command: command[0])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_experiment_whose_time_is_over_is_resumed_by_the_same_command(
+    alternas: Any, fake_pool: type[FakePool], command: tuple[str, ...], as_json: bool
+) -> None:
+    words = [*words_of(command), *(["--json"] if as_json else [])]
+    code, out, err = alternas(*words, "--max-hours", "1e-12")
+    assert code == 0, err
+    assert "stopped after 1e-12 hours; the same command resumes" in (err if as_json else out)
+    assert (ended(command), fake_pool.jobs_of_all) == ([], [])
+    fake_pool.fate_of_all = staticmethod(lambda job: time.sleep(0.3))
+    code, out, err = alternas(*words, "--max-hours", f"{0.4 / 3600}")
+    assert code == 0, err
+    before = ended(command)
+    assert 1 <= len(before) <= 2
+    fake_pool.fate_of_all = staticmethod(lambda job: None)
+    code, out, err = alternas(*words)
+    assert code == 0, err
+    assert "stopped" not in out + err
+    assert ended(command)[: len(before)] == before
+    plan = [r.training_id for r in ended(command)]
+    assert len(plan) == len(set(plan)) == (4 if command[0] == "buildup" else 3)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_trainings_of_an_experiment_that_take_too_long_are_tried_again(
+    alternas: Any, fake_pool: type[FakePool]
+) -> None:
+    def slow(job: TrainJob) -> JobResult | None:
+        late = len(fake_pool.jobs_of_all) > 1 and job.timeout_s < 200
+        return JobResult(job.trial, "timeout", error="took longer than 90 s") if late else None
+
+    fake_pool.fate_of_all = staticmethod(slow)
+    words = words_of(STUDY)
+    assert alternas(*words, "--trial-minutes", "1.5")[0] == 0
+    assert {job.timeout_s for job in fake_pool.jobs_of_all} == {90.0}
+    assert [r.status for r in ended(STUDY)] == ["ok", "timeout", "timeout"]
+    assert alternas(*words, "--trial-minutes", "4")[0] == 0, "other limits resume too"
+    assert [job.timeout_s for job in fake_pool.jobs_of_all[3:]] == [240.0, 240.0]
+    assert [r.status for r in ended(STUDY)][3:] == ["ok", "ok"]
 
 
 @pytest.mark.parametrize("option", ["--trial-minutes", "--max-hours", "--max-train-steps"])

@@ -26,7 +26,7 @@ from alternas.results.ranking.leaderboard import front
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import locked, read_records, run_folder
 from alternas.search import run
-from alternas.search.config import Settings
+from alternas.search.config import RunConfig, Settings
 from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import pool
@@ -101,7 +101,7 @@ def run_by(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[o
 
         def by(engine: str, name: str, trials: int) -> Ran:
             settings = Settings("all", "digits", "random", "mo-asha", "macs", recipes.get("smoke").with_epochs(2))
-            plan = SearchConfig(settings, DataConfig("digits"), trials, name, Resources(address, workers=2))
+            plan = SearchConfig(settings, DataConfig("digits"), trials, name, RunConfig(Resources(address, workers=2)))
             folder = run_folder(name)
             folder.mkdir(parents=True, exist_ok=True)
             fakes.write_fates(folder, {BAD: "error", UNLUCKY: "die once", DOOMED: "die"})

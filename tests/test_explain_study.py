@@ -27,10 +27,10 @@ from alternas.results.analysis_tools.hooks import residual_points
 from alternas.results.analysis_tools.inputs import AnalysisResult
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
+from alternas.search.config import RunConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.data.splits import View, seen
-from alternas.search.engine.resources import Resources
 from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
 from alternas.search.experiments.explain import (
@@ -334,7 +334,7 @@ def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     torch.manual_seed(7)
     save(build(Genotype.from_dict(net.genotype), 10, 8, 1), run / "weights" / f"{net.key}.safetensors")
     ground = analysis_context(digits(), 8, CPU)
-    ((name, found),) = training_states(run, [TrainedNet("it", run, net)], ground, Resources(), QUIET)
+    ((name, found),) = training_states(run, [TrainedNet("it", run, net)], ground, RunConfig(), QUIET)
     assert (name, rooms) == ("it", [run / "training"])
     assert isinstance(found, AnalysisResult)
     by = {(row["data"], row["at"]): [] for row in found.rows}

@@ -23,11 +23,10 @@ from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records
 from alternas.search import context as plan
 from alternas.search import run
-from alternas.search.config import Budget, Settings
+from alternas.search.config import Budget, RunConfig, Settings
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
-from alternas.search.engine.resources import Resources
 from alternas.search.engine.tune import ControllerSearcher, TuneSearch, TuneTrainable, packed, unpacked
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
@@ -242,11 +241,13 @@ def test_what_tune_cannot_keep_is_refused() -> None:
         "all", "digits", "random", "none", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
     )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources()))
+        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run"))
     settings = dataclasses.replace(settings, objective="macs", latency="")
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources(), effort))
+            inside_tune.from_config(
+                plan.SearchConfig(settings, DataConfig("digits"), 2, "run", RunConfig(budget=effort))
+            )
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
@@ -254,7 +255,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     search = wanted(2)
     play(search.searcher)
     settings = search.context.config.settings
-    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run", Resources())
+    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run")
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

@@ -29,7 +29,6 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
-from alternas.search.engine.resources import Resources
 from alternas.search.experiments.plan import ExperimentContext, PlanController
 from alternas.search.experiments.run_plan import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob
@@ -108,7 +107,7 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
 
     console, plan = terminal(width), [training(seed=seed, factors={"net": EVIL}) for seed in range(3)]
     with closing(Store(tmp_path)) as store:
-        context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")), Resources())
+        context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
         work = PlanController(plan, context, store)
         with view(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)

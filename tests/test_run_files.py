@@ -19,7 +19,7 @@ from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
-from alternas.search.engine.progress import EventFiles
+from alternas.search.engine.tensorboard import EventFile
 from alternas.search.experiments.trained_nets import EDITION, cached
 from alternas.search.trials.storage import study_note
 from command_line import within
@@ -144,7 +144,9 @@ NONE = ("records.jsonl", "latency.jsonl", "study.json", f"any.{EDITION}.json")  
 WRITES = {
     "records.jsonl": Store,
     "latency.jsonl": lambda folder: keep(folder, "x", (8, 8), {"latency_ms": 1.0}),
-    "tensorboard/trial-00000/events.out.tfevents.alternas": lambda folder: EventFiles(folder, 0).of(0, 0),
+    "tensorboard/trial-00000/events.out.tfevents.alternas": lambda folder: EventFile(
+        folder / "tensorboard" / "trial-00000"
+    ),
     "any": lambda folder: open_own(folder / "any", "wb"),
 }
 USES = [

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from alternas.results.runs.store import read_records
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.progress import EventFile, EventFiles, TensorBoardView
+from alternas.search.engine.tensorboard import EventFile, TensorBoardView
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
-from fakes import FakeExecutor, SilentView, fake_accuracy
+from fakes import FakeExecutor, FakePool, SilentView, fake_accuracy
 
 Open = Callable[..., SearchController]
 
@@ -63,6 +64,32 @@ def texts(folder: Path) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.mark.usefixtures("elsewhere")
+def test_an_experiment_has_a_curve_for_each_training(alternas: Any, fake_pool: type[FakePool]) -> None:
+    """By what it is, as its number is another in the next session; also of a study that was done without."""
+    words = ["study", "windows", "--data", "digits", "--quick", "--seeds", "2", "--epochs", "1", "--name", "mine"]
+    home = Path("runs/mine/tensorboard")
+
+    def die_at_the_third(job: TrainJob) -> None:
+        if len(fake_pool.jobs_of_all) == 3:
+            raise KeyboardInterrupt
+
+    fake_pool.fate_of_all = staticmethod(die_at_the_third)
+    assert alternas(*words, "--tensorboard")[0] == 130
+    fake_pool.fate_of_all = staticmethod(lambda job: None)
+    for last in ([], ["--tensorboard"]):
+        assert alternas(*words, *last)[0] == 0
+        assert len(list(home.iterdir())) == (6 if last else 3)
+    records = read_records(Path("runs/mine"))
+    assert len(records) == 6
+    for i, record in enumerate(records):
+        window, seed = record.factors["window"], record.seed
+        folder = home / f"window-{window}-seed-{seed}-{record.training_id}"
+        points = [(point["step"], pytest.approx(point["accuracy"], rel=1e-6)) for point in record.curve]
+        assert curves(folder)["validation/accuracy_ema"] == (points if i >= 2 else points[-1:]), "fakes tick once"
+        assert f"| window | {window} |\n| seed | {seed} |" in dict(texts(folder))["genes"]
+
+
 def test_what_is_written_is_what_tensorboardx_would_write(tmp_path: Path) -> None:
     from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
     from tensorboardX.summary import scalar, text
@@ -94,13 +121,6 @@ def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
     assert math.isnan(curves(tmp_path)["loss"][-1][1])
 
 
-def noted(ledger: SearchController, run: Path) -> TensorBoardView:
-    files = EventFiles(run, ledger.context.settings.seed)
-    for record in ledger.store.records:
-        files.take(record)
-    return TensorBoardView(SilentView(), files, ledger)
-
-
 @pytest.mark.parametrize("noted_from", [1, 2], ids=["from the start", "from the second half"])
 def test_a_search_that_was_interrupted_has_each_step_once(
     open_controller: Open, tmp_path: Path, noted_from: int
@@ -115,8 +135,9 @@ def test_a_search_that_was_interrupted_has_each_step_once(
 
     for part in (1, 2):
         ledger = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
+        view = TensorBoardView(SilentView(), ledger) if part >= noted_from else SilentView()
         try:
-            run_loop(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
+            run_loop(ledger, FakeExecutor(fate=fate), view)
         except KilledError:
             assert part == 1
     trained = [r for r in ledger.store.records if r.curve]

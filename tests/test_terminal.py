@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from alternas.cli import app as cli
 from alternas.results.render.terminal import Console, Guarded, LogHandler, plain, visible
-from alternas.search.data.load import coming, progress_on
+from alternas.search.data.load import track
 from command_line import EVIL, FORGED, SIGNS, STYLE, obeyed
 from command_line import run_here as run
 from picture_files import noise, write
@@ -170,8 +170,7 @@ def test_styles_pass_and_texts_do_not() -> None:
 
 def test_bars_and_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=300)
-    with progress_on(console) as progress:
-        coming(progress, progress.add_task("", total=2), f"{EVIL}[/red]")
+    assert list(track([f"{EVIL}[/red]"], str, console)) == [f"{EVIL}[/red]"]
     text = re.sub(r"\x1b\[\?25[hl]|\x1b\[[0-9]*[AK]", "", console.file.getvalue())  # type: ignore[attr-defined]
     assert "FORGED" in text
     assert not obeyed(STYLE.sub("", text).replace("\r", ""))

@@ -20,14 +20,13 @@ from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.data.splits import View
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.resources import Resources
 from alternas.search.experiments.comparisons import STUDIES, ComparisonSetting, quickened
-from alternas.search.experiments.plan import ExperimentContext, PlanController, Training, WeightsOrigin
+from alternas.search.experiments.plan import ExperimentContext, PlanController, Training
 from alternas.search.experiments.run_plan import compute_of
 from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swapped
 from alternas.search.experiments.swap_attention import rule
 from alternas.search.training import recipes
-from alternas.search.training.job import FewShot, JobResult, TrainJob
+from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
 
 
@@ -38,7 +37,7 @@ def carry(tmp_path: Path) -> Callable[..., Any]:
     def run(plan: list[Training], fate: Any = lambda job: None, slots: int = 2) -> tuple[list[Record], list[TrainJob]]:
         executor = FakeExecutor(slots, fate)
         with closing(Store(tmp_path)) as store:
-            context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")), Resources())
+            context = ExperimentContext(tmp_path, "study", load(DataConfig("digits")))
             work = PlanController(plan, context, store)
             run_loop(work, executor, SilentView())
             assert work.done
@@ -67,7 +66,7 @@ def test_a_larger_plan_trains_what_is_new_and_factors_are_the_plans(carry: Any) 
 
 def test_identity_is_what_makes_the_result() -> None:
     one = training()
-    same = [training(factors={"x": 1}), training(origin=None), dataclasses.replace(one, net=NETS[0].canonical())]
+    same = [training(factors={"x": 1}), training(start=None), dataclasses.replace(one, net=NETS[0].canonical())]
     assert {t.id for t in same} == {one.id}
     few = FewShot((1, 2), (2,), (1,))
     others = [
@@ -75,18 +74,19 @@ def test_identity_is_what_makes_the_result() -> None:
         training(view=View(0.5)), training(view=View(0.5, draw=1)), training(view=View(classes=(1, 2))),
         training(task="patches"), training(test=True), training(few_shot=few),
         dataclasses.replace(one, recipe=dataclasses.replace(RECIPE, lr=1.0)),
-        training(origin=WeightsOrigin("a", "x")), training(origin=WeightsOrigin("b", "x")),
-        training(origin=WeightsOrigin("a", "x", zero_head=True)),
-        training(origin=WeightsOrigin("a", "x", freeze="inherited")),
+        training(origin="a", start=InitWeights("", "x")), training(origin="b", start=InitWeights("", "x")),
+        training(origin="a", start=InitWeights("", "x", zero_head=True)),
+        training(origin="a", start=InitWeights("", "x", freeze="inherited")),
     ]  # fmt: skip
     assert len({t.id for t in (one, *others)}) == len(others) + 1
-    assert training(origin=WeightsOrigin("a", "x", "/here")).id == training(origin=WeightsOrigin("a", "y", "/there")).id
+    here, there = InitWeights("/here", "x"), InitWeights("/there", "y")
+    assert training(origin="a", start=here).id == training(origin="a", start=there).id
 
 
 def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Path) -> None:
     first = training(0, factors={})
-    second = training(1, origin=WeightsOrigin(first.id, "the first", zero_head=True))
-    third = training(2, origin=WeightsOrigin(second.id, "the second"))
+    second = training(1, origin=first.id, start=InitWeights("", "the first", zero_head=True))
+    third = training(2, origin=second.id, start=InitWeights("", "the second"))
     found, ran = carry([third, second, first], slots=3)
     assert [j.genotype for j in ran] == [NETS[0], NETS[1], NETS[2]]
     starts = [j.start for j in ran]
@@ -100,7 +100,7 @@ def test_what_starts_from_another_waits_for_its_weights(carry: Any, tmp_path: Pa
 
 def test_a_start_that_fails_takes_its_followers_with_it(carry: Any) -> None:
     first = training(0)
-    plan = [first, training(1, origin=WeightsOrigin(first.id, "the first")), training(2)]
+    plan = [first, training(1, origin=first.id, start=InitWeights("", "the first")), training(2)]
 
     def fate(job: TrainJob) -> Any:
         return JobResult(job.trial, "oom", error="no room") if job.genotype == NETS[0] else None
@@ -197,7 +197,7 @@ def test_a_studys_docstring_has_its_command_and_cost(name: str, digits: DataSet)
     assert quickened(ComparisonSetting(cue, recipes.get("cue"), 3)).steps == 200
     plan = study.plan(ComparisonSetting(cue, recipes.get("cue"), 3))
     cost = f"{len(plan)} trainings, {compute_of(plan, cue):.2g} FLOPs."
-    assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.plan.__doc__ or "")
+    assert f"alternas study {name} --data cue --seeds 3: {cost}" in (study.trainings.__doc__ or "")
 
 
 def test_a_study_is_tabled_from_its_records(settings: list[ComparisonSetting], carry: Any) -> None:

@@ -5,12 +5,12 @@ At the end its summary, as `alternas data` prints it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from rich.console import Console
@@ -47,6 +47,7 @@ UNEVEN = 10  # times the smallest class: a larger one is reported
 LISTED = 10  # broken pictures on the screen
 MOMENT_IMAGES = 2048  # pictures that the moments of a streamed set are taken from
 Report = Callable[[str, int, int], None]
+T = TypeVar("T")
 
 
 def load(config: DataConfig, report: Report = lambda what, done, total: None) -> DataSet:
@@ -90,12 +91,15 @@ def progress_on(console: Console) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
-def coming(progress: Progress, task: TaskID, what: str) -> None:
-    """Announce the next piece of work: beside the bar, or where there is none in a line of its own."""
-    progress.update(task, description=visible(what))
-    if progress.disable:
-        done = next(one for one in progress.tasks if one.id == task)
-        progress.console.print(f"[{done.completed:.0f}/{done.total:.0f}] {what}", markup=False, highlight=False)
+def track(items: Sequence[T], describe: Callable[[T], str], console: Console) -> Iterator[T]:
+    """Go through pieces of work with a progress bar; where there is none, each is announced in a line of its own."""
+    with progress_on(console) as progress:
+        task = progress.add_task("", total=len(items))
+        for done, item in enumerate(items):
+            progress.update(task, description=visible(describe(item)), completed=done)
+            if progress.disable:
+                console.print(f"[{done}/{len(items)}] {describe(item)}", markup=False, highlight=False)
+            yield item
 
 
 def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:

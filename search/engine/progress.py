@@ -1,15 +1,12 @@
-"""Progress display: live table, plain log lines, TensorBoard."""
+"""Progress display: live table, plain log lines."""
 
 from __future__ import annotations
 
-import json
 import math
-import struct
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,25 +14,16 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from ...archs import Genotype
-from ...archs.files import open_own
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, TrainJob
-from ..trials.controller import Controller, SearchController
+from ..trials.controller import SearchController
 from ..trials.supernet_controller import SupernetController
-from .loop import ProgressView
-
-if TYPE_CHECKING:
-    from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-
 
 FRONT_ROWS = 12
 RATE_WINDOW = 200  # ticks over which the rate is averaged
-EVENT_FILE = "events.out.tfevents.alternas"
-POINT = {"accuracy": "validation/accuracy_ema", "loss": "train/loss"}  # of a learning curve: its tag in TensorBoard
 
 
 class Shown(Protocol):
@@ -262,136 +250,3 @@ class LiveView(ProgressCounts):
 def view(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
     return (LiveView if console.is_terminal else PlainView)(shown, console)
-
-
-class EventFile:
-    """TensorBoard event file of one training, only ever appended to: a later session writes what is not there.
-
-    tensorboardX has the messages and the checksums; its own writer would begin a new file each time. It imports torch,
-    so the driver imports it for --tensorboard alone.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        from google.protobuf.message import DecodeError
-        from tensorboardX.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
-
-        self._path, self._event = folder / EVENT_FILE, Event
-        folder.mkdir(parents=True, exist_ok=True)
-        self.last, end = -1, 0  # the highest step in it, -1 for a new one; where its last whole event ends
-        with open_own(self._path, "a+b") as file:
-            file.seek(0)
-            while len(header := file.read(12)) == 12:
-                (length,) = struct.unpack_from("<Q", header)
-                if len(body := file.read(length + 4)) < length + 4:
-                    break
-                try:
-                    event = Event.FromString(body[:-4])
-                except DecodeError:
-                    break
-                end += 16 + length
-                self.last = max(self.last, -1 if event.file_version else event.step)
-            file.truncate(end)  # a torn last event is cut
-        if not end:
-            self._append([Event(file_version="brain.Event:2")])
-
-    def scalars(self, points: Sequence[tuple[int, Mapping[str, float]]]) -> None:
-        """Values by tag at each step; steps that are in the file already are left out."""
-        events = []
-        for step, values in points:
-            if step > self.last:
-                event = self._event(step=step)
-                for tag, value in values.items():
-                    event.summary.value.add(tag=tag, simple_value=value)
-                events.append(event)
-        self._append(events)
-        self.last = max([self.last, *(event.step for event in events)])
-
-    def texts(self, texts: Mapping[str, str]) -> None:
-        """Texts by tag, in Markdown, at step 0 of a new file."""
-        from tensorboardX.summary import text
-
-        if self.last < 0:
-            event = self._event()
-            for tag, content in texts.items():
-                (value,) = text(tag, content).value
-                value.tag = tag
-                event.summary.value.append(value)
-            self._append([event])
-            self.last = 0
-
-    def _append(self, events: Sequence[Event]) -> None:
-        from tensorboardX.record_writer import masked_crc32c
-
-        def record(content: bytes) -> bytes:
-            return content + struct.pack("<I", masked_crc32c(content))
-
-        for event in events:
-            event.wall_time = time.time()
-        contents = [event.SerializeToString() for event in events]
-        with open_own(self._path, "ab") as file:
-            file.write(b"".join(record(struct.pack("<Q", len(content))) + record(content) for content in contents))
-
-
-class EventFiles:
-    """The event files of a run: a folder for each trial, and one for each further seed of it."""
-
-    def __init__(self, run: Path, seed: int) -> None:
-        self._folder, self._seed = run / "tensorboard", seed
-        self._open: dict[tuple[int, int], EventFile] = {}
-
-    def of(self, trial: int, seed: int) -> EventFile:
-        """The file of one training."""
-        if (trial, seed) not in self._open:
-            name = f"trial-{trial:05d}" + ("" if seed == self._seed else f"-seed-{seed}")
-            self._open[trial, seed] = EventFile(self._folder / name)
-        return self._open[trial, seed]
-
-    def take(self, record: Record) -> None:
-        """Write what a record has and its file has not."""
-        if record.curve:
-            file = self.of(record.trial, record.seed)
-            file.texts(_described(Genotype.from_dict(record.genotype), record.genes))
-            file.scalars([(int(point["step"] or 0), _tagged(point)) for point in record.curve])
-            del self._open[record.trial, record.seed]
-
-
-class TensorBoardView:
-    """A view that writes event files beside what it shows."""
-
-    def __init__(self, view: ProgressView, files: EventFiles, controller: Controller) -> None:
-        self._view, self._files, self._controller = view, files, controller
-        self._jobs: dict[int, TrainJob] = {}
-
-    def started(self, job: Job) -> None:
-        if isinstance(job, TrainJob):
-            self._jobs[job.trial] = job
-            genes = self._controller.live[job.trial].genes
-            self._files.of(job.trial, job.seed).texts(_described(job.genotype, genes))
-        self._view.started(job)
-
-    def tick(self, tick: Progress) -> None:
-        point = tick.point
-        if job := self._jobs.get(tick.trial):  # a supernet's bank is no trial
-            values = _tagged({"accuracy": point.accuracy, "loss": point.loss})
-            self._files.of(tick.trial, job.seed).scalars([(point.step, values)])
-        self._view.tick(tick)
-
-    def ended(self, record: Record | None, trial: int) -> None:
-        if record is not None:
-            self._files.take(record)
-        self._view.ended(record, trial)
-
-    def refresh(self) -> None:
-        self._view.refresh()
-
-
-def _tagged(point: Mapping[str, float | None]) -> dict[str, float]:
-    values = {tag: point.get(name) for name, tag in POINT.items()}
-    return {tag: math.nan if value is None else value for tag, value in values.items()}
-
-
-def _described(net: Genotype, genes: Mapping[str, Any]) -> dict[str, str]:
-    """A net in Markdown: what it is, and the genes that gave it."""
-    rows = [f"| {name} | {value} |" for name, value in {"family": net.family, "key": net.key, **genes}.items()]
-    table = "\n".join(["| gene | value |", "| --- | --- |", *rows])
-    return {"genes": table, "genotype": f"```\n{json.dumps(net.to_dict(), indent=1)}\n```"}

@@ -33,7 +33,6 @@ from ..run import conclude, opened
 from ..training import recipes
 from ..training.job import JobResult, Point, Progress, TrainJob
 from ..trials.controller import SearchController
-from .resources import Resources
 from .worker import Worker
 
 Moment = tuple[str, float]  # a process, and seconds of its own clock, which no one sets back
@@ -202,7 +201,7 @@ def search(
         seed=seed,
         limits=limits_of(macs=max_macs, params=max_params),
     )
-    return from_config(SearchConfig(settings, DataConfig(data), trials, run, Resources()))
+    return from_config(SearchConfig(settings, DataConfig(data), trials, run))
 
 
 def from_config(config: SearchConfig) -> TuneSearch:
@@ -213,9 +212,9 @@ def from_config(config: SearchConfig) -> TuneSearch:
     """
     if config.settings.latency:
         raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
-    if REDACTED in shown_url(config.resources.storage_path):
+    if REDACTED in shown_url(config.run.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
-    if min(config.budget.trial_minutes, config.budget.hours) < math.inf:
+    if min(config.run.budget.trial_minutes, config.run.budget.hours) < math.inf:
         raise InputError("trial_minutes and hours: inside Tune time is Tune's affair: TuneConfig(time_budget_s=...)")
     return TuneSearch(prepare(config, Console(stderr=True)))
 

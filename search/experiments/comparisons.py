@@ -1,6 +1,6 @@
-"""The papers' comparisons: each a plan, which returns trainings, and how to show their records.
+"""The papers' comparisons: each a plan, which yields trainings, and how to show their records.
 
-A plan is a function marked with `@study`; trainings with factors are rows of its table, the others serve them.
+A plan is a generator marked with `@study`; trainings with factors are rows of its table, the others serve them.
 `run_comparison` trains, tables and plots.
 """
 
@@ -9,24 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError, static_cost
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
+from ...archs.errors import check_choice
 from ...results.render.experiment import PlotSpec, seed_noise, study_csv, study_json, study_rows, study_table
 from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.store import plain_name, run_folder, write_json
-from ..data.dataset import DataConfig, DataSet
+from ..data.dataset import DataSet
 from ..data.load import load_showing
 from ..data.splits import WHOLE, View
-from ..engine.pool import Resources
 from ..training.episodes import metric_name
-from ..training.job import QUERIES, FewShot
+from ..training.job import QUERIES, FewShot, InitWeights
 from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training, WeightsOrigin
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import FAMILIES, SIZES, net_of, with_grid
 
@@ -93,7 +93,7 @@ def quickened(setting: ComparisonSetting) -> ComparisonSetting:
     return ComparisonSetting(setting.data, setting.recipe.with_epochs(epochs), seeds, quick=True)
 
 
-Plan = Callable[[ComparisonSetting], list[Training]]
+Plan = Callable[[ComparisonSetting], Iterator[Training]]
 Plots = PlotSpec | Callable[[ComparisonSetting], PlotSpec]
 
 
@@ -102,16 +102,19 @@ class Comparison:
     """A study: its name on the command line, its trainings, its table and plot."""
 
     name: str
-    plan: Plan
+    trainings: Plan
     plots: Plots
+
+    def plan(self, setting: ComparisonSetting) -> list[Training]:
+        return list(self.trainings(setting))
 
     def plot(self, setting: ComparisonSetting) -> PlotSpec:
         return self.plots if isinstance(self.plots, PlotSpec) else self.plots(setting)
 
     @property
     def about(self) -> str:
-        """The first line of the plan's docstring."""
-        return (self.plan.__doc__ or "").strip().split("\n")[0]
+        """The first line of the docstring of `trainings`."""
+        return (self.trainings.__doc__ or "").strip().split("\n")[0]
 
 
 STUDIES: dict[str, Comparison] = {}
@@ -135,7 +138,7 @@ FIT = ("accuracy", "train_accuracy", "train_nll", "nll")
     "data-size",
     PlotSpec("accuracy by size of the data", "fraction", line="net", log_x=True, metrics=FIT, x_label=SHARE_LABEL),
 )
-def by_data(setting: ComparisonSetting) -> list[Training]:
+def by_data(setting: ComparisonSetting) -> Iterator[Training]:
     """Accuracy at 3, 10, 30 and 100 % of the data, for a ResNet, an AlterNet, a hybrid and a ViT.
 
     Dosovitskiy et al., ICLR 2021, figure 4: few images want the assumptions of a convolution. Every
@@ -144,11 +147,8 @@ def by_data(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study data-size --data cue --seeds 3: 48 trainings, 4.1e+13 FLOPs.
     """
-    return [
-        training
-        for share, family in product(setting.shares, FAMILIES)
-        for training in setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
-    ]
+    for share, family in product(setting.shares, FAMILIES):
+        yield from setting.repeated(setting.net(family, "m"), {"net": family, "fraction": share}, share=share)
 
 
 @study(
@@ -158,7 +158,7 @@ def by_data(setting: ComparisonSetting) -> list[Training]:
         x_label=SHARE_LABEL,
     ),
 )  # fmt: skip
-def by_data_and_size(setting: ComparisonSetting) -> list[Training]:
+def by_data_and_size(setting: ComparisonSetting) -> Iterator[Training]:
     """Accuracy by share of the data and size of the net: do larger nets need more data?
 
     Dosovitskiy et al., ICLR 2021, figure 3; Kolesnikov et al., ECCV 2020, figure 5: more data or a larger
@@ -166,18 +166,16 @@ def by_data_and_size(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study model-size --data cue --seeds 3: 72 trainings, 5.5e+13 FLOPs.
     """
-    trainings: list[Training] = []
     for share, family, size in product(setting.shares, ("resnet", "vit"), setting.sizes):
         factors = {"net": f"{family} {size}", "fraction": share}
-        trainings += setting.repeated(setting.net(family, size), factors, share=share)
-    return trainings
+        yield from setting.repeated(setting.net(family, size), factors, share=share)
 
 
 @study(
     "underfit",
     PlotSpec("training NLL and error", "error", "train_nll", "net", metrics=("error", "train_nll", "nll")),
 )
-def fits(setting: ComparisonSetting) -> list[Training]:
+def fits(setting: ComparisonSetting) -> Iterator[Training]:
     """Training NLL against validation error: does a ViT underfit small data rather than overfit them?
 
     Park & Kim, ICLR 2022, figure 1 and section 2: ViTs have the larger error and the larger training NLL
@@ -185,7 +183,7 @@ def fits(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study underfit --data cue --seeds 3: 48 trainings, 4.1e+13 FLOPs.
     """
-    return by_data(setting)
+    yield from by_data(setting)
 
 
 @study(
@@ -195,7 +193,7 @@ def fits(setting: ComparisonSetting) -> list[Training]:
         x_label="training FLOPs, 6 x MACs x images",
     ),
 )  # fmt: skip
-def by_compute(setting: ComparisonSetting) -> list[Training]:
+def by_compute(setting: ComparisonSetting) -> Iterator[Training]:
     """Accuracy against training compute, 6 x MACs x images: curves of ResNets, ViTs and hybrids.
 
     Dosovitskiy et al., ICLR 2021, figure 5 and table 6: three sizes of each family, two lengths of training.
@@ -204,15 +202,13 @@ def by_compute(setting: ComparisonSetting) -> list[Training]:
     """
     data, full = setting.data, setting.recipe
     budgets = (1.0,) if setting.quick else (0.5, 1.0)  # of the recipe's, as the paper's 7 and 14 epochs
-    trainings: list[Training] = []
     for family, size, share in product(("resnet", "vit", "hybrid"), setting.sizes, budgets):
         net, steps = setting.net(family, size), max(1, round(share * setting.steps))
         cost = static_cost(net, len(data.classes), data.image_size, data.in_chans)
         flops = cost.training_flops(steps * full.batch_size)
         factors = {"family": family, "net": f"{family} {size}", "steps": steps, "train_flops": flops}
         recipe = replace(full, epochs=full.epochs * share)
-        trainings += setting.repeated(net, factors, recipe=recipe, steps=steps)
-    return trainings
+        yield from setting.repeated(net, factors, recipe=recipe, steps=steps)
 
 
 SHOTS = (1, 5)
@@ -237,7 +233,7 @@ def _few_shot_plot(setting: ComparisonSetting) -> PlotSpec:
 
 
 @study("few-shot", _few_shot_plot)
-def few_shot(setting: ComparisonSetting) -> list[Training]:
+def few_shot(setting: ComparisonSetting) -> Iterator[Training]:
     """K-way N-shot accuracy on new classes, after pre-training on 3, 10, 30 and 100 % of the others.
 
     Dosovitskiy et al., ICLR 2021, figure 4, with classes apart: the first half of the classes is trained on,
@@ -253,12 +249,10 @@ def few_shot(setting: ComparisonSetting) -> list[Training]:
             rule = f"episodes need {least} validation images of each new class"
             raise InputError(f"few-shot: {rule}; class {data.classes[label]!r} of {data.name} has {images}")
     few = FewShot(novel, ways, SHOTS, 50 if setting.quick else 600)
-    trainings: list[Training] = []
     for share, family in product(setting.shares, ("resnet", "vit") if setting.quick else FAMILIES):
         net, factors = setting.net(family, "m"), {"net": family, "fraction": share}
         for seed in range(setting.seeds):
-            trainings.append(setting.training(net, seed, factors, view=View(share, base, seed), few_shot=few))
-    return trainings
+            yield setting.training(net, seed, factors, view=View(share, base, seed), few_shot=few)
 
 
 @study(
@@ -268,7 +262,7 @@ def few_shot(setting: ComparisonSetting) -> list[Training]:
         x_label="learning rate",
     ),
 )  # fmt: skip
-def pools(setting: ComparisonSetting) -> list[Training]:
+def pools(setting: ComparisonSetting) -> Iterator[Training]:
     """A class token against averaging the tokens, each over a range of learning rates.
 
     Dosovitskiy et al., ICLR 2021, appendix D.3, figure 9: the two are equal once averaging gets its own,
@@ -276,14 +270,13 @@ def pools(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study cls-gap --data cue --seeds 3: 24 trainings, 1.1e+13 FLOPs.
     """
-    net, trainings = setting.net("vit", "m"), list[Training]()
+    net = setting.net("vit", "m")
     shares = (0.3, 1.0) if setting.quick else (0.1, 0.3, 1.0, 3.0)  # of the recipe's learning rate
     for (pool, title), share in product((("token", "class token"), ("avg", "average")), shares):
         rate = share * setting.recipe.lr
         recipe = replace(setting.recipe, lr=rate, avg_pool_lr=0.0)
         pooled = replace(net, head=replace(net.head, pool=pool))
-        trainings += setting.repeated(pooled, {"read by": title, "lr": rate}, recipe=recipe)
-    return trainings
+        yield from setting.repeated(pooled, {"read by": title, "lr": rate}, recipe=recipe)
 
 
 POSITIONS = (  # those of table 8
@@ -293,22 +286,20 @@ POSITIONS = (  # those of table 8
 
 
 @study("positions", PlotSpec("position embeddings", "position", metrics=("accuracy", "params")))
-def positions(setting: ComparisonSetting) -> list[Training]:
+def positions(setting: ComparisonSetting) -> Iterator[Training]:
     """Position embeddings of a ViT: none, 1-D, 2-D, relative; at the stem, in every layer, shared by the layers.
 
     Dosovitskiy et al., ICLR 2021, appendix D.4, table 8: all but none are alike.
 
     Full: alternas study positions --data cue --seeds 3: 24 trainings, 1.2e+13 FLOPs.
     """
-    trainings: list[Training] = []
     for position, at in (POSITIONS[0], POSITIONS[1], POSITIONS[7]) if setting.quick else POSITIONS:
         net = setting.vit(position=position, position_at=at)
-        trainings += setting.repeated(net, {"position": position if position == "none" else f"{position} {at}"})
-    return trainings
+        yield from setting.repeated(net, {"position": position if position == "none" else f"{position} {at}"})
 
 
 @study("windows", PlotSpec("local attention", "window", metrics=("accuracy", "error", "train_nll", "nll")))
-def windows(setting: ComparisonSetting) -> list[Training]:
+def windows(setting: ComparisonSetting) -> Iterator[Training]:
     """How far a token looks: to the 3 x 3 or 5 x 5 tokens around it, or over the whole 8 x 8 map.
 
     Park & Kim, ICLR 2022, figure 3 and appendix: their convolutional ViTs learn more with a smaller
@@ -316,11 +307,9 @@ def windows(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study windows --data cue --seeds 3: 9 trainings, 1.9e+13 FLOPs.
     """
-    trainings: list[Training] = []
     for window in (3, 5, 8):
         net = with_grid(setting.vit(local=window % 8), setting.data.image_size, 8)
-        trainings += setting.repeated(net, {"window": f"{window}x{window}"})
-    return trainings
+        yield from setting.repeated(net, {"window": f"{window}x{window}"})
 
 
 @study(
@@ -330,7 +319,7 @@ def windows(setting: ComparisonSetting) -> list[Training]:
         x_label="share of the labels",
     ),
 )  # fmt: skip
-def masked(setting: ComparisonSetting) -> list[Training]:
+def masked(setting: ComparisonSetting) -> Iterator[Training]:
     """Masked patch prediction, then fine-tuning, against from scratch, with 10 and with 100 % of the labels.
 
     Dosovitskiy et al., ICLR 2021, section 4.6 and appendix B.1.2: 2 points above from scratch, 4 below
@@ -339,38 +328,28 @@ def masked(setting: ComparisonSetting) -> list[Training]:
 
     Full: alternas study masked --data cue --seeds 3: 21 trainings, 1.3e+13 FLOPs.
     """
-    net, trainings = setting.net("vit", "m"), list[Training]()
+    net = setting.net("vit", "m")
     twice = {"recipe": replace(setting.recipe, epochs=2 * setting.recipe.epochs), "steps": 2 * setting.steps}
     for seed in range(setting.seeds):
         before = setting.training(net, seed, {}, task="patches")
-        trainings.append(before)
-        origin = WeightsOrigin(before.id, f"masked patch prediction, seed {seed}", zero_head=True)
-        ways = {"from scratch": {}, "from scratch, twice as long": twice, "masked, then fine-tuned": {"origin": origin}}
+        yield before
+        start = InitWeights("", f"masked patch prediction, seed {seed}", zero_head=True)
+        tuned = {"start": start, "origin": before.id}
+        ways = {"from scratch": {}, "from scratch, twice as long": twice, "masked, then fine-tuned": tuned}
         for share, (way, changes) in product((1.0,) if setting.quick else (0.1, 1.0), ways.items()):
-            trainings.append(setting.training(net, seed, {"way": way, "fraction": share}, share, **changes))
-    return trainings
+            yield setting.training(net, seed, {"way": way, "fraction": share}, share, **changes)
 
 
 @dataclass(frozen=True)
-class ComparisonRun:
-    """One study as a command asks for it.
+class ComparisonRun(ExperimentConfig):
+    """One study as a command asks for it; `quick` wants few points and short trainings."""
 
-    Attributes:
-        seeds: number of trainings of each net.
-        folder: name of the run; "" derives it from the study and the data.
-    """
-
-    name: str
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
+    study: str
     quick: bool
-    folder: str
-    resources: Resources
 
     def __post_init__(self) -> None:
-        check_choice("study", self.name, STUDIES)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
+        super().__post_init__()
+        check_choice("study", self.study, STUDIES)
 
 
 def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, Any], RenderableType]:
@@ -383,21 +362,24 @@ def run_comparison(config: ComparisonRun, console: Console) -> tuple[dict[str, A
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    comparison, data = STUDIES[config.name], load_showing(config.data, console)
+    comparison, data = STUDIES[config.study], load_showing(config.data, console)
     setting = ComparisonSetting(data, config.recipe, config.seeds)
     setting = quickened(setting) if config.quick else setting
     plan = comparison.plan(setting)
-    name = config.folder or plain_name(config.name, config.data.name, "quick" if config.quick else "")
+    name = config.name or plain_name(config.study, config.data.name, "quick" if config.quick else "")
     folder, settings = run_folder(name), {"study": comparison.name, "quick": config.quick}
-    experiment = ExperimentContext(folder, "study", data, config.resources, settings, about=comparison.about)
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, about=comparison.about)
     records = [r for r in run_experiment(plan, experiment, console) if r.factors]
     plot = comparison.plot(setting)
     rows, noise = study_rows(records, plot.names), seed_noise(records)
-    files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
+    files = list[Path]()
+    if any(r.status == "ok" for r in records):  # else the time was over before one had ended
+        files = [folder / "table.json", folder / "table.csv", *draw(rows, plot, folder / "plot")]
     result = {"study": comparison.name, "folder": str(folder), "seed_noise": noise}
     result |= {"files": [str(path) for path in files], "rows": study_json(rows)}
-    write_json(files[0], result)
-    study_csv(rows, files[1])
+    if files:
+        write_json(files[0], result)
+        study_csv(rows, files[1])
     spread = "unknown: one seed" if noise is None else f"{noise:.4f}"
     lines = [f"noise of a seed (pooled standard deviation): {spread}", *(f"written: {path}" for path in files)]
     return result, Group(study_table(rows, plot), plain(*lines, style="dim"))

@@ -12,6 +12,7 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,10 @@ from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import parse_run_spec, select_net, trained_weights
+from ..config import RunConfig
 from ..data.dataset import DataSet
-from ..data.load import coming, progress_on
+from ..data.load import track
 from ..data.splits import View
-from ..engine.resources import Resources
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES, ComparisonSetting
 from .plan import ExperimentContext, Training
@@ -64,7 +65,7 @@ class Explain:
     samples: int = 1024
     device: str = "cpu"
     out: Path | None = None
-    training: Resources | None = None
+    training: RunConfig | None = None
 
     def __post_init__(self) -> None:
         chosen(self.analyses)
@@ -174,17 +175,13 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
 
 
 def _parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
-    with progress_on(console) as progress:
-        task = progress.add_task("", total=len(names))
-        for name in names:
-            coming(progress, task, ANALYSES[name].about.lower())
-            if ANALYSES[name].two:
-                pair = " and ".join(of.name for of in inputs)
-                results = [(pair, analyse(name, inputs[0], inputs[1] if len(inputs) > 1 else None))]
-            else:
-                results = [(of.name, analyse(name, of)) for of in inputs]
-            yield write_results(folder, name, results)
-            progress.advance(task)
+    for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
+        if ANALYSES[name].two:
+            pair = " and ".join(of.name for of in inputs)
+            results = [(pair, analyse(name, inputs[0], inputs[1] if len(inputs) > 1 else None))]
+        else:
+            results = [(of.name, analyse(name, of)) for of in inputs]
+        yield write_results(folder, name, results)
 
 
 # --- All nets of a study, side by side
@@ -221,20 +218,17 @@ def _study_parts(
     names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
 ) -> Iterator[Explained]:
     """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
-    lines = list(dict.fromkeys(net.line for net in nets))
-    with progress_on(console) as progress:
-        task = progress.add_task("", total=len(names) * len(nets))
-        for name in names:
-            measured: dict[str, list[tuple[StudyNet, Any]]] = {line: [] for line in lines}
-            for net in nets:
-                coming(progress, task, f"{name} of {net.name}")
-                measured[net.line].append((net, _study_rows(name, net, reference(name, net, nets), context)))
-                progress.advance(task)
-            panels: list[tuple[str, AnalysisResult | str]] = []
-            for line, of in measured.items():
-                seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
-                panels.append((line, trend(name, line, seen) if seen else of[0][1]))
-            yield write_results(folder, name, panels)
+    pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
+    for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
+        measured: dict[str, list[tuple[StudyNet, Any]]] = {}
+        for _, net in of_name:
+            rows = _study_rows(name, net, reference(name, net, nets), context)
+            measured.setdefault(net.line, []).append((net, rows))
+        panels: list[tuple[str, AnalysisResult | str]] = []
+        for line, of in measured.items():
+            seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
+            panels.append((line, trend(name, line, seen) if seen else of[0][1]))
+        yield write_results(folder, name, panels)
 
 
 def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
@@ -309,7 +303,7 @@ def state_trainings(net: TrainedNet, images: int) -> list[Training]:
 
 
 def training_states(
-    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, resources: Resources, console: Console
+    run: Path, nets: Sequence[TrainedNet], context: AnalysisContext, config: RunConfig, console: Console
 ) -> list[tuple[str, AnalysisResult | str]]:
     """Train in RUN/training/ what is not trained yet; the Hessian of each net's four states.
 
@@ -318,24 +312,22 @@ def training_states(
         OperationError: if workers do not start or everything fails.
     """
     home, plans = run / TRAINING_FOLDER, [state_trainings(net, len(context.data.train)) for net in nets]
-    experiment = ExperimentContext(home, "study", context.data, resources, {"study": TRAINING_FOLDER})
+    experiment = ExperimentContext(home, "study", context.data, config, {"study": TRAINING_FOLDER})
     records = {r.training_id: r for r in run_experiment([t for plan in plans for t in plan], experiment, console)}
-    results: list[tuple[str, AnalysisResult | str]] = []
-    with progress_on(console) as progress:
-        task = progress.add_task("Hessians", total=4 * len(nets))
-        for net, (warm, few) in zip(nets, plans, strict=True):
-            early, late = (TrainedNet(net.name, home, records[training.id]) for training in (warm, few))
-            seen: list[NetRows] = []
-            for data, state, of in (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late)):
-                if of.record.status in ("ok", "duplicate"):
-                    name = "-".join(filter(None, (of.record.training_id or of.record.key, state)))
-                    rows = cached(
-                        home / "analyses" / f"{name}.json",
-                        lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)),
-                    )
-                    label = f"{data}, {'end of warm-up' if state else 'end'}"
-                    if not isinstance(rows, str):
-                        seen.append(NetRows(label, of.record.seed, {"data": data, "at": state or "end"}, rows))
-                progress.advance(task)
-            results.append((net.name, trend("hessian", net.name, seen) if seen else "no training ended well"))
-    return results
+    states: list[tuple[str, str, str, TrainedNet]] = []  # the net's name, its data, the moment, what was trained
+    for net, (warm, few) in zip(nets, plans, strict=True):
+        early, late = (TrainedNet(net.name, home, records[training.id]) for training in (warm, few))
+        of_net = (("all", WARMUP, early), ("all", "", net), ("6 %", WARMUP, late), ("6 %", "", late))
+        states += [(net.name, *state) for state in of_net if state[-1].record.status in ("ok", "duplicate")]
+    measured: dict[str, list[NetRows]] = {net.name: [] for net in nets}
+    for name, data, state, of in track(states, lambda it: f"Hessian of {it[0]}, {_moment(it[1], it[2])}", console):
+        file = home / "analyses" / f"{'-'.join(filter(None, (of.record.training_id or of.record.key, state)))}.json"
+        rows = cached(file, lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)))
+        if not isinstance(rows, str):
+            factors = {"data": data, "at": state or "end"}
+            measured[name].append(NetRows(_moment(data, state), of.record.seed, factors, rows))
+    return [(name, trend("hessian", name, r) if r else "no training ended well") for name, r in measured.items()]
+
+
+def _moment(data: str, state: str) -> str:
+    return f"{data}, {'end of warm-up' if state else 'end'}"

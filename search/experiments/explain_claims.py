@@ -21,11 +21,9 @@ from ...results.analysis_tools.across_nets import CLAIMS, judge
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
-from ..data.dataset import DataConfig, DataSet
-from ..data.load import coming, load_showing, progress_on
-from ..engine.pool import Resources
-from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training
+from ..data.dataset import DataSet
+from ..data.load import load_showing, track
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import SMALL_SIDE, net_of
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
@@ -42,24 +40,16 @@ EPOCHS = {"digits": 200.0}
 
 
 @dataclass(frozen=True)
-class ClaimsConfig:
-    """The papers' claims are held against nets trained on these data.
+class ClaimsConfig(ExperimentConfig):
+    """Trainings that the papers' claims are held against, with at least 2 seeds and enough epochs for a ViT.
 
     Attributes:
-        recipe: of every training; its epochs must be enough for a ViT.
-        seeds: number of trainings of each net, at least 2.
         samples: validation images of the analyses, at most.
         quick: whether short trainings will do, to see that it works.
-        name: of the run; "" derives it from the data.
     """
 
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
     samples: int
     quick: bool
-    name: str
-    resources: Resources
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, least=2, most=MOST_SEEDS)  # for an interval
@@ -80,12 +70,12 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
     folder = run_folder(config.name or plain_name("paper-claims", config.data.name, "quick" if config.quick else ""))
     plan = _plan(config, data)
     settings = {"study": "paper-claims", "quick": config.quick}
-    records = run_experiment(plan, ExperimentContext(folder, "study", data, config.resources, settings), console)
+    records = run_experiment(plan, ExperimentContext(folder, "study", data, config.run, settings), console)
     context = analysis_context(data, config.samples, torch.device("cpu"))
     facts = _analyse_all(plan, records, config, context, folder, console)
     trained: dict[str, Any] = {}
     for training, record in zip(plan, records, strict=True):
-        cost = static_cost(training.net, len(data.classes), data.image_size, data.in_chans)
+        cost = training.cost(data)
         net = trained.setdefault(training.factors["net"], {"macs": cost.macs, "params": cost.params, "accuracy": []})
         net["accuracy"].append(record.accuracy)
     result = {
@@ -142,17 +132,14 @@ def _analyse_all(
 ) -> list[dict[str, Any]]:
     """For each seed: net -> analysis -> rows; cached in the folder, so that none is done twice."""
     facts: list[dict[str, Any]] = [{} for _ in range(config.seeds)]
-    with progress_on(console) as progress:
-        task = progress.add_task("analyses", total=len(plan))
-        for training, record in zip(plan, records, strict=True):
+    pairs = list(zip(plan, records, strict=True))
+    for training, record in track(pairs, lambda p: f"analyses of {p[0].factors['net']}, seed {p[0].seed}", console):
+        if record.status == "ok":
             name = training.factors["net"]
-            coming(progress, task, f"analyses of {name}, seed {training.seed}")
-            if record.status == "ok":
-                net = TrainedNet(name, folder, record)
-                file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
-                rows = cached(file, lambda net=net: _analyse(net, context))
-                facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
-            progress.advance(task)
+            net = TrainedNet(name, folder, record)
+            file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
+            rows = cached(file, lambda net=net: _analyse(net, context))
+            facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
     return facts
 
 

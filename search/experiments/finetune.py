@@ -8,43 +8,26 @@ from pathlib import Path
 from rich.console import Console
 
 from ...archs import Genotype
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
+from ...archs.errors import check_choice
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
-from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..engine.pool import Resources
-from ..training.job import FREEZE_POLICIES
-from ..training.recipe import Recipe
-from .plan import ExperimentContext, Training, WeightsOrigin
+from ..training.job import FREEZE_POLICIES, InitWeights
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 
 
 @dataclass(frozen=True)
-class Finetune:
-    """What is fine-tuned on what.
-
-    Attributes:
-        weights: where they start.
-        data: the new data.
-        recipe, seeds: of the trainings.
-        freeze: which parts are frozen; see `FREEZE_POLICIES`.
-        folder: name of the run; "" makes one of the weights and the data.
-        resources: where.
-    """
+class Finetune(ExperimentConfig):
+    """Fine-tuning of `weights` on new data; `freeze` says which parts are frozen, see `FREEZE_POLICIES`."""
 
     weights: WeightsSpec
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
     freeze: str
-    folder: str
-    resources: Resources
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("freeze", self.freeze, FREEZE_POLICIES)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
@@ -63,17 +46,17 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
         (how.rrc_min_scale, how.pad, how.flip, how.ra_num_ops, how.cutout, how.reprob, how.mixes)
     ):
         console.print(f"recipe {recipe.name} has no augmentation; small data sets need it", highlight=False)
-    name = config.folder or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
+    name = config.name or plain_name("finetune", config.weights.text, data.name, "" if freeze == "none" else freeze)
     folder = run_folder(name)
-    origin = origin_of(weights, folder, zero_head=True, freeze=freeze)
-    steps, test, factors = (
-        recipe.steps(len(data.train)),
-        data.test is not None,
-        {"start": weights.label, "freeze": freeze},
-    )
-    plan = [Training(net, recipe, steps, seed, factors, origin=origin, test=test) for seed in range(config.seeds)]
-    settings, starts = {"from": weights.label, "freeze": freeze}, {Path(origin.file): weights.network}
-    context = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    origin, start = saved_start(weights, folder, zero_head=True, freeze=freeze)
+    steps, test = recipe.steps(len(data.train)), data.test is not None
+    factors = {"start": weights.label, "freeze": freeze}
+    plan = [
+        Training(net, recipe, steps, seed, factors, start=start, origin=origin, test=test)
+        for seed in range(config.seeds)
+    ]
+    settings, starts = {"from": weights.label, "freeze": freeze}, {Path(start.weights): weights.network}
+    context = ExperimentContext(folder, "study", data, config.run, settings, starts)
     return folder, run_experiment(plan, context, console)
 
 
@@ -82,8 +65,8 @@ def headless(net: Genotype) -> Genotype:
     return replace(net, head=replace(net.head, hidden=0))
 
 
-def origin_of(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> WeightsOrigin:
-    """Where trainings start: a file in the run's folder, which every worker can read, and what it came from."""
+def saved_start(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> tuple[str, InitWeights]:
+    """The digest of weights, and how they start trainings: as a file in the run's folder, which every worker reads."""
     digest = found.lineage["sha256"]
     file = folder.absolute() / "starts" / f"{digest}.safetensors"
-    return WeightsOrigin(digest, found.label, str(file), found.lineage["steps"], zero_head, freeze)
+    return digest, InitWeights(str(file), found.label, found.lineage["steps"], zero_head, freeze)

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Cost, Genotype, static_cost
+from ...archs.errors import MOST_SEEDS, check_count
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
-from ..data.dataset import DataSet
+from ..config import RunConfig
+from ..data.dataset import DataConfig, DataSet
 from ..data.splits import WHOLE, View
-from ..engine.resources import Resources
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
@@ -35,26 +36,6 @@ FINAL = ("ok", "nan")  # another try would end the same
 
 
 @dataclass(frozen=True)
-class WeightsOrigin:
-    """Where a training's first weights come from.
-
-    Attributes:
-        of: identity of the training of the same plan whose weights they are, or of a file's content.
-        label: what a person calls them.
-        file: the file; "" for another training's.
-        steps: optimiser steps spent on them before; None if unknown.
-        zero_head, freeze: as of `InitWeights`.
-    """
-
-    of: str
-    label: str
-    file: str = ""
-    steps: int | None = None
-    zero_head: bool = False
-    freeze: str = "none"
-
-
-@dataclass(frozen=True)
 class Training:
     """One training of a plan.
 
@@ -65,7 +46,8 @@ class Training:
         seed: of the training.
         factors: what the plan varies, by name; trainings that differ in the seed alone share them.
         view: part of the data.
-        origin: where it starts; None is from scratch.
+        start: its first weights; None is from scratch. Those of another training of the plan are no file yet: "".
+        origin: identity of that training, or of the file's content.
         task, test, few_shot, save_weights_at: as of its `TrainJob`.
     """
 
@@ -75,7 +57,8 @@ class Training:
     seed: int
     factors: dict[str, Any] = field(default_factory=dict)
     view: View = WHOLE
-    origin: WeightsOrigin | None = None
+    start: InitWeights | None = None
+    origin: str = ""
     task: str = "classes"
     test: bool = False
     few_shot: FewShot | None = None
@@ -84,7 +67,7 @@ class Training:
     @cached_property
     def id(self) -> str:
         """12 hexadecimal digits of all that makes the result what it is, on given data."""
-        begun = [self.origin.of, self.origin.zero_head, self.origin.freeze] if self.origin else None
+        begun = [self.origin, self.start.zero_head, self.start.freeze] if self.start else None
         facts = [self.net.key, self.recipe.to_dict(), self.steps, self.seed, asdict(self.view), begun]
         facts += [self.task, self.test, asdict(self.few_shot) if self.few_shot else None]
         facts += [list(self.save_weights_at)] if self.save_weights_at else []
@@ -97,7 +80,29 @@ class Training:
     @property
     def parent(self) -> str:
         """Identity of the training of the same plan that must end first; "" if there is none."""
-        return self.origin.of if self.origin and not self.origin.file else ""
+        return self.origin if self.start and not self.start.weights else ""
+
+
+@dataclass(frozen=True)
+class ExperimentConfig:
+    """What every experiment is given: nets are trained on some data by a recipe, with several seeds.
+
+    Attributes:
+        data: that all of it is trained on.
+        recipe: of every training.
+        seeds: number of trainings of each net.
+        name: of the run; "" derives it from the inputs.
+        run: where, for how long, and whether event files are written.
+    """
+
+    data: DataConfig
+    recipe: Recipe
+    seeds: int
+    name: str
+    run: RunConfig
+
+    def __post_init__(self) -> None:
+        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 @dataclass(frozen=True)
@@ -108,9 +113,8 @@ class ExperimentContext:
         folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
-        resources: where.
+        run: where, for how long, and whether event files are written.
         settings: what the command was given, kept in run.json.
-        test: whether the workers may see the test split.
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.
     """
@@ -118,9 +122,8 @@ class ExperimentContext:
     folder: Path
     kind: str
     data: DataSet
-    resources: Resources
+    run: RunConfig = field(default_factory=RunConfig)
     settings: dict[str, Any] = field(default_factory=dict)
-    test: bool = False
     starts: Mapping[Path, Network] = field(default_factory=dict)
     about: str = ""
 
@@ -154,6 +157,11 @@ class PlanController(Controller):
     def records(self) -> list[Record]:
         """Of what has ended, in the plan's order and with its factors."""
         return [replace(self.ended[i], factors=t.factors) for i, t in self.plan.items() if i in self.ended]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of the plan has ended."""
+        return not self.live and not self._left
 
     def training(self, number: int) -> Training | None:
         """What a live trial trains."""
@@ -191,10 +199,9 @@ class PlanController(Controller):
 
     def _start(self, trial: Trial) -> TrainJob:
         training = self.plan[trial.record_fields["training_id"]]
-        start, origin = None, training.origin
-        if origin:
-            file = origin.file or str(self._weights(origin.of))
-            start = InitWeights(file, origin.label, self._steps_before(training), origin.zero_head, origin.freeze)
+        start = training.start
+        if start and training.parent:
+            start = replace(start, weights=str(self._weights(training.parent)), steps=self._steps_before(training))
         trial.job = TrainJob(
             trial.number,
             training.net,
@@ -210,6 +217,7 @@ class PlanController(Controller):
             task=training.task,
             test=training.test,
             few_shot=training.few_shot,
+            timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
         )
         return trial.job
@@ -232,7 +240,7 @@ class PlanController(Controller):
     def _steps_before(self, training: Training) -> int | None:
         """Steps spent on the weights that it starts from, and on theirs; None if unknown."""
         if not training.parent:
-            return training.origin.steps if training.origin else 0
+            return training.start.steps if training.start else 0
         parent = self.plan[training.parent]
         before = self._steps_before(parent)
         return None if before is None else before + parent.steps

@@ -16,7 +16,7 @@ from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
-from ..engine.pool import Resources
+from ..config import RunConfig
 from ..training.recipe import Recipe
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
@@ -27,22 +27,22 @@ TOP = 3
 
 @dataclass(frozen=True)
 class Retrain:
-    """Which nets of a run are retrained, how and where.
+    """Which nets of a search are retrained, how and where.
 
     Attributes:
-        run: folder of the search.
+        search: folder of its run.
         seeds: trainings of each net.
+        run: where, for how long, and whether event files are written.
         top: so many nets: by Pareto rank, then by accuracy.
         trials: these nets instead.
         limits: largest cost of a net, by kind of cost.
         recipe: None takes that of the search.
         epochs: of the recipe; None leaves them.
-        resources: where.
     """
 
-    run: Path
+    search: Path
     seeds: int
-    resources: Resources
+    run: RunConfig
     top: int = TOP
     trials: tuple[int, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         InputError: if there is no such net, or the data are not those of the search.
         OperationError: if workers do not start or everything fails.
     """
-    run, nets = config.run, _chosen(config)
+    run, nets = config.search, _chosen(config)
     for line in over_limits(run, nets):
         console.print(line, highlight=False)
     recipe = config.recipe or recipe_of(run)
@@ -82,7 +82,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         for seed in seeds
     ]
     settings = {"objective": objective_of(run), "run": run.name}
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.resources, settings, test)
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings)
     records = run_experiment(plan, context, console)
     prune(run)
     return records
@@ -90,14 +90,14 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
 
 def _chosen(config: Retrain) -> Sequence[Record]:
     """The nets to retrain. Raises InputError if one is not there, or none is within the limits."""
-    records = read_records(config.run)
+    records = read_records(config.search)
     if config.trials:
-        named = [find_trial(config.run, trial) for trial in config.trials]
+        named = [find_trial(config.search, trial) for trial in config.trials]
         first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
         return list({r.key: first[r.key] for r in named}.values())
-    board = leaderboard_of(config.run, RankingQuery(limits=config.limits))
+    board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if board.why_empty:
-        raise InputError(f"run {config.run.name}: {board.why_empty}")
+        raise InputError(f"run {config.search.name}: {board.why_empty}")
     rows = sorted(board.rows, key=lambda row: (row["rank"], -row["accuracy"]))
     by_trial = {r.trial: r for r in records}
     return [by_trial[row["trial"]] for row in rows[: config.top]]

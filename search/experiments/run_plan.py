@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -11,50 +10,45 @@ from rich.console import Console, RenderableType
 from ...archs import InputError, OperationError
 from ...results.render.experiment import PlotSpec, study_rows, study_table
 from ...results.render.tables import short
-from ...results.runs.record import FAILED, FORMAT, Record, versions
-from ...results.runs.store import Store, locked, read_settings, write_json
+from ...results.runs.record import FAILED, Record
+from ...results.runs.store import Store, locked, read_settings
 from ..config import differences
 from ..data.dataset import DataSet
-from ..data.load import keep_sample
-from ..engine.loop import run_loop
-from ..engine.pool import Pool
-from ..engine.progress import view
-from ..redact import redact_words
-from ..training.artifacts import ArtifactStore, artifact_store, check_store
+from ..engine.drive import drive, write_run_json
+from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
 from ..training.recipe import check_on
 from .plan import ExperimentContext, PlanController, Training
 
 
 def run_experiment(plan: Sequence[Training], context: ExperimentContext, console: Console) -> list[Record]:
-    """Train what of the plan is not trained yet. Returns the records of all of it, in its order.
+    """Train what of the plan is not trained yet. Returns the records in its order: of all, unless the time was over.
 
     Raises:
         InputError: if the folder holds trainings on other data, or a recipe or net does not fit the data.
         OperationError: if workers do not start or everything fails.
     """
-    data, resources = context.data, context.resources
+    data, folder = context.data, context.folder
     for training in plan:
         check_on(training.recipe, data.white_level, data.in_chans, data.image_size)
         training.net.check(data.image_size)
-    artifacts = artifact_store(context.folder, resources.storage_path)
+    artifacts = artifact_store(folder, context.run.resources.storage_path)
     check_store(artifacts)
-    with locked(context.folder), closing(Store(context.folder)) as store:
-        _write_run_json(context, bool(store.records), artifacts)
+    with locked(folder), closing(Store(folder)) as store:
+        if store.records:
+            _check_same_plan(context)
+        _save_starts(context)
+        write_run_json(folder, data, artifacts, settings=context.settings)
         controller = PlanController(plan, context, store, artifacts)
         left = [training for training in plan if training.id not in controller.ended]
         if context.about:
             console.print(context.about, highlight=False, markup=False, soft_wrap=True)
         console.print(_announced(left, len(plan), data), highlight=False, soft_wrap=True)
-        if left:
-            if artifacts:
-                console.print(f"checkpoints and weights: {artifacts}", highlight=False, soft_wrap=True)
-            seen = data if context.test else data.without_test()
-            with view(ShownPlan(controller), console) as shown, closing(Pool(resources, seen, len(left))) as pool:
-                run_loop(controller, pool, shown)
+        seen = data if any(training.test for training in plan) else data.without_test()
+        ended = drive(controller, ShownPlan(controller), context.run, seen, len(left), console)
     records = controller.records
-    if records and all(r.status in FAILED for r in records):
-        raise OperationError(f"{context.folder}: all {len(records)} trainings failed; the first: {records[0].error}")
+    if ended and records and all(r.status in FAILED for r in records):
+        raise OperationError(f"{folder}: all {len(records)} trainings failed; the first: {records[0].error}")
     return records
 
 
@@ -70,31 +64,23 @@ def _announced(left: Sequence[Training], count: int, data: DataSet) -> str:
     return before + what
 
 
-def _write_run_json(context: ExperimentContext, begun: bool, artifacts: ArtifactStore | None) -> None:
-    """Write what the folder is, unless it holds something else.
+def _check_same_plan(context: ExperimentContext) -> None:
+    """Raise InputError if the folder holds a search, or trainings of another kind or on other data."""
+    folder, hint, old = context.folder, "give this one another --name", read_settings(context.folder)
+    if "trials" in old:
+        raise InputError(f"{folder} holds a search; {hint}")
+    old_facts = {"settings": old.get("settings"), "split": old.get("data", {}).get("split")}
+    differing = differences(old_facts, {"settings": context.settings, "split": context.data.split_hash})
+    if differing:
+        raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
 
-    Raises:
-        InputError: if it holds a search, or trainings of another kind or on other data.
-    """
-    folder, data = context.folder, context.data
-    if begun:
-        hint, old = "give this one another --name", read_settings(folder)
-        if "trials" in old:
-            raise InputError(f"{folder} holds a search; {hint}")
-        old_facts = {"settings": old.get("settings"), "split": old.get("data", {}).get("split")}
-        differing = differences(old_facts, {"settings": context.settings, "split": data.split_hash})
-        if differing:
-            raise InputError(f"{folder} holds other trainings: {'; '.join(differing)}; {hint}")
+
+def _save_starts(context: ExperimentContext) -> None:
+    from ...archs.weights import save
+
     for file, network in context.starts.items():
-        from ...archs.weights import save
-
         if not file.exists():
             save(network, file)
-    keep_sample(data, folder)
-    command = redact_words(sys.argv, context.resources.storage_path)
-    facts = {"format": FORMAT, "settings": context.settings, "data": data.facts()}
-    facts |= {"command": command, "versions": versions()}
-    write_json(folder / "run.json", facts | ({"storage_path": artifacts.note} if artifacts else {}))
 
 
 class ShownPlan:

@@ -15,19 +15,16 @@ from typing import Any
 from rich.console import Console, Group, RenderableType
 
 from ...archs import Genotype, InputError
-from ...archs.errors import MOST_SEEDS, check_choice, check_count
-from ...results.ranking.stats import CHANGE, paired, verdict
+from ...archs.errors import check_choice
+from ...results.ranking.stats import CHANGE, MeanCI, paired, verdict
 from ...results.render.experiment import PlotSpec, study_json, study_rows, study_table
 from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..data.dataset import DataConfig
 from ..data.load import load_showing
-from ..engine.pool import Resources
-from ..training.recipe import Recipe
-from .finetune import headless, origin_of
-from .plan import ExperimentContext, Training
+from .finetune import headless, saved_start
+from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import swapped
 
@@ -37,28 +34,22 @@ BEFORE, AFTER = "before", "after"
 
 
 @dataclass(frozen=True)
-class SwapAttention:
+class SwapAttention(ExperimentConfig):
     """What is built up.
 
     Attributes:
         weights: of the trained ResNet.
         msa: MSA blocks at the end of each stage; () takes those of `rule`.
         train: "all", or "new": the head and what was swapped in, alone; of the net before, then, the head.
-        data, recipe, seeds, folder, resources: as of `Finetune`.
     """
 
     weights: WeightsSpec
     msa: tuple[int, ...]
     train: str
-    data: DataConfig
-    recipe: Recipe
-    seeds: int
-    folder: str
-    resources: Resources
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_choice("train", self.train, FREEZE)
-        check_count("seeds", self.seeds, most=MOST_SEEDS)
 
 
 def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, Any], RenderableType]:
@@ -79,18 +70,18 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
     if after.key == before.key:
         raise InputError(f"msa: {config.msa} swaps nothing in {weights.label}")
     differs = "".join(map(str, config.msa)), config.train.replace("all", "")  # from the usual build-up of these
-    folder = run_folder(config.folder or plain_name("buildup", config.weights.text, data.name, *differs))
+    folder = run_folder(config.name or plain_name("buildup", config.weights.text, data.name, *differs))
     other_classes = weights.network.num_classes != len(data.classes)
-    origin = origin_of(weights, folder, other_classes, FREEZE[config.train])
+    origin, start = saved_start(weights, folder, other_classes, FREEZE[config.train])
     steps, test = recipe.steps(len(data.train)), data.test is not None
     plan = [
-        Training(net, recipe, steps, seed, {"net": name}, origin=origin, test=test)
+        Training(net, recipe, steps, seed, {"net": name}, start=start, origin=origin, test=test)
         for seed in range(config.seeds)
         for name, net in ((BEFORE, before), (AFTER, after))
     ]
     settings = {"from": weights.label, "msa": [s.msa for s in after.stages], "train": config.train}
-    starts = {Path(origin.file): weights.network}
-    experiment = ExperimentContext(folder, "study", data, config.resources, settings, test, starts)
+    starts = {Path(start.weights): weights.network}
+    experiment = ExperimentContext(folder, "study", data, config.run, settings, starts)
     return _compared(folder, run_experiment(plan, experiment, console))
 
 
@@ -100,22 +91,26 @@ def _compared(folder: Path, records: Sequence[Record]) -> tuple[dict[str, Any], 
         name: {r.seed: r.accuracy for r in ended if r.factors["net"] == name and r.accuracy is not None}
         for name in (BEFORE, AFTER)
     }
-    change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
+    change = None  # no seed has ended in both
+    if accuracies[BEFORE].keys() & accuracies[AFTER].keys():
+        change = paired(accuracies[BEFORE], accuracies[AFTER], CHANGE)
     lineage = next((r.lineage for r in ended if r.factors["net"] == AFTER), {"share": 0.0, "parts": []})
     inherited = {name: lineage[name] for name in ("share", "parts")}
     rows = study_rows(records, PLOT.metrics)
-    result = {"folder": str(folder), "difference": vars(change), "verdict": verdict(change)}
-    result |= {"inherited": inherited, "rows": study_json(rows)}
-
-    low, high = change.low, change.high
-    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    result = {"folder": str(folder), "difference": vars(change) if change else None}
+    result |= {"verdict": verdict(change) if change else "undecided", "inherited": inherited, "rows": study_json(rows)}
     new = ", ".join(part["place"] for part in inherited["parts"] if part["how"] == "identity") or "nothing"
-    points = f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
     lines = [
-        f"after minus before, validation: {points}",
+        f"after minus before, validation: {_in_points(change) if change else 'unknown yet'}",
         f"swapped in: {new}; {inherited['share']:.1%} of the weights inherited",
     ]
     return result, Group(study_table(rows, PLOT), plain(*lines))
+
+
+def _in_points(change: MeanCI) -> str:
+    low, high = change.low, change.high
+    interval = "" if low is None or high is None else f" (95 %: {100 * low:+.2f} to {100 * high:+.2f})"
+    return f"{100 * change.mean:+.2f} points{interval}, {change.n} seeds: {verdict(change)}"
 
 
 def rule(net: Genotype) -> tuple[int, ...]:

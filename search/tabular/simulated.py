@@ -19,7 +19,6 @@ from ..config import ETA, RUNGS, Settings
 from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
 from ..engine.loop import run_loop
-from ..engine.resources import Resources
 from ..samplers.registry import STRATEGIES, check_strategy
 from ..training.job import Job, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
@@ -169,7 +168,7 @@ def _controller(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Sear
         "bench", table.data, how.strategy, how.scheduler, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
     )  # fmt: skip
-    config = SearchConfig(settings, DataConfig(table.data), len(table.entries), "bench", Resources())
+    config = SearchConfig(settings, DataConfig(table.data), len(table.entries), "bench")
     space = get("bench", IMAGE_SIZE)
     no_data: Any = None  # results are looked up
     alone: Any = _Alone(space)

@@ -55,6 +55,11 @@ class Controller(ABC):
         """Whether nothing runs. Once `next_job` has returned None, nothing is left to run."""
         return all(trial.paused for trial in self.live.values())
 
+    @property
+    @abstractmethod
+    def complete(self) -> bool:
+        """Whether nothing is left to do at all."""
+
     def next_job(self) -> Job | None:
         """What a free worker should do; None if nothing, for now or, once `done`, at all."""
         trial = self.live[self._queue.popleft()] if self._queue else self._next_trial()
@@ -181,7 +186,7 @@ class SearchController(Controller):
     @property
     def budget_spent(self) -> bool:
         """Whether all optimiser steps that the run may take are taken."""
-        most = self.context.config.budget.train_steps
+        most = self.context.config.run.budget.train_steps
         return most < math.inf and self.steps_done >= most
 
     @property
@@ -260,7 +265,7 @@ class SearchController(Controller):
 
     def _job(self, trial: Trial) -> Job:
         """What gives a trial its accuracy."""
-        return trial.start(self.settings, self.folder, self.context.config.budget.trial_minutes, self.artifacts)
+        return trial.start(self.settings, self.folder, self.context.config.run.budget.trial_minutes, self.artifacts)
 
     # What becomes of it.
 

@@ -111,7 +111,7 @@ class SupernetController(SearchController):
         )
 
     def _job(self, trial: Trial) -> Job:
-        minutes = self.context.config.budget.trial_minutes
+        minutes = self.context.config.run.budget.trial_minutes
         if trial.weights == "alone":
             return super()._job(trial)
         if trial.weights == "polished":

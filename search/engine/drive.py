@@ -1,0 +1,80 @@
+"""What a search and an experiment do alike once they are checked: write run.json, then train on workers."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ...results.latency.measurements import LatencySetting
+from ...results.runs.record import FORMAT, versions
+from ...results.runs.store import write_json
+from ..config import RunConfig
+from ..data.dataset import DataSet
+from ..data.load import keep_sample
+from ..redact import redact_words
+from ..training.artifacts import ArtifactStore
+from ..trials.controller import Controller
+from .loop import run_loop
+from .pool import Pool
+from .progress import Shown, view
+from .tensorboard import TensorBoardView
+
+
+def write_run_json(
+    folder: Path, data: DataSet, artifacts: ArtifactStore | None, storage: str = "", **facts: Any
+) -> None:
+    """Write what the folder of a run is, with a sample of its data.
+
+    Args:
+        folder: of the run.
+        data: that its nets are trained on.
+        artifacts: of the run; kept without its password, as in the command.
+        storage: URL of the study's database, which the command may name too.
+        facts: "settings", and what else is to be kept.
+    """
+    command = redact_words(sys.argv, storage, artifacts.uri if artifacts else "")
+    facts |= {"format": FORMAT, "command": command, "versions": versions(), "data": data.facts()}
+    if artifacts:
+        facts["storage_path"] = artifacts.note
+    keep_sample(data, folder)
+    write_json(folder / "run.json", facts)
+
+
+def drive(
+    controller: Controller,
+    shown: Shown,
+    run: RunConfig,
+    data: DataSet,
+    most: int,
+    console: Console,
+    latency: LatencySetting | None = None,
+) -> bool:
+    """Train all that a controller hands out. Returns whether all of it has ended, and not merely its time.
+
+    Args:
+        controller: of a search or a plan.
+        shown: the same, for the view.
+        run: where, for how long, and whether event files are written.
+        data: for the workers.
+        most: so many workers are of use.
+        console: for the view.
+        latency: how latency is measured, where it is.
+
+    Raises:
+        OperationError: if workers do not start.
+    """
+    plain = view(shown, console)
+    noted = TensorBoardView(plain, controller) if run.tensorboard else plain
+    if controller.complete:
+        return True
+    if controller.artifacts:
+        console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
+    with plain, closing(Pool(run.resources, data, most, latency)) as pool:
+        ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
+    if not ended:
+        console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
+    return ended
