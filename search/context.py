@@ -21,7 +21,7 @@ from .config import Budget, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .engine.resources import Resources
-from .samplers.registry import PLANNED, check_strategy
+from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on
@@ -212,7 +212,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
     if isinstance(used, str):
         return used
-    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "none"
+    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
 from ...results.ranking.pareto import pareto_ranks
-from ...spaces import Genes, options_of
+from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import FULL_TRAINING, LearningCurves, TrialReader
 from .random import JointSampler, uniform
@@ -42,7 +42,7 @@ class Evolution(JointSampler):
     """
 
     def __init__(self, context: SamplerContext) -> None:
-        super().__init__(context.seed, options_of(context.space))
+        super().__init__(context)
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate()
         self._curves = LearningCurves(context.features_of)
         self._running: list[FrozenTrial] = []  # train or wait
