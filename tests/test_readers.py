@@ -32,7 +32,7 @@ from alternas.search.data.readers.huggingface import read_huggingface
 from alternas.search.data.readers.registry import TORCHVISION_SETS
 from alternas.search.data.readers.torchvision import read_torchvision
 from alternas.search.data.readers.webdataset import read_webdataset
-from picture_files import encoded, noise, one_line, shows, write
+from image_files import encoded, noise, one_line, shows, write
 from vision_files import MAKERS, FakeHdf5, Told
 
 Reading = Callable[[], RawDataset]

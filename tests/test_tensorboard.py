@@ -94,11 +94,11 @@ def test_nothing_is_written_twice_and_a_torn_end_is_cut(tmp_path: Path) -> None:
     assert math.isnan(curves(tmp_path)["loss"][-1][1])
 
 
-def noted(ledger: SearchController, run: Path) -> TensorBoardView:
-    files = EventFiles(run, ledger.context.settings.seed)
-    for record in ledger.store.records:
+def noted(controller: SearchController, run: Path) -> TensorBoardView:
+    files = EventFiles(run, controller.context.settings.seed)
+    for record in controller.store.records:
         files.take(record)
-    return TensorBoardView(SilentView(), files, ledger)
+    return TensorBoardView(SilentView(), files, controller)
 
 
 @pytest.mark.parametrize("noted_from", [1, 2], ids=["from the start", "from the second half"])
@@ -114,12 +114,14 @@ def test_a_search_that_was_interrupted_has_each_step_once(
             raise KilledError
 
     for part in (1, 2):
-        ledger = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
+        controller = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
         try:
-            run_loop(ledger, FakeExecutor(fate=fate), noted(ledger, tmp_path) if part >= noted_from else SilentView())
+            run_loop(
+                controller, FakeExecutor(fate=fate), noted(controller, tmp_path) if part >= noted_from else SilentView()
+            )
         except KilledError:
             assert part == 1
-    trained = [r for r in ledger.store.records if r.curve]
+    trained = [r for r in controller.store.records if r.curve]
     assert len(trained) >= 8
     for record in trained:
         folder = tmp_path / "tensorboard" / f"trial-{record.trial:05d}"

@@ -15,7 +15,7 @@ import scipy.io
 import torch
 from PIL import Image
 
-from picture_files import noise, write
+from image_files import noise, write
 
 Told = dict[str, list[tuple[Image.Image, str]]]  # by part, pictures and the names of their classes
 

@@ -343,7 +343,7 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
     if len(budgets) < 2:
         return []
     each = [
-        f"{count_nets(n)} {steps or '?'} steps{' on inherited weights (heir)' * heir}"
-        for (steps, heir), n in budgets.items()
+        f"{count_nets(n)} {steps or '?'} steps{' on inherited weights' * inherited}"
+        for (steps, inherited), n in budgets.items()
     ]
     return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]

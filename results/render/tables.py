@@ -81,7 +81,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": "baseline" if row["kind"] == "baseline" else row["family"],
         "net": row["key"],
-        "note": " ".join(["knee"] * row["knee"] + ["heir"] * row["inherited"] + ties),
+        "note": " ".join(["knee"] * row["knee"] + ["inherited"] * row["inherited"] + ties),
     }
 
 

@@ -78,7 +78,7 @@ def _why_empty(run: Run) -> str:
 
 def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
-    heirs = any(row["inherited"] for row in run.rows)
+    inherits = any(row["inherited"] for row in run.rows)
     rows = [
         {
             "trial": row["trial"],
@@ -90,7 +90,7 @@ def leaderboard_table(run: Run) -> Table:
             "family": "baseline" if row["kind"] == "baseline" else row["family"],
             "seeds": row["seeds"],
             "seconds": row["seconds"],
-            **({"inherited": "yes" if row["inherited"] else ""} if heirs else {}),
+            **({"inherited": "yes" if row["inherited"] else ""} if inherits else {}),
             "net": row["key"],
         }
         for row in run.rows
