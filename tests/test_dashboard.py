@@ -30,7 +30,7 @@ from alternas.search.engine.resources import Resources
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.dashboard import study_of
+from alternas.search.trials.storage import study_of
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 
