@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -84,7 +85,7 @@ def sampler(name: str, context: SamplerContext, offset: int = 0) -> BaseSampler:
         return kind(seed=context.seed + offset) if takes_seed else kind()
 
 
-def _import_sampler(name: str) -> type[BaseSampler]:
+def _import_sampler(name: str) -> Callable[..., BaseSampler]:
     """The class at "package.module:Class", from an installed package or a module of the current folder."""
     from optuna.samplers import BaseSampler
 
