@@ -18,6 +18,7 @@ from .layout import Block, ImageSize, Layout, stage_layout
 from .parts import MOST_CLASSES, Encoder, Stem, Style
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
+FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
 BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper, table 6)
 
 

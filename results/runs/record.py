@@ -15,6 +15,7 @@ from typing import Any
 from ...archs.errors import InputError, short_repr
 
 STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
+WEIGHTS = ("alone", "inherited", "shared", "polished")
 KINDS = ("search", "baseline", "retrain", "study")
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
@@ -48,6 +49,8 @@ class Record:
         recipe: as a dict.
         data: name, fraction and split hash.
         seed: of the training.
+        weights: alone (trained from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or
+            polished (trained on from such slices).
         lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
         factors: of a study: what this training varies, by name; its seeds repeat them.
         training_id: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
@@ -82,6 +85,7 @@ class Record:
     recipe: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
+    weights: str = "alone"
     lineage: dict[str, Any] = field(default_factory=dict)
     factors: dict[str, Any] = field(default_factory=dict)
     training_id: str = ""
@@ -136,6 +140,8 @@ class Record:
             raise InputError(f"cost does not hold the numbers macs and params but {short_repr(self.cost)}")
         if self.status not in STATUSES or self.kind not in KINDS:
             raise InputError(f"unknown status {short_repr(self.status)} or kind {short_repr(self.kind)}")
+        if self.weights not in WEIGHTS:
+            raise InputError(f"unknown weights {short_repr(self.weights)}")
 
 
 def check_format(name: str, data: dict[str, Any]) -> None:

@@ -240,8 +240,13 @@ def read_array(path: Path, name: str, fits: Callable[[tuple[int, ...], np.dtype]
 
 
 def weights_file(folder: Path, record: Record) -> Path:
-    """Where a net's final weights are kept: by its training, or in a search, which trains a net once, by its key."""
-    return folder / "weights" / f"{record.training_id or record.key}.safetensors"
+    """Where a net's final weights are kept: by its training, or in a search by its key and how it came by them."""
+    return folder / "weights" / f"{record.training_id or weights_name(record.key, record.weights)}.safetensors"
+
+
+def weights_name(key: str, weights: str) -> str:
+    """Name of the files of a net in a search, which has a net once alone, once on shared weights, once polished."""
+    return f"{key}-{weights}" if weights in ("shared", "polished") else key
 
 
 class Store:

@@ -1,4 +1,4 @@
-"""`Worker`: holds the data, and trains nets or measures their latency, one job at a time. Knows no Ray.
+"""`Worker`: holds the data, and trains nets or a bank, evaluates, or measures latency, one job at a time. Knows no Ray.
 
 It loads torch when it gets ready. Errors in training come back as typed results, so a dead worker is never a bad net.
 """
@@ -15,7 +15,7 @@ from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
 from ..training.artifact_sync import local_files
 from ..training.artifacts import StoreError
-from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
+from ..training.job import EvaluateJob, Job, JobResult, LatencyJob, Progress, SupernetJob, TrainJob
 
 if TYPE_CHECKING:
     from ..training.loaders import DeviceLoader
@@ -50,6 +50,14 @@ class Worker:
         try:
             if isinstance(job, LatencyJob):
                 yield _measure(job)
+            elif isinstance(job, SupernetJob):
+                from ..supernet.trainer import train_bank
+
+                yield from train_bank(job, self._seen(WHOLE))
+            elif isinstance(job, EvaluateJob):
+                from ..supernet.evaluate import evaluate_job
+
+                yield evaluate_job(job, self._seen(WHOLE))
             else:
                 with local_files(job) as local:
                     yield from self._train(local)

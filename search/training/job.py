@@ -1,4 +1,4 @@
-"""What a worker is asked (`TrainJob`, `LatencyJob`) and what it answers (`Progress`, `JobResult`)."""
+"""What a worker is asked (`TrainJob`, `SupernetJob`, `EvaluateJob`, `LatencyJob`), and its `Progress` and `JobResult`."""
 
 from __future__ import annotations
 
@@ -108,6 +108,7 @@ class TrainJob:
         few_shot: few-shot tasks to measure the final net on.
         timeout_s: the worker of a job that takes longer is killed.
         store: where the worker leaves its files and finds them, if it does not see the driver's folder.
+        curve_points: of the learning curve over a full budget; each is an evaluation.
     """
 
     trial: int
@@ -126,11 +127,12 @@ class TrainJob:
     few_shot: FewShot | None = None
     timeout_s: float = math.inf
     store: ArtifactStore | None = None
+    curve_points: int = CURVE_POINTS
 
     @property
     def progress_steps(self) -> int:
         """Optimiser steps between two points of the learning curve."""
-        return max(1, self.total_steps // CURVE_POINTS)
+        return max(1, self.total_steps // self.curve_points)
 
     @property
     def confusion(self) -> str:
@@ -168,7 +170,71 @@ class LatencyJob:
     timeout_s: float = math.inf
 
 
-Job = TrainJob | LatencyJob  # what a worker can be asked; `Worker.run` tells them apart
+@dataclass(frozen=True)
+class SupernetJob:
+    """Train a bank of shared weights for some steps; see `supernet.trainer`.
+
+    Attributes:
+        trial: number of the trial, unique in its run.
+        nets: those trained in each step, from `start_step` on.
+        start_step: where the bank's checkpoint stands; 0 where there is none yet.
+        total_steps: the full budget, in optimiser steps, which the learning-rate schedule spans.
+        largest: nets that a new bank is made large enough for.
+        validated: nets that are measured as the bank trains.
+        recipe: how to train.
+        seed: of the initial weights, the order of the images and their augmentation.
+        checkpoint: file to continue from and to leave the state in.
+        weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
+        facts: what the bank is trained on and for; a checkpoint of another bank is refused.
+        timeout_s: the worker of a job that takes longer is killed.
+    """
+
+    trial: int
+    nets: tuple[tuple[Genotype, ...], ...]
+    start_step: int
+    total_steps: int
+    largest: tuple[Genotype, ...]
+    validated: tuple[Genotype, ...]
+    recipe: Recipe
+    seed: int
+    checkpoint: str
+    weights: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    timeout_s: float = math.inf
+
+    @property
+    def stop_step(self) -> int:
+        """The optimiser step at which to stop and report."""
+        return self.start_step + len(self.nets)
+
+
+@dataclass(frozen=True)
+class EvaluateJob:
+    """Evaluate one net on slices of a bank; see `supernet.evaluate`.
+
+    Attributes:
+        trial: number of the trial.
+        genotype: the net.
+        bank: the bank's file.
+        recipe: batch size and precision.
+        weights: safetensors file for the net's slices.
+        timeout_s: the worker of a job that takes longer is killed.
+    """
+
+    trial: int
+    genotype: Genotype
+    bank: str
+    recipe: Recipe
+    weights: str
+    timeout_s: float = math.inf
+
+    @property
+    def confusion(self) -> str:
+        """The .npz file for the net's confusion of classes, beside its weights."""
+        return str(Path(self.weights).with_suffix(".npz"))
+
+
+Job = TrainJob | SupernetJob | EvaluateJob | LatencyJob  # what a worker can be asked; `Worker.run` tells them apart
 
 
 @dataclass(frozen=True)

@@ -86,10 +86,10 @@ def kept_steps(recipe: Recipe, steps: int, keep: tuple[str, ...]) -> dict[int, l
 
 
 class Ema:
-    """Exponential moving average of a network's weights, in `net`, a copy of it."""
+    """Exponential moving average of a network's weights, in `net`: `averaged`, or a copy of it as it is."""
 
-    def __init__(self, net: nn.Module, decay: float) -> None:
-        self.net, self.decay = copy.deepcopy(net).requires_grad_(False).eval(), decay
+    def __init__(self, net: nn.Module, decay: float, averaged: nn.Module | None = None) -> None:
+        self.net, self.decay = (averaged or copy.deepcopy(net)).requires_grad_(False).eval(), decay
         pairs = list(zip(self.net.state_dict().values(), net.state_dict().values(), strict=True))
         self.averaged = [pair for pair in pairs if pair[0].is_floating_point()]
         self.copied = [pair for pair in pairs if not pair[0].is_floating_point()]
@@ -116,6 +116,12 @@ def precision_of(recipe: Recipe, device: torch.device) -> str:
 def autocast(precision: str, device: torch.device) -> torch.autocast:
     """The context in which a net computes at this precision."""
     return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
+
+
+def memory_format(net: Genotype, device: torch.device) -> torch.memory_format:
+    """channels_last, which is faster on a CPU too, but for GroupNorm: a quarter slower with it (docs/log.md)."""
+    unfit = device.type == "cpu" and net.style.norm == "group"
+    return torch.contiguous_format if unfit else torch.channels_last
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -238,16 +238,20 @@ class SearchController(Controller):
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
             self.study.inherits(trial.number, parent.trial)
-            trial.parent = parent
+            trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
     def _start(self, trial: Trial) -> Job:
         """The job of a trial: training, but first of all its latency, where accuracy is weighed against that."""
-        latencies, minutes = self.context.latencies, self.context.config.budget.trial_minutes
-        job = trial.start(self.settings, self.folder, minutes, self.artifacts)
+        latencies = self.context.latencies
+        trial.job = self._job(trial)
         if latencies and trial.net.key not in latencies.known:
-            trial.job = latencies.job(trial.number, trial.net, job.timeout_s)
-        return trial.job or job
+            trial.job = latencies.job(trial.number, trial.net, trial.job.timeout_s)
+        return trial.job
+
+    def _job(self, trial: Trial) -> Job:
+        """What gives a trial its accuracy."""
+        return trial.start(self.settings, self.folder, self.context.config.budget.trial_minutes, self.artifacts)
 
     # What becomes of it.
 

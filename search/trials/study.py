@@ -101,6 +101,11 @@ class StudyAdapter:
         self._baselines.add(len(self._trials()))
         self.study.add_trial(trial)
 
+    def skip(self) -> int:
+        """Use up a number for a trial that the strategy did not propose."""
+        self.study.add_trial(create_trial(state=TrialState.FAIL))
+        return len(self._trials()) - 1
+
     def enqueue(self, genes: Sequence[Genes]) -> None:
         """Have the next proposals hold these genes; the strategy draws the others. Not where it follows a plan."""
         for fixed in () if self.planned else genes:

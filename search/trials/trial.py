@@ -11,7 +11,7 @@ from typing import Any
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.runs.record import Record, now
-from ...results.runs.store import weights_file
+from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
 from ..config import Settings
 from ..samplers.sampler_context import Traits, features
@@ -90,6 +90,7 @@ class Trial:
         job: the one handed out last.
         last_result: of the last training job.
         results_by_seed: results at full budget.
+        weights: how it comes by them, as its record says: alone, inherited, shared or polished.
         started_at: when its first job did, as records have it; "" before that job has ended.
     """
 
@@ -108,6 +109,7 @@ class Trial:
     job: Job | None = None
     last_result: JobResult | None = None
     results_by_seed: dict[int, JobResult] = field(default_factory=dict)
+    weights: str = "alone"
     started_at: str = ""
 
     @property
@@ -135,7 +137,7 @@ class Trial:
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
-        name = self.net.key + (f"-{seed}" if repeat else "")
+        name = weights_name(self.net.key, self.weights) + (f"-{seed}" if repeat else "")
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind == "baseline" or repeat > 0
         self.paused = False
@@ -206,6 +208,7 @@ class Trial:
             "key": self.net.key,
             "genotype": self.net.to_dict(),
             "genes": dict(self.genes),
+            "weights": self.weights,
             "cost": self.cost.totals(),
             "accuracy": known[-1] if known and status in ("ok", "pruned") else None,
             "accuracies": {str(seed): seeds[seed] for seed in seeds if len(self.results_by_seed) > 1},

@@ -1,0 +1,195 @@
+"""`Bank`: one tensor for each role, as large as the largest net needs, of which every net's weights are slices.
+
+Nets are built as they are and run by `torch.func.functional_call` on their slices, so that autograd adds up the
+gradients of all nets that share a tensor. A larger net makes the tensors grow.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ...archs import Genotype, Network, build
+from ...archs.blocks.registry import Axis
+from ..training.optim import memory_format
+from .roles import Role, roles_of
+
+CACHED_NETS = 512  # modules without weights that are kept, for nets that are drawn again
+
+
+class NetInput(NamedTuple):
+    """What all nets of a bank are built for.
+
+    Attributes:
+        num_classes: width of the logits.
+        image_size: (height, width) in pixels.
+        in_chans: channels of an image.
+        dropout, drop_path: of the nets while they train; see `archs.build`.
+    """
+
+    num_classes: int
+    image_size: tuple[int, int]
+    in_chans: int
+    dropout: float = 0.0
+    drop_path: float = 0.0
+
+
+class Skeleton(NamedTuple):
+    """A net without weights, and the role of each of its parameters, by name."""
+
+    net: Network
+    roles: dict[str, Role]
+
+
+@lru_cache(maxsize=CACHED_NETS)
+def skeleton(genotype: Genotype, inputs: NetInput) -> Skeleton:
+    """A net on the meta device, to be run on slices of a bank.
+
+    BatchNorm uses the statistics of the batch: running ones would be those of all nets together.
+    """
+    with torch.device("meta"):
+        net = build(genotype, *inputs)
+    for module in net.modules():
+        if isinstance(module, _BatchNorm):
+            module.track_running_stats = False
+            module.running_mean = module.running_var = module.num_batches_tracked = None
+    return Skeleton(net, roles_of(net))
+
+
+class Bank(nn.Module):
+    """Shared weights of all nets of a space.
+
+    Attributes:
+        inputs: what the nets are built for.
+        axes: of each tensor, by the role's name.
+    """
+
+    def __init__(self, inputs: NetInput, seed: int = 0) -> None:
+        super().__init__()
+        self.inputs, self.seed = inputs, seed
+        self.axes: dict[str, tuple[Axis, ...]] = {}
+
+    def tensor(self, role: str) -> nn.Parameter:
+        """The tensor of a role."""
+        return self._parameters[role.replace(".", ":")]  # type: ignore[return-value]
+
+    @torch.no_grad()
+    def reserve(self, nets: Iterable[Genotype]) -> list[str]:
+        """Make room for some nets. Returns the roles whose tensors are new or larger; what they held stays as it was.
+
+        New values are drawn from those that the largest of the nets begins with, so that each kind of layer keeps its
+        initialisation.
+        """
+        wanted, largest = dict(self.axes), dict[str, tuple[int, Genotype, str]]()
+        for net in nets:
+            for name, role in skeleton(net, self.inputs).roles.items():
+                before = wanted.get(role.name, role.axes)
+                wanted[role.name] = tuple(_union(*pair) for pair in zip(before, role.axes, strict=True))
+                size = Axis(tuple(axis.length for axis in role.axes)).length
+                if role.name not in largest or size > largest[role.name][0]:
+                    largest[role.name] = (size, net, name)
+        grown = [role for role, axes in wanted.items() if self.axes.get(role) != axes]
+        fresh = {net: self._fresh(net) for net in {largest[role][1] for role in grown}}
+        for role in grown:
+            _, net, name = largest[role]
+            self._extend(role, wanted[role], fresh[net][name])
+        return grown
+
+    def _fresh(self, net: Genotype) -> dict[str, Tensor]:
+        """The weights that a net begins with when it is trained alone."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.seed)
+            return dict(build(net, *self.inputs).named_parameters())
+
+    def _extend(self, role: str, axes: tuple[Axis, ...], fresh: Tensor) -> None:
+        shape = [axis.length for axis in axes]
+        draw = torch.Generator().manual_seed(zlib.crc32(f"{self.seed} {role} {shape}".encode()))
+        values = fresh.flatten()[torch.randint(fresh.numel(), shape, generator=draw)]
+        if role in self.axes:
+            old = self.tensor(role)
+            values = values.to(old.device)
+            region(values, self.axes[role], axes).copy_(old.view(_sizes(self.axes[role])))
+        self.put(role, axes, values)
+
+    def put(self, role: str, axes: tuple[Axis, ...], values: Tensor) -> None:
+        """Set the tensor of a role. One that was there stays the same parameter, with another shape."""
+        if role in self.axes:
+            self.tensor(role).data = values
+        else:
+            self.register_parameter(role.replace(".", ":"), nn.Parameter(values))
+        self.axes[role] = axes
+
+    def weights(self, genotype: Genotype) -> dict[str, Tensor]:
+        """A net's weights by name, as a net that is trained alone holds them; gradients go to the bank's tensors."""
+        roles, weights = skeleton(genotype, self.inputs).roles, dict[str, Tensor]()
+        for name, role in roles.items():
+            tensor = self.tensor(role.name)
+            layout = memory_format(genotype, tensor.device) if tensor.dim() == 4 else torch.contiguous_format
+            weights[name] = _Slice.apply(tensor, role.axes, self.axes[role.name], layout)
+        return weights
+
+    def forward(self, genotype: Genotype, x_BCHW: Tensor) -> Tensor:
+        """Logits (B, num_classes) of a net on slices of the bank; BatchNorm normalises by the batch."""
+        x_BCHW = x_BCHW.contiguous(memory_format=memory_format(genotype, x_BCHW.device))
+        net = skeleton(genotype, self.inputs).net.train(self.training)
+        return torch.func.functional_call(net, self.weights(genotype), (x_BCHW,))
+
+    @torch.no_grad()
+    def network(self, genotype: Genotype) -> Network:
+        """A copy of a net. BatchNorm's running statistics are those of a fresh net."""
+        weights = self.weights(genotype)
+        device = next(iter(weights.values())).device
+        with torch.device("meta"):
+            net = build(genotype, *self.inputs)
+        net = net.to_empty(device=device).to(memory_format=memory_format(genotype, device))  # pyright: ignore
+        for name, parameter in net.named_parameters():
+            parameter.copy_(weights[name])
+        for module in net.modules():
+            if isinstance(module, _BatchNorm):
+                module.reset_running_stats()
+        return net
+
+
+class _Slice(torch.autograd.Function):
+    """Copies a slice of a tensor. Backwards it is one kernel, where indexing one axis after another has one for each."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...], layout: torch.memory_format
+    ) -> Tensor:
+        ctx.shape, ctx.axes, ctx.whole = tensor.shape, axes, whole
+        return region(tensor, axes, whole).reshape(_lengths(axes)).clone(memory_format=layout)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        total = grad.new_zeros(ctx.shape)
+        region(total, ctx.axes, ctx.whole).copy_(grad.reshape(_sizes(ctx.axes)))
+        return total, None, None, None
+
+
+def region(tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> Tensor:
+    """View of the part with `axes` of a tensor with axes `whole`: its nested sizes are dimensions of their own."""
+    places = []
+    for part, all_of in zip(axes, whole, strict=True):
+        for size, most in zip(part.sizes, all_of.sizes, strict=True):
+            start = (most - size) // 2 if part.centred else 0
+            places.append(slice(start, start + size))
+    return tensor.view(_sizes(whole))[tuple(places)]
+
+
+def _union(one: Axis, other: Axis) -> Axis:
+    return Axis(tuple(map(max, one.sizes, other.sizes)), one.centred)
+
+
+def _sizes(axes: tuple[Axis, ...]) -> list[int]:
+    return [size for axis in axes for size in axis.sizes]
+
+
+def _lengths(axes: tuple[Axis, ...]) -> list[int]:
+    return [axis.length for axis in axes]

@@ -1,0 +1,55 @@
+"""How the compute of a supernet search is divided between bank, evaluation and polish. No torch.
+
+Compute is counted in FLOPs, training 6 x MACs x images and evaluation 2 x MACs x images, of everything that a search
+does but the baselines. One training is a full one of the space's mean net.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ..training.recipe import Recipe
+from .draws import NetSampler
+
+NETS_A_STEP = 4  # fewer see more steps, more cost less overhead each: docs/log.md
+EVALUATION_SHARE = 0.1
+POLISH_SHARE = 0.25
+EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
+STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
+DRAWS = 256  # steps that tell what a step costs
+
+
+@dataclass(frozen=True)
+class SupernetBudget:
+    """The compute of a supernet search in FLOPs, and the length of its bank's training.
+
+    Attributes:
+        training: of one full training of the space's mean net.
+        bank: of training the bank, at most.
+        evaluation: of evaluating nets.
+        polish: of polishing the front.
+        steps: of the bank's training.
+    """
+
+    training: float
+    bank: float
+    evaluation: float
+    polish: float
+    steps: int
+
+
+def divide(trainings: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
+    """The budget of a search at the compute of so many full trainings of `steps` steps."""
+    training = BACKWARD_FACTOR * sampler.mean_macs * steps * recipe.batch_size
+    evaluation, polish = EVALUATION_SHARE * trainings * training, POLISH_SHARE * trainings * training
+    bank = trainings * training - evaluation - polish
+    macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
+    a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / DRAWS
+    return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)))
+
+
+def evaluation_flops(macs: float, train_images: int, val_images: int) -> float:
+    """FLOPs of evaluating a net from the bank once."""
+    images = min(STATISTICS_IMAGES, train_images) + min(EVALUATION_IMAGES, val_images)
+    return FORWARD_FACTOR * macs * images

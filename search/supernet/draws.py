@@ -1,0 +1,75 @@
+"""Which nets of a space train the bank in each step. No torch.
+
+Evenly over the families: drawn uniformly from the space, a family of few nets would hardly be trained.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from functools import cached_property
+
+from ...archs import Genotype
+from ...spaces import RandomChooser, Space, cheapest
+
+POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
+OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
+MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
+
+
+class NetSampler:
+    """Draws nets for a supernet; all are within the limits.
+
+    Args:
+        space: the nets.
+        macs: MACs of a net.
+        violation: the shares by which a net breaks the limits; see `SearchContext.violation`.
+        seed: of all draws.
+    """
+
+    def __init__(
+        self, space: Space, macs: Callable[[Genotype], float], violation: Callable[[Genotype], float], seed: int
+    ) -> None:
+        self._space, self.macs, self._violation, self._seed = space, macs, violation, seed
+
+    @cached_property
+    def pool(self) -> list[Genotype]:
+        """Distinct nets: uniform draws, the cheapest and the dearest."""
+        drawn = [self._space.sample(RandomChooser(seed)) for seed in range(POOL_DRAWS)]
+        ends = [
+            cheapest(self._space, lambda net, sign=sign: sign * self.macs(net) + OVER * self._violation(net))[1]
+            for sign in (1, -1)
+        ]
+        nets = {net.key: net for net in [*drawn, *ends] if not self._violation(net)}
+        return sorted(nets.values(), key=lambda net: (self.macs(net), net.key))
+
+    @property
+    def mean_macs(self) -> float:
+        """MACs of the space's mean net."""
+        return sum(map(self.macs, self.pool)) / len(self.pool)
+
+    @cached_property
+    def families(self) -> dict[str, list[Genotype]]:
+        """The pool by family, the cheapest first."""
+        families = defaultdict[str, list[Genotype]](list)
+        for net in self.pool:
+            families[net.family].append(net)
+        return dict(sorted(families.items()))
+
+    def fixed(self) -> tuple[Genotype, ...]:
+        """The cheapest, the median and the dearest net of the pool: what a training is watched by."""
+        return self.pool[0], self.pool[len(self.pool) // 2], self.pool[-1]
+
+    def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
+        """The nets of one step."""
+        draw = random.Random(f"{self._seed}/{step}")
+        return tuple(self._draw(draw, draw.choice([*self.families])) for _ in range(count))
+
+    def _draw(self, draw: random.Random, family: str) -> Genotype:
+        """A net of a family: from the whole space where a few draws meet one, else from the pool."""
+        for _ in range(MAX_DRAWS):
+            net = self._space.sample(RandomChooser(draw.randrange(2**32)))
+            if net.family == family and not self._violation(net):
+                return net
+        return draw.choice(self.families[family])

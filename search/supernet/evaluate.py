@@ -1,0 +1,81 @@
+"""Evaluate nets out of a bank: copied, their BatchNorm statistics estimated from training images, measured."""
+
+from __future__ import annotations
+
+import time
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from ...archs import Network
+from ...archs.files import atomic_write
+from ...archs.weights import save
+from ...results.metrics import Scores, evaluate
+from ..training.job import EvaluateJob, JobResult
+from ..training.loaders import Batch, DeviceLoader
+from ..training.optim import autocast, memory_format, precision_of
+from ..training.recipe import Recipe
+from .bank import Bank
+from .budget import EVALUATION_IMAGES, STATISTICS_IMAGES
+from .files import load_bank
+
+
+def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
+    """Evaluate one net on slices of the bank in `job.bank`, and leave its weights and confusion in their files."""
+    start, path = time.perf_counter(), Path(job.bank)
+    bank = _loaded(path, path.stat().st_mtime_ns, loader.device)
+    net = bank.network(job.genotype)
+    scores = evaluate_net(net, job.recipe, loader)
+    save(net, Path(job.weights))
+    confusions: Any = {"val": scores.confusion_KK.numpy()}
+    atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+    metrics = scores.numbers()
+    del metrics["accuracy"]
+    return JobResult(
+        job.trial,
+        "ok",
+        accuracy=scores.accuracy,
+        metrics=metrics,
+        seconds=time.perf_counter() - start,
+        device=loader.device.type,
+        how={"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device)},
+    )
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, _changed: int, device: torch.device) -> Bank:
+    """The bank of a file as it was when it was last changed; a worker evaluates many nets of one bank."""
+    return load_bank(path, device)
+
+
+def evaluate_net(net: Network, recipe: Recipe, loader: DeviceLoader) -> Scores:
+    """Scores of a copied net on `EVALUATION_IMAGES` validation images. Its BatchNorm statistics are estimated first."""
+    device = loader.device
+    precision, layout = precision_of(recipe, device), memory_format(net.genotype, device)
+    batch_size = max(2, recipe.batch_size)
+
+    def predict(batch: Batch) -> Batch:
+        with torch.no_grad(), autocast(precision, device):
+            return net(batch[0].contiguous(memory_format=layout)), batch[1]
+
+    norms = [module for module in net.modules() if isinstance(module, _BatchNorm)]
+    if norms:
+        _average_batches(net, norms)
+        for batch in loader.images("train", batch_size, STATISTICS_IMAGES):
+            if len(batch[0]) > 1:  # BatchNorm has no statistics of one image
+                predict(batch)
+    net.eval()
+    return evaluate(map(predict, loader.images("val", 2 * batch_size, EVALUATION_IMAGES)), net.num_classes)
+
+
+def _average_batches(net: Network, norms: list[_BatchNorm]) -> None:
+    """Set BatchNorm to average the statistics of all batches that it sees from now on; all else computes as in eval."""
+    net.eval()
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None
+        norm.train()

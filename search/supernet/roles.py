@@ -1,0 +1,80 @@
+"""Roles: which tensor of the bank each parameter of a net is a slice of.
+
+Two parameters share a tensor if they stand at the same place of their nets, in a block of the same kind, under the
+same name. What cannot nest is told apart by the role's name: kinds of stem, patches, token grids, styles of norm.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...archs import Network
+from ...archs.blocks.registry import Axis, tensor_axes
+from ...archs.layout import Block, Layout
+
+
+class Role(NamedTuple):
+    """What a parameter is in the bank.
+
+    Attributes:
+        name: of the bank's tensor.
+        axes: of the parameter; the tensor's own are as long or longer.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+
+
+def roles_of(net: Network) -> dict[str, Role]:
+    """The role of each parameter of a net, by its name in the state dict."""
+    layout = net.genotype.plan(net.image_size, net.in_chans)
+    return {name: _role(net, layout, name, tuple(p.shape)) for name, p in net.named_parameters()}
+
+
+def _role(net: Network, layout: Layout, name: str, shape: tuple[int, ...]) -> Role:
+    part, _, rest = name.partition(".")
+    if part == "stages":
+        stage, block, tensor = rest.split(".", 2)
+        return _block_role(layout.stages[int(stage)][int(block)], int(block), tensor, len(shape))
+    if part == "encoder":
+        return _encoder_role(net, layout, rest, shape)
+    genotype, stages = net.genotype.canonical(), len(layout.stages)
+    if part == "stem":  # of one kind and patch all kernels are alike
+        place = f"{genotype.stem.kind} {genotype.stem.patch}"
+    else:
+        place = f"of tokens, hidden {genotype.head.hidden}" if net.encoder else f"behind {stages} stages"
+    return Role(f"{part} {place} {_style(net)}/{rest}", _whole(shape))
+
+
+def _block_role(b: Block, number: int, tensor: str, dims: int) -> Role:
+    """Of a residual block: its registry entry says how its tensors slice."""
+    style = "" if b.spec.modern else f" {b.style.order if b.spec.ordered else ''} {b.style.norm}"
+    table = f" of {dims} axes" if tensor.endswith("table") else ""  # one for each head, or one for all
+    return Role(f"{b.place} block {number + 1} {b.kind}{style}/{tensor}{table}", tensor_axes(b, tensor, dims))
+
+
+def _encoder_role(net: Network, layout: Layout, rest: str, shape: tuple[int, ...]) -> Role:
+    """Of the transformer encoder: nets share its blocks, whatever is in front of it."""
+    encoder = net.genotype.canonical().encoder
+    assert encoder is not None
+    heads, dim = encoder.heads, encoder.embed_dim
+    place, axes = "encoder", _whole(shape)
+    if rest.startswith("proj."):
+        place = f"encoder behind {len(layout.stages)} stages, patch {encoder.patch}"
+    elif rest.startswith("positions."):
+        place = f"encoder of {layout.grid} tokens, {net.genotype.head.pool}, {encoder.position}"
+    elif ".attn.qkv." in rest:
+        axes = (Axis((3, heads, dim // heads)), *axes[1:])
+    elif rest.endswith(".attn.proj.weight"):
+        axes = (axes[0], Axis((heads, dim // heads)))
+    return Role(f"{place}/{rest}", axes)
+
+
+def _whole(shape: tuple[int, ...]) -> tuple[Axis, ...]:
+    """Axes of which a smaller one is the beginning of a larger one."""
+    return tuple(Axis((length,)) for length in shape)
+
+
+def _style(net: Network) -> str:
+    style = net.genotype.style
+    return f"{style.order} {style.norm}"

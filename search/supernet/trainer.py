@@ -1,0 +1,210 @@
+"""Train a bank: each step, several nets see a batch each on their slices, and one update follows from all of them.
+
+Everything random is a function of (seed, step), so a training that continues from a checkpoint gives the bank of the
+unbroken one.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...archs import Genotype, InputError
+from ...archs.blocks.registry import Axis
+from ...archs.files import atomic_write
+from ..training.augment import mixed
+from ..training.job import JobResult, Point, Progress, SupernetJob
+from ..training.loaders import MIX, DeviceLoader
+from ..training.optim import Ema, Gradients, loss_of, optimizer_for, rate_at
+from ..training.recipe import Recipe
+from ..training.trainer import read_checkpoint
+from .bank import Bank, NetInput, region
+from .evaluate import evaluate_net
+from .files import save_bank
+
+LOSS_JUMP = 3.0  # a loss so many times that of the last good state is a jump
+log = logging.getLogger("alternas")
+
+
+def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
+    """Train the bank of `job` up to its stop: a `Progress`, then one `JobResult`, "ok" or "nan".
+
+    The state is left in the job's checkpoint and, at the full budget, the bank in its file. A loss that is not finite
+    or that jumps leaves the checkpoint as it was: the last good state.
+    """
+    trainer = BankTrainer(job, loader)
+    loss = trainer.train()
+    last = trainer.curve[-1].loss if trainer.curve else math.inf
+    if not math.isfinite(loss) or loss > LOSS_JUMP * last:
+        yield trainer.result("nan", error=f"training loss {loss:.4g} by step {trainer.step}, {last:.4g} before")
+        return
+    accuracy = trainer.validate()
+    trainer.curve.append(Point(trainer.step, loss, accuracy))
+    trainer.save()
+    if trainer.step >= job.total_steps:
+        save_bank(trainer.best, Path(job.weights), job.facts)
+    yield Progress(job.trial, trainer.curve[-1], trainer.seconds)
+    yield trainer.result("ok", accuracy=accuracy)
+
+
+class SharedGradients(Gradients):
+    """Leaves the sum of the gradients of several nets' mean losses in the bank; each net has its part of the batch.
+
+    Attributes:
+        nets: of this step.
+    """
+
+    nets: Sequence[Genotype] = ()
+
+    def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        total, parts = torch.zeros((), device=self.device), len(self.nets)
+        for net, x, t in zip(self.nets, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True):
+            self.forward = partial(self.net, net)
+            total += super()._backward(x, t) / parts
+        return total
+
+
+class BankTrainer:
+    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds."""
+
+    def __init__(self, job: SupernetJob, loader: DeviceLoader) -> None:
+        self.job, self.loader, self.recipe = job, loader, job.recipe
+        data, device = loader.data, loader.device
+        inputs = NetInput(len(data.classes), data.image_size, data.in_chans, job.recipe.dropout, job.recipe.drop_path)
+        self.bank = Bank(inputs, job.seed)
+        self.bank.reserve(job.largest)
+        self.bank.to(device)
+        self.ema = Ema(self.bank, self.recipe.ema_decay) if self.recipe.ema_decay else None
+        self.optimizer: torch.optim.Optimizer
+        self._new_optimizer()
+        self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe), device)
+        self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
+        if Path(job.checkpoint).exists():
+            self._load()
+        if self.step not in (job.start_step, job.stop_step):
+            raise InputError(f"checkpoint {job.checkpoint}: is at step {self.step}, not at {job.start_step}")
+
+    @property
+    def best(self) -> Bank:
+        """What is evaluated and kept: the averaged bank, where the recipe averages."""
+        return self.ema.net if self.ema else self.bank  # type: ignore[return-value]
+
+    def train(self) -> float:
+        """Train up to the job's stop. Returns the mean loss."""
+        job, start, losses = self.job, time.perf_counter(), list[Tensor]()
+        self.bank.train()
+        drawn = job.nets[self.step - job.start_step :]
+        self.grow([net for nets in drawn for net in nets])
+        together = replace(self.recipe, batch_size=self.recipe.batch_size * len(job.nets[0]))  # a batch for each net
+        batches = self.loader.batches(together, job.seed, self.step, job.stop_step)
+        for nets, (x_BCHW, y_B) in zip(drawn, batches, strict=True):
+            losses.append(self._train_step(nets, x_BCHW, y_B))
+        self.seconds += time.perf_counter() - start
+        return torch.stack(losses).mean().item() if losses else self.curve[-1].loss
+
+    def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
+        seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
+        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
+        target = y_B
+        if how.mixes:
+            x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
+        rate = self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.gradients.nets = nets
+        loss = self.gradients(x_BCHW, target)
+        if self.recipe.clip_grad:
+            scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.bank.parameters(), self.recipe.clip_grad)
+        scaler.step(self.optimizer)
+        scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.step += 1
+        if self.ema:
+            self.ema.update(self.step)
+        return loss
+
+    def grow(self, nets: Sequence[Genotype]) -> None:
+        """Make room for larger nets than the bank was made for: weights, averages and moments keep their values."""
+        before, old = dict(self.bank.axes), self.optimizer
+        grown = self.bank.reserve(nets)
+        if not grown:
+            return
+        if self.ema:
+            self.ema.net.reserve(nets)  # type: ignore[operator]
+        states = {role: old.state[self.bank.tensor(role)] for role in before}
+        self._new_optimizer()
+        for role, state in states.items():
+            tensor, axes = self.bank.tensor(role), self.bank.axes[role]
+            for name, value in state.items():
+                if torch.is_tensor(value) and value.dim() == tensor.dim():
+                    moment = torch.zeros_like(tensor)
+                    region(moment, before[role], axes).copy_(value.view_as(region(moment, before[role], axes)))
+                    value = moment
+                self.optimizer.state[tensor][name] = value
+        log.info("the bank grew by %d tensors for a larger net", len(grown))
+
+    def _new_optimizer(self) -> None:
+        """An optimizer, and pairs of weights to average, for the tensors that the bank has now."""
+        self.optimizer = optimizer_for(self.bank, self.recipe, self.recipe.lr)
+        if self.ema:
+            self.ema = Ema(self.bank, self.recipe.ema_decay, self.ema.net)
+
+    def validate(self) -> float:
+        """Mean accuracy of the fixed nets on validation images; NaN where there are none."""
+        nets = [self.best.network(net) for net in self.job.validated]
+        scores = [evaluate_net(net, self.recipe, self.loader).accuracy for net in nets]
+        return sum(scores) / len(scores) if scores else math.nan
+
+    def result(self, status: str, **changes: Any) -> JobResult:
+        """How the job ended, as far as the trainer knows."""
+        device, gradients = self.loader.device, self.gradients
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+        how = {"loader": self.loader.data.loader, "precision": gradients.precision, "passes": gradients.passes}
+        changes |= {"seconds": self.seconds, "device": name, "how": how, "curve": tuple(self.curve)}
+        return JobResult(self.job.trial, status, self.step, **changes)
+
+    def save(self) -> None:
+        """Leave a checkpoint, whole or not at all."""
+        state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
+        state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
+        state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
+        state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve]}
+        atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
+
+    def _load(self) -> None:
+        """Continue from the job's checkpoint.
+
+        Raises:
+            InputError: if it is of another bank.
+        """
+        state = read_checkpoint(Path(self.job.checkpoint), self.loader.device)
+        if state is None:
+            return
+        if state["of"] != self.job.facts:
+            raise InputError(f"checkpoint {self.job.checkpoint}: is of another bank")
+        for name, bank in ("bank", self.bank), ("ema", self.ema and self.ema.net):
+            for role, axes in state["axes"].items() if isinstance(bank, Bank) else ():  # it may have grown
+                bank.put(role, tuple(Axis(*axis) for axis in axes), state[name][role.replace(".", ":")])
+        self._new_optimizer()
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
+        self.curve = [Point(*point) for point in state["curve"]]
+
+    def _parts(self) -> dict[str, Any]:
+        parts = {"bank": self.bank, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
+        return parts | ({"ema": self.ema.net} if self.ema else {})
+
+
+def _loss(recipe: Recipe, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
+    return loss_of(recipe, forward(x_BCHW).float(), target)

@@ -1,0 +1,257 @@
+"""`SupernetController`: a search on shared weights: trains a bank, evaluates nets on its slices, polishes the front.
+
+supernet.json of the run says how far the bank is; all else is in the records. A net on slices of the bank has weights
+"shared", one that was trained on from its slices "polished", and the baselines are trained "alone". No Ray, no torch.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ...archs import Genotype, InputError
+from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...archs.errors import OperationError
+from ...archs.files import parse_json, read_own
+from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.record import Record
+from ...results.runs.store import Store, weights_file, write_json
+from ..context import UNLIMITED, SearchContext
+from ..samplers.sampler_context import features
+from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
+from ..supernet.draws import NetSampler
+from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
+from ..training.recipe import Recipe
+from .controller import SearchController
+from .study import StudyAdapter
+from .trial import Parent, Trial
+
+log = logging.getLogger("alternas")
+BANK = -1  # number of the bank's job, which is no trial of the study
+SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
+VALIDATED_SEGMENTS = 4  # of these one measures some fixed nets
+MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
+MAX_POLISH = 1.0  # share of a full training that a cheap net is polished for, at most
+POLISH_RATE = 0.375  # of the recipe's learning rate
+MAX_LOST = 2  # times that a segment's worker is lost in a row
+FILE = "supernet.json"
+FORMAT = 1
+
+
+class SupernetController(SearchController):
+    """The controller of a search on shared weights.
+
+    Attributes:
+        sampler: draws the nets that train the bank.
+        budget: how the compute is divided.
+        bank: the bank's file, of this run or another.
+        progress: what supernet.json holds: steps done, FLOPs, curve, learning-rate factor.
+    """
+
+    def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
+        settings = context.settings
+        self.sampler = NetSampler(
+            context.space, lambda net: float(context.cost_fn(net).macs), context.violation, settings.seed
+        )
+        self.budget = divide(settings.supernet, self.sampler, settings.recipe, context.steps)
+        self.bank = context.bank or context.folder / "bank.safetensors"
+        self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
+        self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget)}
+        self._out, self._lost, self._attempts = False, 0, 0
+        self._eval_flops = 0.0
+        super().__init__(context, store, study)
+
+    # What runs next: baselines, the bank, then nets on slices of it, then the front once more.
+
+    @property
+    def done(self) -> bool:
+        return super().done and not self._out
+
+    @property
+    def bank_is_trained(self) -> bool:
+        """Whether nets can be evaluated."""
+        return self.bank != self.folder / "bank.safetensors" or (
+            self.progress["step"] >= self.budget.steps and self.bank.exists()
+        )
+
+    @property
+    def budget_spent(self) -> bool:
+        """Whether all compute for evaluations is used, where no number of nets was asked for."""
+        by_count = self.context.config.trials < UNLIMITED
+        return super().budget_spent or (not by_count and self._eval_flops >= self.budget.evaluation)
+
+    def next_job(self) -> Job | None:
+        if self._queue or self.bank_is_trained:
+            return super().next_job()
+        if self._out:
+            return None
+        self._out = True
+        return self._segment()
+
+    def _next_trial(self) -> Trial | None:
+        return super()._next_trial() or (self._next_polish() if self.proposed_all else None)
+
+    def _segment(self) -> SupernetJob:
+        """The next part of the bank's training."""
+        settings, start, total = self.settings, self.progress["step"], self.budget.steps
+        stop = min(total, start + math.ceil(total / SEGMENTS))
+        number = math.ceil(stop * SEGMENTS / total)
+        factor = 0.5**self._attempts
+        return SupernetJob(
+            BANK,
+            tuple(self.sampler.nets(step, NETS_A_STEP) for step in range(start, stop)),
+            start,
+            total,
+            tuple(self.sampler.pool),
+            self.sampler.fixed() if number % VALIDATED_SEGMENTS == 0 else (),
+            replace(settings.recipe, lr=settings.recipe.lr * factor),
+            settings.seed + 7919 * self._attempts,
+            str(self.folder / "checkpoints" / "bank.pt"),
+            str(self.bank),
+            self.context.bank_facts,
+        )
+
+    def _job(self, trial: Trial) -> Job:
+        minutes = self.context.config.budget.trial_minutes
+        if trial.weights == "alone":
+            return super()._job(trial)
+        if trial.weights == "polished":
+            settings = replace(self.settings, recipe=polish_recipe(self.settings.recipe), save_weights_at=())
+            trial.job = replace(trial.start(settings, self.folder, minutes, self.artifacts), curve_points=1)
+            return trial.job
+        weights = str(self.folder / "weights" / f"{trial.net.key}-shared.safetensors")
+        return EvaluateJob(trial.number, trial.net, str(self.bank), self.settings.recipe, weights, 60 * minutes)
+
+    # What becomes of it.
+
+    def report(self, result: JobResult) -> Record | None:
+        if result.trial != BANK:
+            return super().report(result)
+        self._out = False
+        if result.status == "lost" and self._lost < MAX_LOST:
+            self._lost += 1
+            log.warning("supernet: %s; its segment is tried again", result.error)
+        elif result.status in ("nan", "oom") and self._attempts + 1 < MAX_ATTEMPTS:
+            self._attempts += 1
+            log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
+        elif result.status != "ok":
+            raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
+        else:
+            self._advance(result)
+        return None
+
+    def _advance(self, result: JobResult) -> None:
+        """Note that the bank stands at a new step."""
+        before, batch = self.progress["step"], self.settings.recipe.batch_size
+        nets = [net for step in range(before, result.step) for net in self.sampler.nets(step, NETS_A_STEP)]
+        flops = BACKWARD_FACTOR * batch * sum(map(self.sampler.macs, nets))
+        curve = result.record_fields()["curve"]
+        validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
+        evaluated = sum(map(self._evaluation_flops, validated))
+        self.progress |= {
+            "step": result.step,
+            "curve": curve,
+            "seconds": round(result.seconds, 3),
+            "device": result.device,
+            "train_flops": self.progress.get("train_flops", 0) + flops,
+            "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
+        }
+        self._lost = 0
+        write_json(self.folder / FILE, self.progress)
+
+    def _take(self, trial: Trial, result: JobResult) -> Record | None:
+        if not isinstance(trial.job, EvaluateJob) or result.status != "ok":
+            return super()._take(trial, result)
+        trial.last_result = result
+        return self.end(trial, "ok", accuracy=result.accuracy)
+
+    def _admit(self, trial: Trial) -> bool:
+        trial.weights = "shared"
+        trial.rung_steps = (0,)
+        return super()._admit(trial)
+
+    def _recall(self, record: Record) -> None:
+        if record.weights == "shared":
+            super()._recall(record)
+            self._eval_flops += self._evaluation_flops(Genotype.from_dict(record.genotype))
+            self._drop_dominated()
+        else:
+            self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
+
+    def _evaluation_flops(self, net: Genotype) -> float:
+        data = self.context.data
+        return evaluation_flops(self.sampler.macs(net), len(data.train), len(data.val))
+
+    # The front.
+
+    def _front(self) -> list[Record]:
+        """The sliced nets that no other one beats, the cheapest first."""
+        records = [r for r in self.known.values() if r.status == "ok" and r.accuracy is not None]
+        points = [(r.accuracy or 0.0, self.context.cost_of(r.key, r.cost)) for r in records]
+        front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
+        return sorted(front, key=lambda r: r.cost["macs"])
+
+    def _drop_dominated(self) -> None:
+        """Only the front's slices are kept: of thousands of nets, all would fill the disk."""
+        front = {r.key for r in self._front()}
+        for key, record in self.known.items():
+            if key not in front:
+                for suffix in (".safetensors", ".npz"):
+                    weights_file(self.folder, record).with_suffix(suffix).unlink(missing_ok=True)
+
+    def _next_polish(self) -> Trial | None:
+        """The next net of the front to be trained on from its slices."""
+        if self.live or not self.budget.polish:
+            return None
+        done = {r.key for r in self.store.records if r.weights == "polished"}
+        front = self._front()
+        share = self.budget.polish / max(1, len(front))
+        for record in front:
+            if record.key not in done:
+                return self._polish(record, share)
+        return None
+
+    def _polish(self, record: Record, flops: float) -> Trial:
+        """A trial that trains a net on from its slices for so many FLOPs, evaluation included."""
+        net, data = Genotype.from_dict(record.genotype), self.context.data
+        cost, batch = self.context.cost_fn(net), self.settings.recipe.batch_size
+        measured = FORWARD_FACTOR * cost.macs * 2 * len(data.val)  # on validation and as many training images
+        steps = round((flops - measured) / (BACKWARD_FACTOR * cost.macs * batch))
+        steps = max(1, min(round(MAX_POLISH * self.context.steps), steps))
+        fields = self.context.record_fields | {"recipe": polish_recipe(self.settings.recipe).to_dict()}
+        start = InitWeights(str(weights_file(self.folder, record)), f"trial {record.trial}", self.budget.steps)
+        trial = Trial(self.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
+        trial.parent = Parent(record.trial, start, self.progress.get("train_flops", 0), features(net))
+        self.live[trial.number] = trial
+        return trial
+
+    def _learn(self, record: Record) -> None:
+        if record.weights == "polished":
+            self._recall(record)
+        else:
+            super()._learn(record)
+
+
+def polish_recipe(recipe: Recipe) -> Recipe:
+    """How a net is trained on from its slices: at a lower rate that falls to 0, without a long warm-up."""
+    return replace(recipe, lr=POLISH_RATE * recipe.lr, schedule="linear", warmup=0.0, cooldown=0.0)
+
+
+def read_progress(folder: Path) -> dict[str, Any] | None:
+    """What supernet.json of a run holds; None where there is none.
+
+    Raises:
+        InputError: if it cannot be read, or is of another format.
+    """
+    try:
+        progress = parse_json(read_own(folder / FILE))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
+    if not isinstance(progress, dict) or progress.get("format") != FORMAT or not isinstance(progress.get("step"), int):
+        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
+    return progress
