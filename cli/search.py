@@ -32,7 +32,13 @@ def search(
         str, argument("Search space: a name from `alternas spaces`, or a file such as ./my_space.py.")
     ] = "all",
     data: Data = "digits",
-    trials: Annotated[int, option("Number of distinct nets to train, not counting baselines.")] = 16,
+    trials: Annotated[
+        int | None,
+        option(
+            "Number of distinct nets to train, not counting baselines (default: 16; with --supernet, to evaluate: as "
+            "many as its compute allows)."
+        ),
+    ] = None,
     name: Name = "",
     strategy: Annotated[
         str,
@@ -52,6 +58,17 @@ def search(
         bool,
         option("Initialise each net from the most similar trained net and train it for half the budget.", "--inherit"),
     ] = False,
+    supernet: Annotated[
+        str,
+        option(
+            "Train one bank of shared weights for all nets of the space, at the compute of this many full trainings "
+            "in all, evaluate nets on slices of it, and train the front's on from there; or a RUN whose bank is "
+            "searched again."
+        ),
+    ] = "",
+    polish: Annotated[
+        float, option("Share of the supernet's compute that trains the front's nets on from their slices.")
+    ] = 0.25,
     objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
     latency: Annotated[
         str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")
@@ -92,22 +109,26 @@ def search(
     from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.runs.store import plain_name
-    from ..search.config import RUNGS, Budget, Settings, latency_of, limits_of, names, shares
-    from ..search.context import SearchConfig, default_scheduler
+    from ..search.config import RUNGS, Budget, Settings, latency_of, limits_of, names, shares, supernet_of
+    from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
     from ..search.run import search as run_search
 
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
     recipe = training.on(data)
     steps = shares("rungs", rungs) if rungs else RUNGS
     run_name = name or plain_name(space, data)
-    scheduler = scheduler or default_scheduler(run_name, strategy, trials)
+    trainings, bank = supernet_of(supernet)
+    if bank:
+        trainings = bank_trainings(bank)
+    scheduler = scheduler or ("none" if trainings else default_scheduler(run_name, strategy, trials or TRIALS))
+    nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of(objective, latency),
+        latency_of(objective, latency), trainings, bank, polish,
     )  # fmt: skip
     budget = Budget(trial_minutes, max_hours, max_train_steps)
     config = SearchConfig(
-        settings, images.of(data), trials, run_name, cluster.resources(latency_on), budget, storage, tensorboard
+        settings, images.of(data), nets, run_name, cluster.resources(latency_on), budget, storage, tensorboard
     )
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)

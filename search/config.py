@@ -15,8 +15,10 @@ from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import COSTS, LATENCY
 from .training.recipe import Recipe
 
+POLISH = 0.25
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
+MOST_TRAININGS = 1e6
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _DECIMAL = re.compile(r"[01](\.\d+)?")
@@ -42,6 +44,10 @@ class Settings:
         eta: reduction factor; 1 in eta trials at each rung is promoted.
         repeats: number of seeds per net, from `seed` on; its accuracy is their mean.
         inherit: whether each net is initialised from the most similar trained net and trained for less.
+        supernet: compute of a search on shared weights, in full trainings of the space's mean net; 0 trains each net
+            alone.
+        bank: the run whose bank of shared weights is searched; "" trains one.
+        polish: share of the supernet's compute that trains the front's nets on from their slices.
     """
 
     space: str
@@ -58,6 +64,9 @@ class Settings:
     repeats: int = 1
     inherit: bool = False
     latency: str = ""
+    supernet: float = 0.0
+    bank: str = ""
+    polish: float = POLISH
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -69,6 +78,13 @@ class Settings:
             raise InputError(f"repeats: must be from 1 to 1000, got {self.repeats}")
         if self.scheduler == "none" and (self.rungs, self.eta) != (RUNGS, ETA):
             raise InputError("rungs and eta: without a scheduler nets do not stop early; choose mo-asha or asha")
+        if self.supernet and (self.inherit or self.repeats > 1):
+            name = "inherit" if self.inherit else "repeats"
+            raise InputError(f"{name}: the nets of a supernet are not trained one by one; leave it out")
+        if self.supernet and self.scheduler != "none":
+            raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
+        if not 0 <= self.polish < 1:
+            raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
         if (self.objective == LATENCY) != bool(self.latency):
             raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
@@ -144,6 +160,18 @@ def shares(option: str, text: str) -> tuple[float, ...]:
         rule = "must be shares of the budget separated by commas, such as 1/8,1/2"
         raise InputError(f"{option}: {rule}, got {short_repr(text)}")
     return tuple(float(Fraction(part)) for part in parts)
+
+
+def supernet_of(text: str) -> tuple[float, str]:
+    """The compute of a supernet in full trainings, or 0 and the run whose bank is searched; 0 and "" of ""."""
+    try:
+        trainings = float(text or 0)
+    except ValueError:
+        return 0.0, text
+    if text and not 1 <= trainings <= MOST_TRAININGS:
+        rule = f"must be from 1 to {MOST_TRAININGS:.0e} full trainings, or a run with a bank"
+        raise InputError(f"supernet: {rule}, got {short_repr(text)}")
+    return trainings, ""
 
 
 def latency_of(objective: str, text: str) -> str:

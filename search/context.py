@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ from ..archs.errors import check_count
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.record import versions
-from ..results.runs.store import read_records, read_settings, run_folder
+from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FileSpace, Space
 from .config import Budget, Settings, differences
 from .data.dataset import DataConfig, DataSet
@@ -23,6 +24,7 @@ from .data.load import load_showing
 from .engine.resources import Resources
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
+from .supernet.budget import read_progress
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on
 from .trials.latencies import Latencies
@@ -30,6 +32,8 @@ from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
 
+TRIALS = 16
+UNLIMITED = 10**9  # trials of a search that its compute ends
 SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
 
 
@@ -80,6 +84,8 @@ class SearchContext:
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
         latencies: of the run, where accuracy is weighed against latency.
         artifacts: where workers leave files, if they do not see the folder.
+        bank: the file of the shared weights, of this run or another; None where nets are trained alone.
+        bank_facts: what the shared weights are for; others are refused.
     """
 
     config: SearchConfig
@@ -92,6 +98,8 @@ class SearchContext:
     run_settings: dict[str, Any] = field(default_factory=dict)
     latencies: Latencies | None = None
     artifacts: ArtifactStore | None = None
+    bank: Path | None = None
+    bank_facts: dict[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -156,14 +164,47 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         "versions": versions(),
     }
     steps = settings.recipe.steps(len(data.train))
+    bank, bank_facts = None, {name: run_settings[name] for name in ("space", "data_split", "image_size")}
+    if settings.supernet:
+        if artifacts:
+            raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
+        bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts, bank, bank_facts
     )
     validate_sampler(settings.strategy, context.sampler_context())
     if config.storage:
         connect(parse_url(config.storage))  # before a folder is made
     check_store(artifacts)
     return context
+
+
+def bank_trainings(run: str) -> float:
+    """The compute of the supernet of another run, in full trainings.
+
+    Raises:
+        InputError: if it is no search on shared weights.
+    """
+    trainings = previous_settings(find_run(run)).get("supernet")
+    if not isinstance(trainings, int | float) or not trainings >= 1:
+        raise InputError(f"supernet: run {run!r} is no search on shared weights")
+    return float(trainings)
+
+
+def find_bank(run: str, facts: dict[str, Any]) -> Path:
+    """The file of the bank of another run, which must be of the same space and data.
+
+    Raises:
+        InputError: if it has none, or one for something else.
+    """
+    folder = find_run(run).absolute()
+    progress = read_progress(folder)
+    if progress is None or progress["step"] < progress.get("total_steps", math.inf):
+        raise InputError(f"supernet: run {run!r} has no bank of shared weights that is trained to the end")
+    differing = differences(progress.get("facts", {}), facts)
+    if differing:
+        raise InputError(f"supernet: the bank of run {run!r} is for something else: {'; '.join(differing)}")
+    return folder / "bank.safetensors"
 
 
 def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:

@@ -19,11 +19,12 @@ from .context import SearchConfig, SearchContext, prepare, previous_settings
 from .data.load import keep_sample
 from .engine.loop import run_loop
 from .engine.pool import Pool
-from .engine.progress import EventFiles, ShownSearch, TensorBoardView, view
+from .engine.progress import EventFiles, TensorBoardView, shown_search, view
 from .redact import redact_words
 from .samplers.buildup import BuildUp, steps_table
 from .trials.controller import SearchController
 from .trials.storage import drop_note, one_line, open_study
+from .trials.supernet_controller import SupernetController
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -57,7 +58,8 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
         if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
             study.study.set_metric_names([ACCURACY, context.settings.objective])
-        yield SearchController(context, store, study)
+        kind = SupernetController if context.settings.supernet else SearchController
+        yield kind(context, store, study)
 
 
 def conclude(controller: SearchController, console: Console) -> None:
@@ -103,7 +105,7 @@ def _run(controller: SearchController, console: Console) -> bool:
             files.take(record)
     most = config.trials + len(controller.live)
     with (
-        view(ShownSearch(controller, settings.recipe.steps_per_epoch(len(data.train))), console) as shown,
+        view(shown_search(controller, settings.recipe.steps_per_epoch(len(data.train))), console) as shown,
         closing(Pool(config.resources, data.without_test(), most, latency)) as pool,
     ):
         noted = TensorBoardView(shown, files, controller) if files else shown

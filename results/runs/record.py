@@ -49,7 +49,7 @@ class Record:
         recipe: as a dict.
         data: name, fraction and split hash.
         seed: of the training.
-        weights: alone (trained from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or
+        weights: alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or
             polished (trained on from such slices).
         lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
         factors: of a study: what this training varies, by name; its seeds repeat them.

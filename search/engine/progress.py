@@ -23,8 +23,9 @@ from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
 from ...results.runs.record import FAILED, FREE, Record
-from ..training.job import Job, LatencyJob, Progress, TrainJob
+from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, TrainJob
 from ..trials.controller import Controller, SearchController
+from ..trials.supernet_controller import SupernetController
 from .loop import ProgressView
 
 if TYPE_CHECKING:
@@ -83,12 +84,15 @@ class ShownSearch:
         return (self.target - trained) * self.controller.context.steps / self.steps_per_epoch
 
     def name(self, job: Job) -> str:
+        if isinstance(job, SupernetJob):
+            return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
         return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.family}"
-        return f"trial {record.trial}: {what}{' (baseline)' if record.kind == 'baseline' else ''}"
+        note = "baseline" if record.kind == "baseline" else record.weights
+        return f"trial {record.trial}: {what}{'' if note == 'alone' else f' ({note})'}"
 
     def table(self) -> RenderableType:
         settings, latencies = self.controller.context.settings, self.controller.context.latencies
@@ -97,6 +101,33 @@ class ShownSearch:
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty)
+
+
+class ShownSupernet(ShownSearch):
+    """A search on shared weights: its work is counted in FLOPs."""
+
+    unit = "FLOP"
+
+    def __init__(self, controller: SupernetController, steps_per_epoch: int) -> None:
+        super().__init__(controller, steps_per_epoch)
+        self.supernet = controller
+
+    @property
+    def target(self) -> int:
+        return min(super().target, len(self.supernet.baselines) + self.supernet.expected_nets)
+
+    def amount(self, job: Job, step: int) -> float:
+        return self.supernet.flops_of(job, step)
+
+    def left(self) -> float:
+        return self.supernet.flops_left()
+
+
+def shown_search(controller: SearchController, steps_per_epoch: int) -> ShownSearch:
+    """A search as the live view shows it."""
+    if isinstance(controller, SupernetController):
+        return ShownSupernet(controller, steps_per_epoch)
+    return ShownSearch(controller, steps_per_epoch)
 
 
 class ProgressCounts:
@@ -114,18 +145,22 @@ class ProgressCounts:
         self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
-        if not isinstance(job := self.jobs.get(tick.trial), TrainJob):
+        if not isinstance(job := self.jobs.get(tick.trial), TrainJob | SupernetJob):
             return
         before, step = self.ticks.get(tick.trial), tick.point.step
         # before the first tick: nets that continue from a checkpoint must not count twice
         start = before.point.step if before and before.point.step < step else max(0, step - job.progress_steps)
-        self._done += self.shown.amount(job, step) - self.shown.amount(job, start)
-        self._recent.append((time.monotonic(), self._done))
+        self._work(self.shown.amount(job, step) - self.shown.amount(job, start))
         self.ticks[tick.trial] = tick
 
     def ended(self, record: Record | None, trial: int) -> None:
-        self.jobs.pop(trial, None)
+        if isinstance(job := self.jobs.pop(trial, None), EvaluateJob):
+            self._work(self.shown.amount(job, 0))
         self.ticks.pop(trial, None)
+
+    def _work(self, amount: float) -> None:
+        self._done += amount
+        self._recent.append((time.monotonic(), self._done))
 
     def refresh(self) -> None:
         """Draw anew, where anything is drawn."""
@@ -161,14 +196,24 @@ class PlainView(ProgressCounts):
         super().__init__(shown)
         self.console = console
 
+    def tick(self, tick: Progress) -> None:
+        super().tick(tick)
+        if isinstance(job := self.jobs.get(tick.trial), SupernetJob):
+            point = tick.point
+            known = "" if math.isnan(point.accuracy) else f", accuracy {point.accuracy:.4f} of three nets"
+            line = f"supernet: step {point.step} of {job.total_steps}, loss {point.loss:.3f}{known}"
+            self.console.print(f"{line} ({self._clock()})", highlight=False, markup=False, soft_wrap=True)
+
     def ended(self, record: Record | None, trial: int) -> None:
         super().ended(record, trial)
         if record is None:
             return
-        left = self.seconds_left()
-        clock = f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
-        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({clock})"
+        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({self._clock()})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _clock(self) -> str:
+        left = self.seconds_left()
+        return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
 
 
 class LiveView(ProgressCounts):
@@ -196,7 +241,7 @@ class LiveView(ProgressCounts):
             tick = self.ticks.get(trial)
             share, accuracy = (
                 (tick.point.step / job.total_steps, f"{tick.point.accuracy:.4f}")
-                if tick and isinstance(job, TrainJob)
+                if tick and isinstance(job, TrainJob | SupernetJob)
                 else (0.0, "")
             )
             running.add_row(self.shown.name(job), f"{share:.0%}", accuracy, style="dim")
@@ -323,9 +368,10 @@ class TensorBoardView:
         self._view.started(job)
 
     def tick(self, tick: Progress) -> None:
-        point, job = tick.point, self._jobs[tick.trial]
-        values = _tagged({"accuracy": point.accuracy, "loss": point.loss})
-        self._files.of(tick.trial, job.seed).scalars([(point.step, values)])
+        point = tick.point
+        if job := self._jobs.get(tick.trial):  # a supernet's bank is no trial
+            values = _tagged({"accuracy": point.accuracy, "loss": point.loss})
+            self._files.of(tick.trial, job.seed).scalars([(point.step, values)])
         self._view.tick(tick)
 
     def ended(self, record: Record | None, trial: int) -> None:

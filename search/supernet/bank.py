@@ -157,7 +157,7 @@ class Bank(nn.Module):
 
 
 class _Slice(torch.autograd.Function):
-    """Copies a slice of a tensor. Backwards it is one kernel, where indexing one axis after another has one for each."""
+    """Copies a slice of a tensor; backwards in one kernel, where indexing axis by axis has one for each."""
 
     @staticmethod
     def forward(

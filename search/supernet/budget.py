@@ -7,16 +7,21 @@ does but the baselines. One training is a full one of the space's mean net.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
+from ...archs.errors import InputError
+from ...archs.files import parse_json, read_own
 from ..training.recipe import Recipe
 from .draws import NetSampler
 
-NETS_A_STEP = 4  # fewer see more steps, more cost less overhead each: docs/log.md
+NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
 EVALUATION_SHARE = 0.1
-POLISH_SHARE = 0.25
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
 STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
+FILE = "supernet.json"
+FORMAT = 1
 DRAWS = 256  # steps that tell what a step costs
 
 
@@ -39,13 +44,13 @@ class SupernetBudget:
     steps: int
 
 
-def divide(trainings: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
-    """The budget of a search at the compute of so many full trainings of `steps` steps."""
+def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
+    """The budget of a search at the compute of so many full trainings of `steps` steps, a share of it for `polish`."""
     training = BACKWARD_FACTOR * sampler.mean_macs * steps * recipe.batch_size
-    evaluation, polish = EVALUATION_SHARE * trainings * training, POLISH_SHARE * trainings * training
+    evaluation, polish = EVALUATION_SHARE * trainings * training, polish * trainings * training
     bank = trainings * training - evaluation - polish
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
-    a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / DRAWS
+    a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / len(macs)
     return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)))
 
 
@@ -53,3 +58,20 @@ def evaluation_flops(macs: float, train_images: int, val_images: int) -> float:
     """FLOPs of evaluating a net from the bank once."""
     images = min(STATISTICS_IMAGES, train_images) + min(EVALUATION_IMAGES, val_images)
     return FORWARD_FACTOR * macs * images
+
+
+def read_progress(folder: Path) -> dict[str, Any] | None:
+    """What supernet.json of a run holds; None where there is none.
+
+    Raises:
+        InputError: if it cannot be read, or is of another format.
+    """
+    try:
+        progress = parse_json(read_own(folder / FILE))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
+    if not isinstance(progress, dict) or progress.get("format") != FORMAT or not isinstance(progress.get("step"), int):
+        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
+    return progress

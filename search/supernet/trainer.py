@@ -1,4 +1,4 @@
-"""Train a bank: each step, several nets see a batch each on their slices, and one update follows from all of them.
+"""Train a bank: each step's batch is dealt out to a few nets on their slices, and one update follows from all of them.
 
 Everything random is a function of (seed, step), so a training that continues from a checkpoint gives the bank of the
 unbroken one.
@@ -10,10 +10,10 @@ import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
 
 
 class SharedGradients(Gradients):
-    """Leaves the sum of the gradients of several nets' mean losses in the bank; each net has its part of the batch.
+    """Leaves the sum of the gradients of several nets' mean losses in the bank; each net sees its part of the batch.
 
     Attributes:
         nets: of this step.
@@ -96,7 +96,7 @@ class BankTrainer:
     @property
     def best(self) -> Bank:
         """What is evaluated and kept: the averaged bank, where the recipe averages."""
-        return self.ema.net if self.ema else self.bank  # type: ignore[return-value]
+        return cast(Bank, self.ema.net) if self.ema else self.bank
 
     def train(self) -> float:
         """Train up to the job's stop. Returns the mean loss."""
@@ -104,8 +104,7 @@ class BankTrainer:
         self.bank.train()
         drawn = job.nets[self.step - job.start_step :]
         self.grow([net for nets in drawn for net in nets])
-        together = replace(self.recipe, batch_size=self.recipe.batch_size * len(job.nets[0]))  # a batch for each net
-        batches = self.loader.batches(together, job.seed, self.step, job.stop_step)
+        batches = self.loader.batches(self.recipe, job.seed, self.step, job.stop_step)
         for nets, (x_BCHW, y_B) in zip(drawn, batches, strict=True):
             losses.append(self._train_step(nets, x_BCHW, y_B))
         self.seconds += time.perf_counter() - start
@@ -140,7 +139,7 @@ class BankTrainer:
         if not grown:
             return
         if self.ema:
-            self.ema.net.reserve(nets)  # type: ignore[operator]
+            self.best.reserve(nets)
         states = {role: old.state[self.bank.tensor(role)] for role in before}
         self._new_optimizer()
         for role, state in states.items():
@@ -192,8 +191,8 @@ class BankTrainer:
             return
         if state["of"] != self.job.facts:
             raise InputError(f"checkpoint {self.job.checkpoint}: is of another bank")
-        for name, bank in ("bank", self.bank), ("ema", self.ema and self.ema.net):
-            for role, axes in state["axes"].items() if isinstance(bank, Bank) else ():  # it may have grown
+        for name, bank in {"bank": self.bank, "ema": self.best}.items():
+            for role, axes in state["axes"].items():  # it may have grown
                 bank.put(role, tuple(Axis(*axis) for axis in axes), state[name][role.replace(".", ":")])
         self._new_optimizer()
         for name, part in self._parts().items():
@@ -203,7 +202,7 @@ class BankTrainer:
 
     def _parts(self) -> dict[str, Any]:
         parts = {"bank": self.bank, "optimizer": self.optimizer, "scaler": self.gradients.scaler}
-        return parts | ({"ema": self.ema.net} if self.ema else {})
+        return parts | {"ema": self.best}
 
 
 def _loss(recipe: Recipe, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:

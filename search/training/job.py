@@ -1,4 +1,4 @@
-"""What a worker is asked (`TrainJob`, `SupernetJob`, `EvaluateJob`, `LatencyJob`), and its `Progress` and `JobResult`."""
+"""What a worker is asked (`TrainJob`, `SupernetJob`, `EvaluateJob`, `LatencyJob`), and what it answers."""
 
 from __future__ import annotations
 
@@ -206,6 +206,11 @@ class SupernetJob:
     def stop_step(self) -> int:
         """The optimiser step at which to stop and report."""
         return self.start_step + len(self.nets)
+
+    @property
+    def progress_steps(self) -> int:
+        """Optimiser steps between two points of the learning curve."""
+        return len(self.nets)
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ def search_macs(context: SearchContext) -> float:
     A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """
     settings, space = context.settings, context.space
+    trainings = settings.supernet or context.config.trials * settings.repeats
     costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
     macs = [cost.macs for cost in costs if not settings.over_limit(cost)]
     typical = statistics.median(macs) if macs else cheapest(space, lambda net: context.cost_fn(net).macs)[0]
@@ -58,7 +59,7 @@ def search_macs(context: SearchContext) -> float:
         share, before = 0.0, 0.0
         for passed, rung in enumerate((*settings.rungs, 1.0)):
             share, before = share + (rung - before) / settings.eta**passed, rung
-    return context.config.trials * settings.repeats * share * typical
+    return trainings * share * typical
 
 
 class Proposer:

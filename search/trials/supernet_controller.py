@@ -9,23 +9,22 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
 
-from ...archs import Genotype, InputError
+from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import OperationError
-from ...archs.files import parse_json, read_own
+from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file, write_json
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
+from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, divide, evaluation_flops, read_progress
 from ..supernet.draws import NetSampler
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
+from .proposer import BASELINE_SEEDS
 from .study import StudyAdapter
 from .trial import Parent, Trial
 
@@ -37,8 +36,6 @@ MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning 
 MAX_POLISH = 1.0  # share of a full training that a cheap net is polished for, at most
 POLISH_RATE = 0.375  # of the recipe's learning rate
 MAX_LOST = 2  # times that a segment's worker is lost in a row
-FILE = "supernet.json"
-FORMAT = 1
 
 
 class SupernetController(SearchController):
@@ -56,10 +53,11 @@ class SupernetController(SearchController):
         self.sampler = NetSampler(
             context.space, lambda net: float(context.cost_fn(net).macs), context.violation, settings.seed
         )
-        self.budget = divide(settings.supernet, self.sampler, settings.recipe, context.steps)
-        self.bank = context.bank or context.folder / "bank.safetensors"
+        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
+        assert context.bank is not None
+        self.bank = context.bank
         self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
-        self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget)}
+        self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
         self._out, self._lost, self._attempts = False, 0, 0
         self._eval_flops = 0.0
         super().__init__(context, store, study)
@@ -73,9 +71,7 @@ class SupernetController(SearchController):
     @property
     def bank_is_trained(self) -> bool:
         """Whether nets can be evaluated."""
-        return self.bank != self.folder / "bank.safetensors" or (
-            self.progress["step"] >= self.budget.steps and self.bank.exists()
-        )
+        return bool(self.settings.bank) or self.progress["step"] >= self.budget.steps
 
     @property
     def budget_spent(self) -> bool:
@@ -145,9 +141,9 @@ class SupernetController(SearchController):
 
     def _advance(self, result: JobResult) -> None:
         """Note that the bank stands at a new step."""
-        before, batch = self.progress["step"], self.settings.recipe.batch_size
+        before, images = self.progress["step"], self.settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self.sampler.nets(step, NETS_A_STEP)]
-        flops = BACKWARD_FACTOR * batch * sum(map(self.sampler.macs, nets))
+        flops = BACKWARD_FACTOR * images * sum(map(self.sampler.macs, nets))
         curve = result.record_fields()["curve"]
         validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         evaluated = sum(map(self._evaluation_flops, validated))
@@ -184,6 +180,32 @@ class SupernetController(SearchController):
     def _evaluation_flops(self, net: Genotype) -> float:
         data = self.context.data
         return evaluation_flops(self.sampler.macs(net), len(data.train), len(data.val))
+
+    # How much is left.
+
+    @property
+    def expected_nets(self) -> int:
+        """About how many nets the compute for evaluations allows."""
+        a_net = sum(map(self._evaluation_flops, self.sampler.pool)) / len(self.sampler.pool)
+        return max(1, round(self.budget.evaluation / a_net))
+
+    def flops_of(self, job: Job, step: int) -> float:
+        """FLOPs of a job up to a step."""
+        if isinstance(job, SupernetJob):
+            return step * self.budget.bank / job.total_steps
+        if isinstance(job, EvaluateJob):
+            return self._evaluation_flops(job.genotype)
+        return BACKWARD_FACTOR * self.sampler.macs(job.genotype) * step * self.settings.recipe.batch_size
+
+    def flops_left(self) -> float:
+        """FLOPs still to be spent on baselines, bank, evaluation and polish."""
+        steps, batch, records = self.context.steps, self.settings.recipe.batch_size, self.store.records
+        trained = {r.key for r in records if r.kind == "baseline"}
+        macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
+        bank = 0.0 if self.settings.bank else self.budget.bank * (1 - self.progress["step"] / self.budget.steps)
+        polished = sum(own_flops(r) for r in records if r.weights == "polished")
+        left = (self.budget.evaluation - self._eval_flops, self.budget.polish - polished)
+        return BACKWARD_FACTOR * macs * steps * batch + bank + sum(max(0.0, flops) for flops in left)
 
     # The front.
 
@@ -238,20 +260,3 @@ class SupernetController(SearchController):
 def polish_recipe(recipe: Recipe) -> Recipe:
     """How a net is trained on from its slices: at a lower rate that falls to 0, without a long warm-up."""
     return replace(recipe, lr=POLISH_RATE * recipe.lr, schedule="linear", warmup=0.0, cooldown=0.0)
-
-
-def read_progress(folder: Path) -> dict[str, Any] | None:
-    """What supernet.json of a run holds; None where there is none.
-
-    Raises:
-        InputError: if it cannot be read, or is of another format.
-    """
-    try:
-        progress = parse_json(read_own(folder / FILE))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
-    if not isinstance(progress, dict) or progress.get("format") != FORMAT or not isinstance(progress.get("step"), int):
-        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
-    return progress

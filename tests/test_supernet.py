@@ -1,0 +1,278 @@
+"""Shared weights: nets on slices of a bank are the nets themselves, gradients add up, training resumes unbroken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
+from alternas.archs.blocks.registry import Axis
+from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.data.load import load
+from alternas.search.supernet.bank import Bank, NetInput, skeleton
+from alternas.search.supernet.budget import NETS_A_STEP, divide, evaluation_flops
+from alternas.search.supernet.draws import NetSampler
+from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
+from alternas.search.supernet.files import load_bank, read_facts, save_bank
+from alternas.search.supernet.trainer import BankTrainer, train_bank
+from alternas.search.training import recipes
+from alternas.search.training.job import EvaluateJob, JobResult, Progress, SupernetJob
+from alternas.search.training.loaders import DeviceLoader, open_loader
+from alternas.search.training.optim import memory_format
+from alternas.spaces import RandomChooser, Space, get
+from nets import NETS
+
+SPACES = ("resnet", "alternet", "hybrid", "modern", "free", "all", "bench", "placements")
+SMALL = Genotype(Stem("cifar", 4), (Stage("basic", 1, 4), Stage("basic", 1, 4, 2)))
+LARGE = Genotype(Stem("cifar", 6), (Stage("basic", 2, 6, msa=(1,), heads=2, head_dim=4), Stage("basic", 1, 8, 2)))
+DIGITS = NetInput(10, (8, 8), 1)
+
+
+def drawn(space: Space, count: int) -> list[Genotype]:
+    return [space.sample(RandomChooser(seed)) for seed in range(count)]
+
+
+def copied(bank: Bank, net: Genotype, x_BCHW: Tensor) -> Tensor:
+    """What a copy of the net gives, by the batch's statistics as the bank does."""
+    return bank.network(net).train()(x_BCHW.contiguous(memory_format=memory_format(net, x_BCHW.device)))
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_on_slices_of_a_larger_bank_is_its_copy(name: str) -> None:
+    net, x_BCHW = NETS[name], torch.randn(4, 2, 16, 16)
+    bank = Bank(NetInput(3, (16, 16), 2))
+    bank.reserve([net])
+    assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
+    wider = [replace(net, stages=tuple(replace(stage, width=2 * stage.width) for stage in net.stages))]
+    if net.stages:
+        bank.reserve(wider)
+        assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
+
+
+@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SPACES)
+def test_every_net_of_every_space_is_a_slice_of_one_bank(name: str, count: int) -> None:
+    nets, x_BCHW = drawn(get(name, 16), count), torch.randn(2, 3, 16, 16)
+    bank = Bank(NetInput(10, (16, 16), 3))
+    bank.reserve(nets)
+    with torch.no_grad():
+        for net in nets:
+            assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
+    assert bank.reserve(nets) == []
+
+
+def test_gradients_are_the_sum_over_the_nets() -> None:
+    nets, x_BCHW, y_B = [SMALL, LARGE, *drawn(get("all", 8), 4)], torch.randn(6, 1, 8, 8), torch.arange(6)
+    bank = Bank(DIGITS)
+    bank.reserve(nets)
+    for net in nets:
+        nn.functional.cross_entropy(bank(net, x_BCHW), y_B).backward()
+    sums = {role: torch.zeros_like(bank.tensor(role)) for role in bank.axes}
+    for net in nets:  # each alone, its gradients put in their places one index at a time
+        alone = bank.network(net).train()
+        x = x_BCHW.contiguous(memory_format=memory_format(net, x_BCHW.device))
+        nn.functional.cross_entropy(alone(x), y_B).backward()
+        for name, parameter in alone.named_parameters():
+            role = skeleton(net, bank.inputs).roles[name]
+            places = [part.index_in(whole) for part, whole in zip(role.axes, bank.axes[role.name], strict=True)]
+            sums[role.name][np.ix_(*places)] += parameter.grad
+    for role, total in sums.items():
+        grad = bank.tensor(role).grad
+        assert torch.allclose(total, torch.zeros_like(total) if grad is None else grad, atol=1e-6), role
+
+
+def test_slices_are_prefixes_of_channels_and_centres_of_kernels() -> None:
+    bank = Bank(DIGITS)
+    bank.reserve([SMALL, LARGE])
+    conv = bank.tensor("stage 1 block 1 basic pre batch/conv2.weight")
+    assert conv.shape == (6, 6, 3, 3)
+    assert torch.equal(bank.weights(SMALL)["stages.0.0.conv2.weight"], conv[:4, :4])
+    bank.put("conv", (Axis((1,)), Axis((5,), True)), torch.arange(5.0)[None])
+    wide = bank.axes["conv"]
+    from alternas.search.supernet.bank import region
+
+    assert region(bank.tensor("conv"), (Axis((1,)), Axis((3,), True)), wide).tolist() == [[1, 2, 3]]
+
+
+def test_a_bank_that_grows_keeps_what_it_held() -> None:
+    bank, x_BCHW = Bank(DIGITS), torch.randn(4, 1, 8, 8)
+    bank.reserve([SMALL])
+    before = bank(SMALL, x_BCHW)
+    assert bank.reserve([LARGE])
+    assert torch.equal(bank(SMALL, x_BCHW), before)
+
+
+def test_new_tensors_have_the_initialisation_of_their_layer() -> None:
+    bank = Bank(DIGITS)
+    bank.reserve([LARGE])
+    norm, conv = "stage 1 block 1 basic pre batch/norm2.weight", "stage 1 block 1 basic pre batch/conv1.weight"
+    assert torch.equal(bank.tensor(norm), torch.ones(6))
+    alone = build(LARGE, 10, 8, 1).stages[0].get_submodule("0").get_parameter("conv1.weight")
+    assert bank.tensor(conv).std().item() == pytest.approx(alone.std().item(), rel=0.2)
+
+
+# Which nets, and how much of the compute for what.
+
+
+def sampler(space: str = "bench", most: float = float("inf")) -> NetSampler:
+    def macs(net: Genotype) -> float:
+        return float(static_cost(net, 10, 16, 1).macs)
+
+    return NetSampler(get(space, 16), macs, lambda net: max(0.0, macs(net) / most - 1), 0)
+
+
+def test_families_are_drawn_evenly_and_every_draw_is_a_function_of_seed_and_step() -> None:
+    draws = sampler()
+    nets = [net for step in range(600) for net in draws.nets(step, 2)]
+    counts = Counter(net.family for net in nets)
+    assert set(counts) == {"resnet", "alternet", "hybrid"}
+    assert min(counts.values()) > 0.8 * len(nets) / 3
+    assert sampler().nets(17, 2) == draws.nets(17, 2) != draws.nets(18, 2)
+
+
+def test_draws_keep_the_limits() -> None:
+    draws = sampler(most=500_000)
+    assert all(draws.macs(net) <= 500_000 for step in range(50) for net in draws.nets(step, 2))
+    cheapest, _, dearest = draws.fixed()
+    assert draws.macs(cheapest) < draws.macs(dearest) <= 500_000
+
+
+def test_the_budget_is_that_of_full_trainings_of_the_mean_net() -> None:
+    draws, recipe = sampler(), recipes.get("cue")
+    budget = divide(8, 0.25, draws, recipe, 625)
+    assert budget.training == 6 * draws.mean_macs * 625 * 64
+    assert budget.bank + budget.evaluation + budget.polish == pytest.approx(8 * budget.training)
+    macs = sum(draws.macs(net) for step in range(budget.steps) for net in draws.nets(step, NETS_A_STEP))
+    assert 6 * macs * 64 / NETS_A_STEP == pytest.approx(budget.bank, rel=0.05)
+    assert evaluation_flops(100, 10_000, 10_000) == 2 * 100 * 1512
+
+
+# Training and evaluation.
+
+
+@pytest.fixture(scope="module")
+def loader() -> DeviceLoader:
+    return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), 0)
+
+
+def job_of(folder: Path, start: int, stop: int, recipe: str = "smoke", **changes: Any) -> SupernetJob:
+    space = get("all", 8)
+    macs = lambda net: float(static_cost(net, 10, 8, 1).macs)  # noqa: E731
+    draws = NetSampler(space, macs, lambda net: 0.0, 0)
+    nets = tuple(draws.nets(step, 2) for step in range(start, stop))
+    files = str(folder / "bank.pt"), str(folder / "bank.safetensors")
+    largest, fixed = tuple(drawn(space, 50)), (SMALL, LARGE)
+    job = SupernetJob(-1, nets, start, 12, largest, fixed, recipes.get(recipe), 0, *files, {"space": "all"})
+    return replace(job, **changes)
+
+
+def run(job: SupernetJob, loader: DeviceLoader) -> JobResult:
+    *progress, result = train_bank(job, loader)
+    assert result.status != "ok" or isinstance(progress[-1], Progress)
+    assert isinstance(result, JobResult)
+    return result
+
+
+def test_a_training_in_parts_gives_the_bank_of_the_unbroken_one(tmp_path: Path, loader: DeviceLoader) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    assert run(job_of(whole, 0, 12), loader).status == "ok"
+    for start, stop in ((0, 5), (5, 9), (9, 12)):
+        assert run(job_of(parts, start, stop), loader).step == stop
+    run(job_of(parts, 9, 12), loader)  # a driver that died before it noted the end asks once more
+    one, other = (load_bank(folder / "bank.safetensors", torch.device("cpu")) for folder in (whole, parts))
+    assert one.axes.keys() == other.axes.keys()
+    assert all(torch.equal(one.tensor(role), other.tensor(role)) for role in one.axes)
+
+
+def test_training_makes_nets_better_than_chance(tmp_path: Path, loader: DeviceLoader) -> None:
+    result = run(job_of(tmp_path, 0, 120, total_steps=120), loader)
+    assert result.accuracy is not None
+    assert result.accuracy > 0.4
+    job = EvaluateJob(3, LARGE, str(tmp_path / "bank.safetensors"), recipes.get("smoke"), str(tmp_path / "net.st"))
+    assert (evaluated := evaluate_job(job, loader)).status == "ok"
+    bank = load_bank(tmp_path / "bank.safetensors", torch.device("cpu"))
+    assert evaluated.accuracy == evaluate_net(bank.network(LARGE), recipes.get("smoke"), loader).accuracy
+
+
+@pytest.mark.parametrize("recipe", ["fast", "paper_cifar", "resnet_a2", "vit_finetune"])
+def test_every_recipe_trains_a_bank(recipe: str, tmp_path: Path, loader: DeviceLoader) -> None:
+    small = replace(recipes.get(recipe), batch_size=32, grad_accum_steps=2, sam_rho=0.05, ema_decay=0.9)
+    result = run(job_of(tmp_path, 0, 3, recipe=recipe, validated=()), loader) if not small else None
+    result = run(replace(job_of(tmp_path, 0, 3, validated=()), recipe=small), loader)
+    assert result.status == "ok"
+
+
+def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path, loader: DeviceLoader) -> None:
+    assert run(job_of(tmp_path, 0, 4), loader).status == "ok"
+    before = (tmp_path / "bank.pt").read_bytes()
+    wild = replace(recipes.get("smoke"), lr=1e30, clip_grad=0.0)
+    result = run(replace(job_of(tmp_path, 4, 8), recipe=wild), loader)
+    assert result.status == "nan"
+    assert "training loss" in result.error
+    assert (tmp_path / "bank.pt").read_bytes() == before
+    assert run(job_of(tmp_path, 4, 8), loader).status == "ok"
+
+
+def test_a_larger_net_makes_bank_averages_and_moments_grow(tmp_path: Path, loader: DeviceLoader) -> None:
+    small = replace(job_of(tmp_path, 0, 4), nets=((SMALL, SMALL),) * 4, largest=(SMALL,), validated=())
+    assert run(small, loader).status == "ok"
+    trainer = BankTrainer(replace(small, start_step=4), loader)
+    role = "stage 1 block 1 basic pre batch/conv2.weight"
+    moment = trainer.optimizer.state[trainer.bank.tensor(role)]["exp_avg"].clone()
+    trainer.grow([LARGE])
+    grown = trainer.optimizer.state[trainer.bank.tensor(role)]["exp_avg"]
+    assert grown.shape == (6, 6, 3, 3)
+    assert torch.equal(grown[:4, :4], moment)
+    assert not grown[4:].any()
+    assert trainer.best.tensor(role).shape == (6, 6, 3, 3)
+    later = replace(small, start_step=4, nets=((LARGE, SMALL),) * 4)
+    assert run(later, loader).status == "ok"
+    assert run(replace(later, start_step=8), loader).status == "ok"  # from the grown bank's checkpoint
+
+
+def test_a_checkpoint_of_another_bank_is_refused(tmp_path: Path, loader: DeviceLoader) -> None:
+    run(job_of(tmp_path, 0, 4), loader)
+    with pytest.raises(InputError, match="is of another bank"):
+        run(job_of(tmp_path, 4, 8, facts={"space": "free"}), loader)
+
+
+def test_running_statistics_are_estimated_from_training_images(loader: DeviceLoader) -> None:
+    bank = Bank(DIGITS)
+    bank.reserve([LARGE])
+    net = bank.network(LARGE)
+    evaluate_net(net, recipes.get("smoke"), loader)
+    images = torch.cat([x for x, _ in loader.images("train", 128, 512)])
+    stem_BCHW = net.stem(images)
+    norm = next(module for module in net.modules() if isinstance(module, _BatchNorm))
+    assert norm.running_mean is not None
+    assert torch.allclose(norm.running_mean, stem_BCHW.mean((0, 2, 3)), atol=1e-4)
+
+
+# Its file.
+
+
+def test_a_bank_comes_back_from_its_file(tmp_path: Path) -> None:
+    bank = Bank(DIGITS, seed=3)
+    bank.reserve([LARGE])
+    save_bank(bank, tmp_path / "bank.safetensors", {"space": "all"})
+    back = load_bank(tmp_path / "bank.safetensors", torch.device("cpu"))
+    assert (back.inputs, back.seed, back.axes) == (bank.inputs, bank.seed, bank.axes)
+    assert all(torch.equal(back.tensor(role), bank.tensor(role)) for role in bank.axes)
+    assert read_facts(tmp_path / "bank.safetensors") == {"space": "all"}
+
+
+@pytest.mark.parametrize("content", [b"", b"no bank", b"\x02\0\0\0\0\0\0\0{}"])
+def test_what_is_no_bank_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bank.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="supernet: ") as error:
+        load_bank(tmp_path / "bank.safetensors", torch.device("cpu"))
+    assert "\n" not in str(error.value)
