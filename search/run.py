@@ -23,7 +23,7 @@ from .engine.progress import EventFiles, TensorBoardView, shown_search, view
 from .redact import redact_words
 from .samplers.buildup import BuildUp, steps_table
 from .trials.controller import SearchController
-from .trials.storage import drop_note, one_line, open_study
+from .trials.storage import database_errors, drop_note, open_study
 from .trials.supernet_controller import SupernetController
 
 
@@ -50,7 +50,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         InputError: if one has it, its folder cannot be written, or its storage cannot be reached.
     """
     folder, storage = run_folder(context.config.name), context.config.storage
-    with locked(folder), closing(Store(folder)) as store, one_line(storage):
+    with locked(folder), closing(Store(folder)) as store, database_errors(storage):
         _write_run_json(folder, context)
         if context.latencies:
             context.latencies.recall(store.records)

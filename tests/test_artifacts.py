@@ -86,7 +86,7 @@ def test_half_a_file_is_never_seen(store: ArtifactStore, tmp_path: Path, monkeyp
     with pytest.raises(StoreError, match="cannot be read"):
         store.download(path)
     assert path.read_bytes() == b"after!"
-    assert listing(tmp_path) == ["store/run-1/weights/k.safetensors", "run/weights/k.safetensors"]
+    assert listing(tmp_path) == ["run/weights/k.safetensors", "store/run-1/weights/k.safetensors"]
     assert (tmp_path / "store/run-1/weights/k.safetensors").read_bytes() == b"before"
 
 

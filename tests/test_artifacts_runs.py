@@ -25,11 +25,11 @@ from alternas.search.engine.doctor import TOKEN
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Worker
-from alternas.search.training import artifact_sync, recipes
+from alternas.search.training import artifacts, recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
-from alternas.search.trials.controller import SearchController
+from alternas.search.trials.controller import SearchController, collect_outputs
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 from s3_server import S3, SECRET, listing, serving, written
@@ -58,14 +58,14 @@ def run(job: TrainJob, digits: DataSet) -> JobResult:
 
 
 def scratch_folders() -> set[Path]:
-    return set(Path(artifact_sync.tempfile.gettempdir()).glob(f"{artifact_sync.SCRATCH}*"))
+    return set(Path(artifacts.tempfile.gettempdir()).glob(f"{artifacts.SCRATCH}*"))
 
 
 @pytest.fixture(autouse=True)
 def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scratch folders of other tests are not seen, nor swept."""
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(artifact_sync.tempfile, "tempdir", str(tmp_path / "scratch"))
+    monkeypatch.setattr(artifacts.tempfile, "tempdir", str(tmp_path / "scratch"))
 
 
 def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
@@ -82,7 +82,7 @@ def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
     events: list[Any] = list(worker.run(replace(job, stop_step=4)))
     assert [event.point.step for event in events if isinstance(event, Progress)] == [3, 4]
     assert (events[-1].curve, events[-1].metrics) == (whole.curve, whole.metrics)
-    artifact_sync.collect_outputs(replace(job, stop_step=4), events[-1])
+    collect_outputs(replace(job, stop_step=4), events[-1])
     assert listing(store.home) == ["weights/k.0.5.safetensors", "weights/k.npz", "weights/k.safetensors"]
     assert (store.home / "weights/k.safetensors").read_bytes() == (tmp_path / "w.safetensors").read_bytes()
 
@@ -113,22 +113,22 @@ def test_a_broken_checkpoint_in_the_store_begins_anew(job: TrainJob, digits: Dat
 def test_weights_that_are_not_there_are_missed(job: TrainJob, store: ArtifactStore) -> None:
     """As where the nodes write to a folder of their own, by the same name."""
     with pytest.raises(StoreError, match="does not have what trial 3 left there"):
-        artifact_sync.collect_outputs(job, JobResult(3, "ok", 4))
-    artifact_sync.collect_outputs(job, JobResult(3, "ok", 2))
-    artifact_sync.collect_outputs(job, JobResult(3, "nan", 4))
+        collect_outputs(job, JobResult(3, "ok", 4))
+    collect_outputs(job, JobResult(3, "ok", 2))
+    collect_outputs(job, JobResult(3, "nan", 4))
 
 
 def test_scratch_that_the_dead_have_left_is_swept() -> None:
-    with artifact_sync.scratch() as old:
+    with artifacts.scratch() as old:
         (old / "file").touch()
         os.utime(old, (0, 0))
-        with artifact_sync.scratch():
+        with artifacts.scratch():
             assert old.exists(), "held"
-    left = Path(artifact_sync.tempfile.mkdtemp(prefix=artifact_sync.SCRATCH))
-    with artifact_sync.scratch():
+    left = Path(artifacts.tempfile.mkdtemp(prefix=artifacts.SCRATCH))
+    with artifacts.scratch():
         assert left.exists(), "made this moment: perhaps not held yet"
-    os.utime(left, (0, time.time() - 2 * artifact_sync.LEFT_SECONDS))
-    with artifact_sync.scratch() as own:
+    os.utime(left, (0, time.time() - 2 * artifacts.LEFT_SECONDS))
+    with artifacts.scratch() as own:
         assert scratch_folders() == {own}
 
 
@@ -275,12 +275,12 @@ def test_a_server_that_goes_away_and_comes_back(s3: S3, job: TrainJob, digits: D
     with serving(S3(port)) as back:
         back.objects = objects
         assert run(replace(job, stop_step=4), digits).status == "ok"
-        artifact_sync.collect_outputs(job, JobResult(3, "ok", 4))
+        collect_outputs(job, JobResult(3, "ok", 4))
     assert read(Path(job.weights)).genotype.key == job.genotype.key
 
 
 def test_the_doctor_asks_every_node(store: ArtifactStore, tmp_path: Path) -> None:
-    with artifact_sync.scratch() as own:
+    with artifacts.scratch() as own:
         theirs = replace(store, home=own)
         with pytest.raises(OperationError, match="is not there"):
             checkup._checkpoints(store, "a token")

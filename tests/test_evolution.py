@@ -13,8 +13,8 @@ from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
 from alternas.search.samplers.evolution import MIN_PARENTS, Evolution
-from alternas.search.samplers.learning_curves import FULL_TRAINING
 from alternas.search.samplers.sampler_context import SamplerContext
+from alternas.search.samplers.surrogate import FULL_TRAINING
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors

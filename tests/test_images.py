@@ -17,7 +17,7 @@ from PIL import Image, ImageOps
 
 from alternas.search.data import images as pictures
 from alternas.search.data.dataset import ImageSpec, Pictures
-from alternas.search.data.images import BROKEN, check_all, decode, is_grey, read_all, survey, to_array, to_mode
+from alternas.search.data.images import BROKEN, check_all, decode, form_of, read_all, survey, to_array, to_mode
 from image_files import ORIENTATION, encoded, noise
 
 
@@ -73,7 +73,7 @@ def test_sixteen_bits_from_files() -> None:
     image = grey_16([0, 257, 25700, 65535])
     for kind in ("png", "tiff", "ppm"):
         opened = decode(io.BytesIO(encoded(image, kind)))
-        assert is_grey(opened)
+        assert form_of(opened) == (1, 4, False)
         assert np.asarray(to_mode(opened, 1)).tolist() == [[0, 1, 100, 255]], kind
 
 
@@ -130,7 +130,7 @@ def test_other_modes_are_refused(mode: str) -> None:
     + [(mode, False) for mode in ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")],
 )
 def test_grey_by_mode(mode: str, grey: bool) -> None:
-    assert is_grey(Image.new(mode, (1, 1))) is grey
+    assert form_of(Image.new(mode, (1, 1))) == (1, 1, not grey)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))

@@ -20,7 +20,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.redact import redact_words, shown_url
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.storage import connect, one_line, parse_url, shown, study_note, study_of
+from alternas.search.trials.storage import connect, database_errors, parse_url, shown, study_note, study_of
 from alternas.spaces import get
 from databases import PASSWORD, postgres, why_not
 from fakes import FakeExecutor, SilentView
@@ -167,7 +167,10 @@ def test_runs_of_one_name_share_a_database(open_controller: Open, sqlite: str, t
 def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, sqlite: str) -> None:
     controller = open_controller(trials=3, storage=sqlite)
     Path(parse_url(sqlite).database or "").write_bytes(b"not a database" * 100)
-    with pytest.raises(OperationError, match=r"study\.db has failed .*; the same command resumes"), one_line(sqlite):
+    with (
+        pytest.raises(OperationError, match=r"study\.db has failed .*; the same command resumes"),
+        database_errors(sqlite),
+    ):
         finish(controller)
 
 
@@ -187,7 +190,7 @@ def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, 
         ("mysql+rowboat://me:sesame@127.0.0.1/db", "leave the driver out"),
     ],
 )
-def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None:
+def test_a_wrong_storage_is_database_errors(alternas: Any, url: str, hint: str) -> None:
     if "127.0.0.1:1/" in url:
         pytest.importorskip("psycopg", reason='needs psycopg: pip install "psycopg[binary]"')
     code, out, err = alternas("search", "--trials", "1", "--storage", url)

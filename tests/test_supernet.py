@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
 from alternas.archs.blocks.registry import Axis
-from alternas.search.data.dataset import DataConfig, DataSet
+from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import NETS_A_STEP, divide, evaluation_flops

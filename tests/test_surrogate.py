@@ -16,20 +16,22 @@ from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
-from alternas.search.samplers.learning_curves import (
-    FULL_TRAINING,
-    MIN_PAIRS,
-    LearningCurves,
+from alternas.search.samplers.sampler_context import (
+    NetFeatures,
+    Observation,
     TrialReader,
+    features,
     is_paused,
     rung_accuracies,
 )
-from alternas.search.samplers.sampler_context import NetFeatures, Observation, features
 from alternas.search.samplers.surrogate import (
     COST_SCALE,
+    FULL_TRAINING,
+    MIN_PAIRS,
     NOISE_VARIANCE,
     TRAIT_SCALE,
     TREND_VARIANCE,
+    LearningCurves,
     Surrogate,
     expected_hypervolume_improvement,
 )

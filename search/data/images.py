@@ -65,9 +65,10 @@ def one_line(error: BaseException) -> str:
     return shorten(str(error), 300, placeholder=" ...") or type(error).__name__
 
 
-def is_grey(image: Image.Image) -> bool:
-    """Whether its mode holds no colour."""
-    return image.mode in ("1", "L", "LA", *DEEP)
+def form_of(image: Image.Image) -> tuple[int, int, bool]:
+    """Height and width of the picture once it stands upright, and whether its mode holds colour."""
+    height, width = image.size if _turn(image) in LYING else image.size[::-1]
+    return height, width, image.mode not in ("1", "L", "LA", *DEEP)
 
 
 def to_mode(image: Image.Image, channels: int) -> Image.Image:
@@ -167,8 +168,7 @@ def _read(
     def attempt(row: int) -> str:
         try:
             image = source.open(int(places_N[row]))
-            size = image.size if _turn(image) in LYING else image.size[::-1]
-            form_N3[row] = (*size, not is_grey(image))
+            form_N3[row] = form_of(image)
             values[row] = value_of(image)
         except BROKEN as error:
             return one_line(error)
@@ -192,15 +192,13 @@ def survey(sources: Sequence[ImageSource], most: int = 256) -> tuple[list[tuple[
     ends = np.cumsum([len(source) for source in sources])
     chosen = np.sort(np.random.default_rng(0).permutation(ends[-1])[:most])
 
-    def attempt(number: int) -> tuple[tuple[int, int], bool] | None:
+    def attempt(number: int) -> tuple[int, int, bool] | None:
         source = sources[which := int(np.searchsorted(ends, number, side="right"))]
         try:
-            image = source.open(int(number - ends[which] + len(source)))
-            size = image.size if _turn(image) in LYING else image.size[::-1]
+            return form_of(source.open(int(number - ends[which] + len(source))))
         except BROKEN:
             return None
-        return (size[0], size[1]), is_grey(image)
 
     with ThreadPoolExecutor() as pool:
         forms = [form for form in pool.map(attempt, chosen) if form]
-    return [size for size, _ in forms], all(grey for _, grey in forms)
+    return [(height, width) for height, width, _ in forms], not any(coloured for *_, coloured in forms)

@@ -236,7 +236,7 @@ def _read_part(
 
 
 def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
-    """Without the images of the classes that are not kept; the others are numbered anew."""
+    """Leave out the images of classes that are not kept, and number the others anew."""
     at = kept_C[part.split.y_N]
     split = part.split.at(at)
     values = split.images if isinstance(split.images, np.ndarray) else part.values[at]  # one copy of a set in memory
@@ -245,7 +245,7 @@ def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
 
 
 def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
-    """What the pictures were: colour, sizes, those that are unlike most, what they are brought to."""
+    """Describe the pictures in words: colour, sizes, those that are unlike most, what they are brought to."""
     sizes_K2, counts_K = np.unique(form_N3[:, :2], axis=0, return_counts=True)
     usual, total, coloured = counts_K.argmax(), len(form_N3), int(form_N3[:, 2].sum())
     others = total - int(counts_K[usual])

@@ -87,9 +87,8 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
         return places, "as the set has them"
     train, val = two_ways(labels["train"])
     two: Places = {"train": ("train", train), "val": ("train", val)}
-    return two | {part: at for part, at in places.items() if part == "test"}, (
-        f"validation: {VAL_SHARE:.0%} of each class of train"
-    )
+    test = {part: at for part, at in places.items() if part == "test"}
+    return two | test, f"validation: {VAL_SHARE:.0%} of each class of train"
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
@@ -98,7 +97,7 @@ def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarra
     Raises:
         InputError: if a part has labels for some of its pictures only, or train has none.
     """
-    found = {}
+    with_labels = {}
     for part, values in labels.items():
         missing = sum(value is None or value == -1 for value in values)
         if missing and (missing < len(values) or part in ("all", "train")):
@@ -106,8 +105,8 @@ def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarra
         if missing:
             log.warning("data: %s: left aside %s: its %d pictures have no labels", name, part, len(values))
         else:
-            found[part] = np.asarray(values)
-    return found
+            with_labels[part] = np.asarray(values)
+    return with_labels
 
 
 def numbered(

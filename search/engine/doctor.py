@@ -25,9 +25,9 @@ from ...archs.files import atomic_write
 from ...results.render.terminal import plain
 from ...results.runs.record import versions
 from ..data.dataset import DataConfig, DataSet, Pictures
+from ..data.images import one_line
 from ..data.load import load
-from ..training.artifact_sync import scratch
-from ..training.artifacts import ArtifactStore, StoreError, check_uri
+from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .pool import connect, disconnect
@@ -41,7 +41,7 @@ TOKEN = "alternas-doctor"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at."""
+    """Result of one check on one node."""
 
     node: str  # "driver" or a node's name
     check: str  # cluster, versions, gpus, data, storage, checkpoints, disk, trial
@@ -54,7 +54,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Place:
-    """What every node is compared with, and given."""
+    """Inputs of the checks on a node."""
 
     versions: dict[str, str]  # of the driver
     folder: str  # that all nodes share, as a whole path; holds a file of the driver's with `token`
@@ -65,37 +65,27 @@ class Place:
 
 
 def look(node: str, place: Place, gpus: float) -> list[Check]:
-    """All checks of this machine, which Ray calls `node` and on which it counts so many GPUs."""
+    """Run all checks on this machine, which Ray calls `node` and on which it counts so many GPUs."""
     folder, store, data = Path(place.folder), place.store, place.data
-    checks = [
-        checked(node, "versions", lambda: _versions(place.versions)),
-        checked(node, "gpus", lambda: _gpus(gpus)),
-    ]
+    checks = {"versions": lambda: _versions(place.versions), "gpus": lambda: _gpus(gpus)}
     if data is not None:
-        checks.append(checked(node, "data", lambda: _data(data)))
+        checks["data"] = lambda: _data(data)
     if store is not None:
-        checks.append(checked(node, "checkpoints", lambda: _checkpoints(store, place.token)))
+        checks["checkpoints"] = lambda: _checkpoints(store, place.token)
     else:
-        checks.append(checked(node, "storage", lambda: _storage(folder, place.token)))
-    return [
-        *checks,
-        checked(node, "disk", lambda: _disk([] if store else [folder])),
-        checked(node, "trial", lambda: _trial(place.digits)),
-    ]
+        checks["storage"] = lambda: _storage(folder, place.token)
+    checks |= {"disk": lambda: _disk([] if store else [folder]), "trial": lambda: _trial(place.digits)}
+    return [checked(node, name, find) for name, find in checks.items()]
 
 
 def checked(node: str, check: str, find: Callable[[], str]) -> Check:
-    """What `find` returns, or the error that says why not."""
+    """Run a check: what `find` returns, or the error that says why it failed."""
     try:
         return Check(node, check, True, find())
     except (OperationError, InputError) as error:
         return Check(node, check, False, one_line(error))
     except (OSError, RuntimeError, ImportError, ValueError) as error:
         return Check(node, check, False, f"{type(error).__name__}: {one_line(error)}")
-
-
-def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200]
 
 
 def _versions(driver: dict[str, str]) -> str:
@@ -107,7 +97,7 @@ def _versions(driver: dict[str, str]) -> str:
 
 
 def _gpus(counted: float) -> str:
-    """Each card that torch sees multiplies two matrices."""
+    """Check that Ray's count is torch's, and that each card multiplies two matrices rightly."""
     import torch
 
     seen = torch.cuda.device_count()
@@ -130,7 +120,7 @@ def _data(data: DataSet) -> str:
 
 
 def _storage(folder: Path, token: str) -> str:
-    """The driver's file is here and says the same; a file can be written beside it."""
+    """Check that the driver's file is here and says the same, and that a file can be written beside it."""
     path = folder / TOKEN
     if not path.exists():
         raise OperationError(f"{folder} is not the driver's folder: what the driver has written is not there")
@@ -144,7 +134,7 @@ def _storage(folder: Path, token: str) -> str:
 
 
 def _checkpoints(store: ArtifactStore, token: str) -> str:
-    """The driver's file is there and says the same; a file can be sent and deleted, as workers do."""
+    """Check that the store has the driver's file, and that a file can be sent and deleted, as workers do."""
     with scratch() as folder:
         here, theirs = replace(store, home=folder), folder / "starts" / TOKEN
         if not here.download(theirs) or theirs.read_text() != token:
@@ -229,7 +219,7 @@ def examine(address: str, data: str, folder: Path, checkpoints: str = "") -> lis
 
 @contextmanager
 def _marked_folder(folder: Path, token: str) -> Iterator[None]:
-    """The folder with a file of the driver's in it; what was made for that goes again."""
+    """Put a file of the driver's into the folder; what was made for that goes again."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -244,7 +234,7 @@ def _marked_folder(folder: Path, token: str) -> Iterator[None]:
 
 @contextmanager
 def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore | None]:
-    """A folder in the artifact store at `uri`, if there is one, with a file of the driver's in it; it goes again."""
+    """Put a file of the driver's into a folder of the artifact store at `uri`, if any; the folder goes again."""
     if not uri:
         yield None
         return
@@ -260,7 +250,7 @@ def _marked_store(folder: Path, uri: str, token: str) -> Iterator[ArtifactStore 
 
 
 def _cluster(address: str, place: Place) -> list[Check]:
-    """The checks of each node of the cluster."""
+    """Run the checks on each node of the cluster."""
     try:
         connect(address)
     except (InputError, OperationError) as error:
@@ -272,8 +262,8 @@ def _cluster(address: str, place: Place) -> list[Check]:
         shared, started = ray.put(place), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=there)
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = ray.remote(look).options(num_cpus=0, max_retries=0, scheduling_strategy=on_node)
             started.append((name, task.remote(name, shared, node["Resources"].get("GPU", 0.0))))
         checks = [Check("driver", "cluster", True, size)]
         for name, ref in started:

@@ -100,7 +100,7 @@ def check_raylet() -> None:
 
 
 def first_line(error: object) -> str:
-    """What an error of Ray's begins with; stack traces of other processes follow."""
+    """The first line of an error of Ray's; stack traces of other processes follow."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
 
 
@@ -111,7 +111,7 @@ def _set_handlers(handlers: Mapping[int, Any]) -> None:
 
 
 def _log_line(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
-    """A message of Ray's processes in one line of the log. Ray prints all of it, into tables and JSON."""
+    """Log a message of Ray's processes in one line. Ray would print all of it, into tables and JSON."""
     logging.getLogger(__name__).warning("Ray: %s", first_line("\n".join(data["lines"])))
 
 
@@ -162,7 +162,7 @@ def _init(address: str, **more: Any) -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Variables that Ray, which keeps what it has once read, reads now."""
+    """Set environment variables and have Ray, which keeps what it has once read, read them now."""
     before = {name: os.environ.get(name) for name in values}
     os.environ |= values
     Config.initialize("")
@@ -194,7 +194,7 @@ def _answers(address: str, mode: str) -> bool:
 
 @contextmanager
 def _muted_stderr() -> Iterator[None]:
-    """Without what Ray's C++ writes to standard error whatever its log level."""
+    """Silence standard error, to which Ray's C++ writes whatever its log level."""
     stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 2)
     try:
@@ -309,7 +309,7 @@ class Pool:
         self._starting[actor.take.remote(self._data)] = actor
 
     def _start_latency_worker(self) -> None:
-        """It holds its node's CPUs, or a card, so that Ray puts nothing that trains beside it."""
+        """Start the latency worker; it holds its node's CPUs or a card, so that nothing trains beside it."""
         needs = self._latency_needs
         assert needs is not None
         kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
@@ -351,7 +351,7 @@ class Pool:
         return event
 
     def _release(self, actor: Any) -> None:
-        """A worker is ready for its next job."""
+        """Note that a worker is ready for its next job."""
         if actor is self._latency_worker:
             self._latency_free = True
             self._measure()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -51,7 +50,7 @@ class LatencyWorker:
 
 
 def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
-    """With the number of GPUs decided by what the cluster has, where the user left it open."""
+    """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
     return replace(resources, gpus=1.0 if sum(node.get("GPU", 0) for node in nodes) >= 1 else 0.0)
@@ -67,7 +66,7 @@ def check_alone(resources: Resources, setting: LatencySetting) -> None:
 
 
 def reserve(resources: Resources, nodes: Sequence[Node], setting: LatencySetting) -> tuple[LatencyWorker, list[Node]]:
-    """What measuring takes, and what is left of the nodes for training.
+    """Reserve what measuring latencies takes; returns that, and what is left of the nodes for training.
 
     Raises:
         InputError: if no node has the label, or the label's node not the device.
@@ -92,26 +91,18 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
         InputError: if they do not fit, naming the option.
     """
     cpus, gpus = resources.cpus, resources.gpus or 0.0
-
-    def by_cpus(node: Node) -> int:
-        return math.floor(node.get("CPU", 0) / cpus + ROUND)
-
-    def by_gpus(node: Node) -> int:
-        """Whole slots a card: a worker never gets parts of two."""
-        have = node.get("GPU", 0)
-        if not gpus:
-            return sys.maxsize
-        return math.floor(have) * math.floor(1 / gpus + ROUND) if gpus <= 1 else math.floor(have / gpus)
-
-    def most(name: str) -> str:
-        each = [node.get(name, 0) for node in nodes] or [0.0]
-        return f"{max(each):g}" + (" on the largest node" if len(each) > 1 else "")
-
-    fits = sum(min(by_cpus(node), by_gpus(node)) for node in nodes)
-    if not any(map(by_cpus, nodes)):
-        raise InputError(f"cpus-per-trial: {cpus:g} asked for, {most('CPU')} there")
+    by_cpus = [math.floor(node.get("CPU", 0) / cpus + ROUND) for node in nodes]
+    by_gpus = [node.get("GPU", 0) for node in nodes]
+    if gpus > 1:
+        by_gpus = [cards // gpus for cards in by_gpus]
+    elif gpus:  # whole slots a card: a worker never gets parts of two
+        by_gpus = [math.floor(cards) * math.floor(1 / gpus + ROUND) for cards in by_gpus]
+    fits = int(sum(map(min, by_cpus, by_gpus))) if gpus else sum(by_cpus)
     if fits < 1:
-        raise InputError(f"gpus-per-trial: {gpus:g} asked for, {most('GPU')} there")
+        name, share = ("GPU", gpus) if any(by_cpus) else ("CPU", cpus)
+        most = max((node.get(name, 0) for node in nodes), default=0.0)
+        where = " on the largest node" if len(nodes) > 1 else ""
+        raise InputError(f"{name.lower()}s-per-trial: {share:g} asked for, {most:g}{where} there")
     if resources.workers > fits:
         rule = f"at {cpus:g} CPUs and {gpus:g} GPUs each only {fits} fit"
         raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")

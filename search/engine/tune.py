@@ -82,7 +82,7 @@ class TuneTrainable(Trainable):
         self.reset_config(config)
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
-        """The next task, by the same actor."""
+        """Take the next task in the same actor."""
         task: TuneTask = new_config["task"]
         ours = task.made[0] == self._since[0] and task.made[1] >= self._since[1]
         self._events: Iterator[Progress | JobResult] = (
@@ -103,19 +103,19 @@ class TuneTrainable(Trainable):
         return values | {"timesteps_total": point.step, "outcome": ""} | last
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
-        """Nothing: the job's checkpoint is in the run's folder."""
+        """Do nothing: the job's checkpoint is in the run's folder."""
 
     def load_checkpoint(self, checkpoint: Any) -> None:
-        """Nothing: training goes on from the job's checkpoint."""
+        """Do nothing: training goes on from the job's checkpoint."""
 
 
 def packed(outcome: JobResult) -> str:
-    """As JSON, which Tune carries from a trial to its searcher and its files unchanged."""
+    """Write a result as JSON, which Tune carries from a trial to its searcher and its files unchanged."""
     return json.dumps(asdict(outcome))
 
 
 def unpacked(text: str) -> JobResult:
-    """What `packed` packed."""
+    """Read the result that `packed` has written."""
     fields = json.loads(text)
     return JobResult(**fields | {"curve": tuple(Point(**point) for point in fields["curve"])})
 
@@ -131,7 +131,7 @@ class TuneSearch:
 
     @cached_property
     def searcher(self) -> ControllerSearcher:
-        """For `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
+        """Search algorithm for `TuneConfig(search_alg=...)`; opens the run when it is first asked for a trial."""
         return ControllerSearcher(self.context.config, self.context)
 
     @property
@@ -164,7 +164,7 @@ class TuneSearch:
 
     @property
     def folder(self) -> Path:
-        """The run's, for `alternas front` and all that reads runs."""
+        """The run's folder, for `alternas front` and all that reads runs."""
         return run_folder(self.context.config.name)
 
 
@@ -237,7 +237,7 @@ class ControllerSearcher(Searcher):
         return ControllerSearcher, (self._config,)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
+        """Configuration of the next task; None if there is none for now, FINISHED at the end of the search."""
         if self._controller is None:
             self._context = self._context or prepare(self._config, self._console)
             self._controller = self._open.enter_context(opened(self._context))
@@ -303,5 +303,5 @@ class NoPreemptScheduler(FIFOScheduler):
     """
 
     def choose_trial_to_run(self, tune_controller: Any) -> Trial | None:
-        """No task by name: Tune then gives a free worker to one that has none."""
+        """Choose no task by name: Tune then gives a free worker to one that has none."""
         return None

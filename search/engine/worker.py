@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...archs.files import disk_full_message
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
-from ..training.artifact_sync import local_files
-from ..training.artifacts import StoreError
+from ..training.artifacts import StoreError, scratch
 from ..training.job import EvaluateJob, Job, JobResult, LatencyJob, Progress, SupernetJob, TrainJob
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Worker:
         self._part = None
 
     def run(self, job: Job) -> Iterator[Progress | JobResult]:
-        """Do a job: some signs of progress, then exactly one result, whatever happens."""
+        """Do a job: yields some `Progress`, then exactly one result, whatever happens."""
         try:
             if isinstance(job, LatencyJob):
                 yield _measure(job)
@@ -86,6 +87,33 @@ class Worker:
             part = seen(self._loader.data, view)
             self._part = view, open_loader(part, self._loader.device, workers=self._threads)
         return self._part[1]
+
+
+@contextmanager
+def local_files(job: TrainJob) -> Iterator[TrainJob]:
+    """The job with its files in a scratch folder, its checkpoint and first weights downloaded from the artifact store.
+
+    A job goes on from what the store has, never from an older file of the node's own.
+
+    Raises:
+        StoreError: if the store fails, or does not have the first weights.
+    """
+    if job.store is None:
+        yield job
+        return
+    with scratch() as folder:
+        home = job.store.home
+
+        def moved(file: str) -> str:
+            return str(folder / Path(file).relative_to(home))
+
+        store = replace(job.store, home=folder)
+        start = replace(job.start, weights=moved(job.start.weights)) if job.start else None
+        checkpoint = moved(job.checkpoint)
+        store.download(Path(checkpoint))
+        if start and not store.download(Path(start.weights)):
+            raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
+        yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store)
 
 
 def _measure(job: LatencyJob) -> JobResult:

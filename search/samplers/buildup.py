@@ -10,10 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
@@ -22,9 +20,8 @@ from ...archs.parts import build_up
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
-from .learning_curves import TrialReader, is_paused
 from .random import JointSampler
-from .sampler_context import SamplerContext, candidate_baselines
+from .sampler_context import SamplerContext, TrialReader, candidate_baselines, is_paused
 
 VERDICTS = {"better": "accepted", "worse": "rejected", "undecided": "undecided"}
 
@@ -152,11 +149,9 @@ class BuildUp(JointSampler):
         self.starts = tuple(node.net for node in self._starts)
         self._study: optuna.Study | None = None
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    def propose(self, study: optuna.Study, number: int) -> Genes | None:
         node = self._next(study)
-        return dict(node.genes) if node else {}
+        return node.genes if node else None
 
     def ready(self, study: optuna.Study) -> bool:
         """Whether there is a net to propose now; if not and none runs, all paths have ended."""
@@ -207,10 +202,8 @@ class BuildUp(JointSampler):
             self._study, self._reader = study, TrialReader()
             self._ended: dict[str, FrozenTrial] = {}
         for trial in self._reader.newly_finished(study):
-            if "key" in trial.user_attrs:  # of several trials of one net a success, the first with the most repeats
-                best = self._ended.setdefault(trial.user_attrs["key"], trial)
-                if _worth(trial) > _worth(best):
-                    self._ended[trial.user_attrs["key"]] = trial
+            if key := trial.user_attrs.get("key"):
+                self._ended[key] = max(self._ended.get(key, trial), trial, key=_worth)
         self._running = {t.user_attrs["key"]: t for t in self._reader.running if "key" in t.user_attrs}
 
     def _status(self, node: Node) -> str:
@@ -232,7 +225,10 @@ class BuildUp(JointSampler):
 
 def judge(before: FrozenTrial, after: FrozenTrial) -> tuple[MeanCI, str]:
     """The change in accuracy and its verdict: by repeats, or by one training each, as the authors did."""
-    old, new = _by_seed(before), _by_seed(after)
+    old, new = (
+        {int(seed): accuracy for seed, accuracy in trial.user_attrs.get("accuracies", {}).items()}
+        for trial in (before, after)
+    )
     if len(old.keys() & new.keys()) >= 2:
         difference = paired(old, new, CHANGE)
         return difference, VERDICTS[verdict(difference)]
@@ -240,11 +236,8 @@ def judge(before: FrozenTrial, after: FrozenTrial) -> tuple[MeanCI, str]:
     return difference, "accepted" if difference.mean > 0 else "rejected"
 
 
-def _by_seed(trial: FrozenTrial) -> dict[int, float]:
-    return {int(seed): accuracy for seed, accuracy in trial.user_attrs.get("accuracies", {}).items()}
-
-
 def _worth(trial: FrozenTrial) -> tuple[bool, int]:
+    """Of several trials of one net a success counts, and the first with the most repeats."""
     return trial.state == TrialState.COMPLETE, len(trial.user_attrs.get("accuracies", ()))
 
 

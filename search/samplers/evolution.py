@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import optuna
-from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial
 
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes
 from ...spaces.base import mutations
-from .learning_curves import FULL_TRAINING, LearningCurves, TrialReader
 from .random import JointSampler, uniform
-from .sampler_context import Observation, SamplerContext, Traits
-from .surrogate import Surrogate, expected_hypervolume_improvement
+from .sampler_context import Observation, SamplerContext, Traits, TrialReader
+from .surrogate import FULL_TRAINING, LearningCurves, Surrogate, expected_hypervolume_improvement
 
 MIN_PARENTS = 5  # nets that have reached a rung, or the end, before their children are drawn
 RANDOM_PROPOSALS = 0.1  # share of uniform draws from then on
@@ -51,15 +48,21 @@ class Evolution(JointSampler):
         self._parents: list[Observation] = []  # those of the first front first
         self._ranks: list[int] = []
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    def propose(self, study: optuna.Study, number: int) -> Genes | None:
         self._update(study)
-        draw = random.Random(f"{self._seed}/{trial.number}")
+        draw = random.Random(f"{self._seed}/{number}")
         if self._rung is None or draw.random() < RANDOM_PROPOSALS:
-            return {}
+            return None
         offspring = self._offspring(draw)
-        return self._select(offspring, draw) if offspring else {}
+        return self._select(offspring, draw) if offspring else None
+
+    def _select(self, offspring: list[Genes], draw: random.Random) -> Genes:
+        """The most promising of the offspring, or a better one of its neighbours."""
+        front = self._predicted_front()
+        best = self._most_promising(offspring, front)
+        steps = mutations(best, self._options)
+        neighbors = [best | step for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
+        return self._most_promising([best, *filter(self._is_new, neighbors)], front)
 
     def _update(self, study: optuna.Study) -> None:
         """Read the trials that have ended or passed a rung, and rank the parents anew."""
@@ -91,30 +94,20 @@ class Evolution(JointSampler):
             if draw.random() < RANDOM_OFFSPRING:
                 genes = uniform(draw, self._options)
             else:
-                genes = self._mutate(draw.choices(self._parents, weights)[0].genes, draw)
+                genes = draw.choices(self._parents, weights)[0].genes
+                genes = genes | draw.choice(mutations(genes, self._options))
                 while draw.random() < P_MUTATE_AGAIN:
-                    genes = self._mutate(genes, draw)
+                    genes = genes | draw.choice(mutations(genes, self._options))
             if self._is_new(genes):
                 offspring.setdefault(self._context.features_of(genes).traits, genes)
             if len(offspring) == N_OFFSPRING:
                 break
         return list(offspring.values())
 
-    def _mutate(self, genes: Genes, draw: random.Random) -> Genes:
-        return genes | draw.choice(mutations(genes, self._options))
-
     def _is_new(self, genes: Genes) -> bool:
         """Whether a net is feasible and was never proposed."""
         net = self._context.features_of(genes)
         return net.traits not in self._proposed and self._context.is_feasible(net.net)
-
-    def _select(self, offspring: list[Genes], draw: random.Random) -> Genes:
-        """The most promising of the offspring, or a better one of its neighbours."""
-        front = self._predicted_front()
-        best = self._most_promising(offspring, front)
-        steps = mutations(best, self._options)
-        neighbors = [best | step for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
-        return self._most_promising([best, *filter(self._is_new, neighbors)], front)
 
     def _predicted_front(self) -> list[tuple[float, float]]:
         """Accuracy and cost of what was trained and of what trains or waits, as the surrogate predicts them.

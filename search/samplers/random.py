@@ -13,8 +13,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
-from .learning_curves import TrialReader
-from .sampler_context import SamplerContext
+from .sampler_context import SamplerContext, TrialReader
 
 
 class RandomSampler(BaseSampler):
@@ -39,14 +38,23 @@ class RandomSampler(BaseSampler):
 
 
 class JointSampler(RandomSampler):
-    """Base of samplers that propose all genes of a net at once; where they propose none, genes are drawn uniformly."""
+    """Base of samplers that propose all genes of a net at once; without a proposal, they are drawn uniformly."""
 
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
         self._options = options_of(context.space)
 
+    def propose(self, study: optuna.Study, number: int) -> Genes | None:
+        """All genes of trial `number`; None to have them drawn uniformly."""
+        raise NotImplementedError
+
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return dict(distributions(self._options))
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return dict(self.propose(study, trial.number) or {})
 
 
 def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, CategoricalDistribution]:
@@ -55,7 +63,7 @@ def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, Categori
 
 
 def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Genes:
-    """Genes drawn uniformly."""
+    """Draw genes uniformly."""
     return {name: draw.choice(choices) for name, choices in options.items()}
 
 
@@ -81,10 +89,8 @@ class Enumerate(JointSampler):
         self._members, self._reader = _feasible_members(context), TrialReader()
         self._next = next(self._members, None)
 
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        return dict(self._next[0]) if self.ready(study) and self._next else {}
+    def propose(self, study: optuna.Study, number: int) -> Genes | None:
+        return self._next[0] if self.ready(study) and self._next else None
 
     def ready(self, study: optuna.Study) -> bool:
         """Whether a member is left that was never proposed; once there is none the search ends."""

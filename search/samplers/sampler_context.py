@@ -1,4 +1,4 @@
-"""`SamplerContext`: space, cost model and net features given to a strategy. `Observation`: a net's accuracy."""
+"""What a strategy is given: space, cost model and net features (`SamplerContext`), and trials (`TrialReader`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...archs import Encoder, Genotype, Stage
 from ...spaces import FixedChooser, Genes, Space, cheapest, options_of
+
+if TYPE_CHECKING:
+    import optuna
+    from optuna.trial import FrozenTrial
 
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
@@ -105,6 +109,40 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
             yield from _flatten((*place, name), getattr(part, name))
     else:
         yield place, part
+
+
+class TrialReader:
+    """Follows a study. Finished trials never change, so each is handed out once, however often it is asked.
+
+    Attributes:
+        keys: of all nets proposed so far.
+        running: trials that had not ended at the last call, paused ones included.
+    """
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.running: list[FrozenTrial] = []
+        self._count = 0
+
+    def newly_finished(self, study: optuna.Study) -> list[FrozenTrial]:
+        """The trials that have ended since the last call, in the order of their numbers."""
+        trials = study.get_trials(deepcopy=False)
+        fresh = [trials[number] for number in (*(t.number for t in self.running), *range(self._count, len(trials)))]
+        self._count = len(trials)
+        self.keys |= {trial.user_attrs["key"] for trial in fresh if "key" in trial.user_attrs}
+        self.running = [trial for trial in fresh if not trial.state.is_finished()]
+        return [trial for trial in fresh if trial.state.is_finished()]
+
+
+def is_paused(trial: FrozenTrial) -> bool:
+    """Whether a running trial waits at a rung, where the scheduler has promoted others."""
+    return len(rung_accuracies(trial)) > trial.user_attrs.get("aim", 0)
+
+
+def rung_accuracies(trial: FrozenTrial) -> list[tuple[int, float]]:
+    """Rung and accuracy there, for each that a trial passed."""
+    notes = trial.user_attrs
+    return [(i, notes[f"rung{i}"]) for i in range(len(notes)) if f"rung{i}" in notes]
 
 
 MAX_BASELINES = 4  # baselines within the limits

@@ -1,29 +1,105 @@
-"""Gaussian process regression of accuracy, and the expected hypervolume improvement of an untrained net.
+"""What the strategy `evolution` learns from its trials: learning curves, a Gaussian process, expected improvement.
 
-The kernel compares costs and genotypes (`features`). Costs are known exactly, so the improvement has a closed form.
-After BANANAS (White et al., AAAI 2021), whose predictor chooses among mutated nets. The driver imports no torch, so
-this is NumPy and SciPy.
+Accuracy is extrapolated from rung to rung by straight lines. The Gaussian process compares costs and genotypes
+(`features`). Costs are known exactly, so the expected hypervolume improvement has a closed form. After BANANAS (White
+et al., AAAI 2021), whose predictor chooses among mutated nets. The driver imports no torch, so this is NumPy and SciPy.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from optuna.trial import FrozenTrial, TrialState
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
-from .sampler_context import NetFeatures, Observation, Traits
+from ...spaces import Genes
+from .sampler_context import NetFeatures, Observation, Traits, rung_accuracies
 
 # Of accuracies scaled to variance 1; chosen on the tabular benchmark: docs/log.md.
 COST_SCALE = 0.6  # length scale in decades of cost and parameters
 TRAIT_SCALE = 40.0  # length scale in traits that differ
 TREND_VARIANCE = 4.0  # of the linear trend over decades of cost
 NOISE_VARIANCE = 0.1  # of one training
+FULL_TRAINING = sys.maxsize  # the rung behind all others
+MIN_PAIRS = 5  # nets that went from one rung to another, before one that stopped at the first says something
 
 Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
+class _Curve(NamedTuple):
+    trial: FrozenTrial
+    accuracies: dict[int, float]  # by rung
+
+    @classmethod
+    def of(cls, trial: FrozenTrial) -> _Curve:
+        full = {FULL_TRAINING: trial.values[0]} if trial.state == TrialState.COMPLETE else {}
+        return cls(trial, dict(rung_accuracies(trial)) | full)
+
+
+class LearningCurves:
+    """Accuracies by rung of a study's nets; a least-squares line leads from each rung to another."""
+
+    def __init__(self, features_of: Callable[[Genes], NetFeatures]) -> None:
+        self._features_of = features_of
+        self._ended: list[_Curve] = []
+        self._running: list[_Curve] = []
+        self._counts: Counter[int] = Counter()  # of ended trials by rung
+
+    def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
+        """Take in trials that have ended since the last call, and all that have not."""
+        curves = [curve for curve in map(_Curve.of, ended) if curve.accuracies]
+        self._ended += curves
+        self._counts.update(rung for curve in curves for rung in curve.accuracies)
+        self._running = [curve for curve in map(_Curve.of, running) if curve.accuracies]
+
+    def furthest_rung(self, count: int) -> int | None:
+        """The furthest rung that `count` nets have reached; None if there is none."""
+        counts = self._counts + Counter(rung for curve in self._running for rung in curve.accuracies)
+        return max((rung for rung, reached in counts.items() if reached >= count), default=None)
+
+    def observations(self, rung: int, trials: Sequence[FrozenTrial] | None = None) -> list[Observation]:
+        """Accuracies measured at a rung, of these trials or of all."""
+        curves = [*self._ended, *self._running] if trials is None else map(_Curve.of, trials)
+        return [self._observation(c.trial, c.accuracies[rung]) for c in curves if rung in c.accuracies]
+
+    def extrapolate(self, rung: int, limit: int) -> list[Observation]:
+        """Accuracies at a rung of the nets that did not reach it; of the latest nets, at most `limit`."""
+        if limit <= 0:
+            return []
+        lines, extrapolated = self._lines_to(rung), []
+        for trial, accuracies in (*self._ended, *self._running):
+            last = max(accuracies)
+            if last < rung and last in lines:
+                slope, intercept, variance = lines[last]
+                extrapolated.append((trial, slope * accuracies[last] + intercept, variance))
+        return [self._observation(*values) for values in extrapolated[-limit:]]
+
+    def _observation(self, trial: FrozenTrial, accuracy: float, extra_variance: float = 0.0) -> Observation:
+        return Observation(trial.number, trial.params, self._features_of(trial.params), accuracy, extra_variance)
+
+    def _lines_to(self, target: int) -> dict[int, tuple[float, float, float]]:
+        """Slope, intercept and residual variance of the line from each earlier rung to the `target`."""
+        pairs: dict[int, list[tuple[float, float]]] = {}
+        for _, accuracies in (*self._ended, *self._running):
+            if target in accuracies:
+                for rung in accuracies.keys() - {target}:
+                    pairs.setdefault(rung, []).append((accuracies[rung], accuracies[target]))
+        lines = {}
+        for rung, points in pairs.items():
+            if rung < target and len(points) >= MIN_PAIRS:
+                x, y = np.array(points).T
+                # 1e-4 draws the slope a little towards 0
+                slope = float(((x - x.mean()) * (y - y.mean())).sum() / (((x - x.mean()) ** 2).sum() + 1e-4))
+                intercept = float(y.mean() - slope * x.mean())
+                lines[rung] = slope, intercept, float(((y - slope * x - intercept) ** 2).mean()) + 1e-5
+        return lines
 
 
 class Surrogate:

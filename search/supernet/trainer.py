@@ -81,7 +81,7 @@ class BankTrainer:
         data, device = loader.data, loader.device
         inputs = NetInput(len(data.classes), data.image_size, data.in_chans, job.recipe.dropout, job.recipe.drop_path)
         self.bank = Bank(inputs, job.seed)
-        self.bank.reserve(job.largest)
+        self.bank.reserve([*job.largest, *job.validated])
         self.bank.to(device)
         self.ema = Ema(self.bank, self.recipe.ema_decay) if self.recipe.ema_decay else None
         self.optimizer: torch.optim.Optimizer

@@ -10,13 +10,14 @@ import statistics
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from .benchmark_table import FILE, TabularBenchmark, load_table
+from .benchmark_table import FILE, load_table
 from .simulated import MOST, SearcherConfig, Trace, run
 
 SHARES = (0.90, 0.95, 0.99)  # of the table's hypervolume
@@ -42,10 +43,11 @@ def run_benchmark(
     """Run every searcher with every seed; `report` hears of each that is done."""
     load_table(config.data, config.path)  # errors here, not in a worker
     traces: dict[SearcherConfig, list[Trace]] = {}
-    with ProcessPoolExecutor(config.processes or os.cpu_count(), get_context("spawn"), _open, (config,)) as pool:
+    count, ignore_ctrl_c = config.processes or os.cpu_count(), (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
+    with ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignore_ctrl_c) as pool:
         try:
             seeds = range(config.seeds)
-            jobs = {s: [pool.submit(_run_one, s, seed, config.workers) for seed in seeds] for s in searchers}
+            jobs = {s: [pool.submit(_run_one, config, s, seed) for seed in seeds] for s in searchers}
             for searcher, futures in jobs.items():
                 traces[searcher] = [future.result() for future in futures]
                 report(f"{searcher.strategy}, scheduler {searcher.scheduler}")
@@ -57,19 +59,11 @@ def run_benchmark(
     return traces
 
 
-_TABLE: TabularBenchmark | None = None
+_table = cache(load_table)  # once in each process
 
 
-def _open(config: BenchmarkConfig) -> None:
-    """Load the table, once in each process, which its parent ends: Ctrl-C reaches all of them."""
-    global _TABLE
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _TABLE = load_table(config.data, config.path)
-
-
-def _run_one(searcher: SearcherConfig, seed: int, workers: int) -> Trace:
-    assert _TABLE is not None
-    return run(_TABLE, searcher, seed, workers)
+def _run_one(config: BenchmarkConfig, searcher: SearcherConfig, seed: int) -> Trace:
+    return run(_table(config.data, config.path), searcher, seed, config.workers)
 
 
 def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:

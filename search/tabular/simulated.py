@@ -71,9 +71,8 @@ class Simulator:
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
         self.trace, self.clock, self.spent = Trace(), 0.0, 0.0
-        self._running: list[
-            tuple[float, int, float, float, TrainJob]
-        ] = []  # end, tie-break, begin, share of a training
+        # end, tie-break, begin, share of a training
+        self._running: list[tuple[float, int, float, float, TrainJob]] = []
         self._at: dict[tuple[str, int], float] = {}
         self._whole: list[str] = []
         self._best = 0.0
@@ -109,23 +108,18 @@ class Simulator:
         key = job.genotype.key
         training = self.table.entries[key].drawn(key, job.seed)
         if job.stop_step == job.total_steps:
-            self._found(key)
-        return [
-            JobResult(
-                job.trial, "ok", job.stop_step, training.at(job.stop_step / job.total_steps), seconds=training.seconds
-            )
-        ]
+            self._trace(key)
+        accuracy = training.at(job.stop_step / job.total_steps)
+        return [JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=training.seconds)]
 
-    def _found(self, key: str) -> None:
+    def _trace(self, key: str) -> None:
         """A net was trained whole: what all of them are worth, and what was spent, running jobs by their part done."""
         if key in self._whole:
             return
         self._whole.append(key)
         self._best = self.table.hypervolume(self._whole)
-        running = sum(
-            share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running if share
-        )
-        self.trace.spent.append(self.spent + running)
+        running = [share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running if share]
+        self.trace.spent.append(self.spent + sum(running))
         self.trace.volume.append(self._best)
         self.trace.seconds.append(self.clock)
         if self._best >= self.enough:

@@ -1,9 +1,15 @@
-"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and redacted."""
+"""`ArtifactStore`: where workers leave files when nodes share no folder; its URI, checked and redacted.
+
+A worker's own files lie in a scratch folder that lives as long as the job.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -26,6 +32,8 @@ FORMS = "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER, abfs://CONTAINER@ACCOUNT/FOLDER
 GOOGLE_SECONDS = 10  # of trying a request again; pyarrow would for a quarter of an hour
 FOLDERS = ("checkpoints", "weights", "starts")
 CHUNK = 2**24  # bytes copied at a time; of S3 each is a request
+SCRATCH = "alternas-scratch-"
+LEFT_SECONDS = 60.0  # a scratch folder without an owner is older than this: a new one gets its lock at once
 AT_ONCE = ("s3", "gcs")  # where a new content is seen once it is whole, and a move would be a copy
 
 
@@ -102,16 +110,16 @@ class ArtifactStore:
     def upload(self, path: Path) -> None:
         """Put a file there, in place of an older one, whole or not at all."""
         with self._opened("written") as (files, top):
-            there = self._there(top, path)
+            target = self._target(top, path)
             # A name of this process alone: another may be sending the same file.
-            part = there if files.type_name in AT_ONCE else f"{there}.{uuid.uuid4().hex}.part"
+            part = target if files.type_name in AT_ONCE else f"{target}.{uuid.uuid4().hex}.part"
             try:
-                with open(path, "rb") as source, files.open_output_stream(part, compression=None) as target:
-                    shutil.copyfileobj(source, target, CHUNK)
-                if part != there:
-                    files.move(part, there)
+                with open(path, "rb") as source, files.open_output_stream(part, compression=None) as stream:
+                    shutil.copyfileobj(source, stream, CHUNK)
+                if part != target:
+                    files.move(part, target)
             except BaseException:
-                if part != there:
+                if part != target:
                     with suppress(OSError):
                         files.delete_file(part)
                 raise
@@ -119,17 +127,17 @@ class ArtifactStore:
     def upload_once(self, path: Path) -> None:
         """Put a file there that never changes, unless it is there."""
         with self._opened("read") as (files, top):
-            size = files.get_file_info(self._there(top, path)).size
+            size = files.get_file_info(self._target(top, path)).size
         if size != path.stat().st_size:  # none, or what a driver was sending when it was stopped
             self.upload(path)
 
     def download(self, path: Path) -> bool:
         """Bring a file here, whole or not at all. Returns False if it is not there."""
         with self._opened("read") as (files, top):
-            there = self._there(top, path)
-            if not files.get_file_info(there).is_file:
+            target = self._target(top, path)
+            if not files.get_file_info(target).is_file:
                 return False
-            with files.open_input_stream(there, compression=None) as source:
+            with files.open_input_stream(target, compression=None) as source:
                 atomic_write(path, lambda file: shutil.copyfileobj(source, file, CHUNK))
         return True
 
@@ -138,7 +146,7 @@ class ArtifactStore:
         from pyarrow.fs import FileSelector
 
         with self._opened("cleared") as (files, top):
-            prefix = self._there(top, start)
+            prefix = self._target(top, start)
             for info in files.get_file_info(FileSelector(prefix.rpartition("/")[0], allow_not_found=True)):
                 if info.path.startswith(prefix):
                     files.delete_file(info.path)
@@ -148,7 +156,7 @@ class ArtifactStore:
         with self._opened("cleared") as (files, top):
             files.delete_dir(top)
 
-    def _there(self, top: str, path: Path) -> str:
+    def _target(self, top: str, path: Path) -> str:
         return f"{top}/{path.relative_to(self.home).as_posix()}"
 
     @contextmanager
@@ -181,20 +189,17 @@ def artifact_store(folder: Path, uri: str) -> ArtifactStore | None:
     """
     note = read_settings(folder).get("storage_path") if (folder / "run.json").exists() else None
     if note is not None:
-        kept, name = note.get("uri"), note.get("name")
-        if not isinstance(kept, str) or not isinstance(name, str) or not NAME.fullmatch(name):
+        recorded, name = note.get("uri"), note.get("name")
+        if not isinstance(recorded, str) or not isinstance(name, str) or not NAME.fullmatch(name):
             raise InputError(f"{folder / 'run.json'}: storage_path must hold uri and name")
-        check_uri(kept)
+        check_uri(recorded)
         if not uri:
             rule = "a URI is opened where you give it: repeat it, with its password if it has one: --storage-path URI"
-            raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(kept)}; {rule}")
-        if shown_url(uri) == kept:
+            raise InputError(f"storage-path: those of run {folder.name!r} are in {shown_url(recorded)}; {rule}")
+        if shown_url(uri) == recorded:
             return ArtifactStore(uri, name, folder.absolute())
-    return (
-        ArtifactStore(uri, f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}", folder.absolute())
-        if uri
-        else None
-    )
+    name = f"{plain_name(*folder.parts[-2:])}-{uuid.uuid4().hex[:8]}"
+    return ArtifactStore(uri, name, folder.absolute()) if uri else None
 
 
 def check_store(store: ArtifactStore | None) -> None:
@@ -206,3 +211,30 @@ def check_store(store: ArtifactStore | None) -> None:
         raise InputError(str(error)) from None
     except OSError as error:  # its disk is full, or may not be written
         raise InputError(f"storage-path: {store} cannot be written ({error.strerror})") from None
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder. Those that killed processes have left are deleted first."""
+    for left in Path(tempfile.gettempdir()).glob(f"{SCRATCH}*"):
+        with suppress(OSError):  # of another user, held, or just deleted by another process
+            if time.time() - left.stat().st_mtime >= LEFT_SECONDS:
+                with _locked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    shutil.rmtree(left)
+    folder = Path(tempfile.mkdtemp(prefix=SCRATCH))
+    with _locked(folder, fcntl.LOCK_EX):
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path, how: int) -> Iterator[None]:
+    """Hold a lock on the folder; it ends with the process at the latest."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, how)
+        yield
+    finally:
+        os.close(handle)

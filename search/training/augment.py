@@ -59,8 +59,8 @@ def erased(x_BCHW: Tensor, share: float, generator: Generator) -> Tensor:
     height, width = x_BCHW.shape[2:]
     y_B, x_B, high_B, wide_B = _boxes(len(x_BCHW), (height, width), ERASED, ERASED_RATIO, generator)
     high_B = high_B * (torch.rand(len(x_BCHW), generator=generator) < share)
-    there = Generator(x_BCHW.device).manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-    noise = torch.randn(x_BCHW.shape, generator=there, device=x_BCHW.device)
+    on_device = Generator(x_BCHW.device).manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+    noise = torch.randn(x_BCHW.shape, generator=on_device, device=x_BCHW.device)
     return torch.where(_inside(x_BCHW, y_B, x_B, high_B, wide_B), noise, x_BCHW)
 
 

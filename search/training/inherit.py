@@ -21,7 +21,7 @@ from ...archs.blocks.residual import Projection
 from ...archs.layout import Block
 from ...archs.weights import read
 from .job import FREEZE_POLICIES, InitWeights
-from .net2net import CopyCount, Linear, copy_module, copy_stem, copy_tokens, cyclic, spread
+from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
@@ -74,7 +74,7 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
 
 
 def summary(rows: list[Inherited]) -> dict[str, Any]:
-    """The report as JSON has it, with the share of the child's parameters that came from the parent."""
+    """The report of `inherit` as JSON, with the share of the child's parameters that came from the parent."""
     share = sum(row.taken for row in rows) / sum(row.params for row in rows)
     return {"parts": [asdict(row) for row in rows], "share": share}
 
@@ -122,19 +122,21 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
         had = other.stages[s] if s < len(other.stages) else ()
         pairs = aligned([_species(b) for b in stage], [_species(p) for p in had])
         for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
-            tally, source = CopyCount(), ""
+            tally, source = CopyCount(), "" if j is None else f"stage {s + 1} block {j + 1}"
+            new = bool(other.stages) if j is None else _species(b) != _species(had[j])
+            if new:
+                # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
+                by_norm = b.style.norm == "group" and b.form.scaled_by_group
+                silence(block, b.form.scaled_by_group if by_norm else b.form.scaled_by)
             if j is None:
-                new, identity = bool(other.stages), other.channels if other.stages else 0
-                if new:
-                    silence(block, _scaled_by(b))
+                identity = other.channels if other.stages else 0
             else:
-                p, trained, source = had[j], parent.stages[s].get_submodule(str(j)), f"stage {s + 1} block {j + 1}"
-                new, identity = _species(b) != _species(p), 0 if p.projects else p.c_out
+                trained = parent.stages[s].get_submodule(str(j))
                 if new:
-                    silence(block, _scaled_by(b))
-                    _copy_common(block, b, trained, p, tally)
+                    _copy_common(block, b, trained, had[j], tally)
                 else:
                     copy_module(block, trained, tally)
+                identity = 0 if had[j].projects else had[j].c_out
             if identity:
                 _pass_on(block, identity)
             rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new))
@@ -144,12 +146,6 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
 def _species(b: Block) -> tuple[str, str, str]:
     """The block's kind with what of the style it depends on."""
     return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm)
-
-
-def _scaled_by(b: Block) -> tuple[str, ...]:
-    """The layers that scale the block's branches."""
-    # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
-    return b.form.scaled_by_group if b.style.norm == "group" and b.form.scaled_by_group else b.form.scaled_by
 
 
 def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally: CopyCount) -> None:
@@ -182,7 +178,7 @@ def _pass_on(block: nn.Module, channels: int) -> None:
     shortcut = getattr(block, "shortcut", None)
     for conv in shortcut.modules() if shortcut is not None else ():
         if isinstance(conv, Projection):
-            rows, columns = cyclic(conv.out_channels, channels), cyclic(conv.in_channels, channels)
+            rows, columns = (channel_map((n,), (channels,)) for n in (conv.out_channels, conv.in_channels))
             conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
 
 
@@ -255,7 +251,7 @@ def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
 
 
 def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
-    """What each place that `inherit` tells of is made of."""
+    """Modules and parameters of each place that `inherit` tells of."""
     places: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
     for s, stage in enumerate(net.stages):
         places |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}

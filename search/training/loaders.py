@@ -18,7 +18,7 @@ import torch
 from torch import Generator, Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from ..data.dataset import DataSet, ImageSpec, Pictures, Split
+from ..data.dataset import DataSet, Pictures, Split
 from ..data.images import fit, to_mode
 from .augment import RandAugment, cropped, cut_out, erased, flipped, shifted
 from .recipe import Augment, Recipe
@@ -165,7 +165,7 @@ class StreamLoader:
 
 
 class _BatchSampler:
-    """What each batch holds, epoch by epoch: a list of a whole training would fill the memory."""
+    """Batch sampler: the places of each batch, epoch by epoch; a list of a whole training would fill the memory."""
 
     def __init__(self, recipe: Recipe, seed: int, images: int, start: int, stop: int) -> None:
         self.chosen = partial(chosen_places, recipe, seed, images, start, stop)
@@ -179,9 +179,21 @@ class _PictureSet(Dataset[tuple[np.ndarray, int]]):
     """x_CHW uint8 and label of each `Place`, cropped and flipped the same way at the same place."""
 
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
+        from timm.data.transforms import RandomResizedCropAndInterpolation
+        from torchvision.transforms import RandomCrop, RandomHorizontalFlip
+
         assert isinstance(split.images, Pictures)
-        self.pictures, self.y_N, self.seed = split.images, split.y_N, seed
-        self.transforms = _transforms(how, self.pictures.spec, fill)
+        self.pictures, self.y_N, self.seed, spec = split.images, split.y_N, seed, split.images.spec
+        # What is done with a PIL image, in order: brought to the set's size and mode, cropped, flipped.
+        self.transforms: list[Any] = [partial(fit, spec=spec)]
+        if how.rrc_min_scale:
+            crop = RandomResizedCropAndInterpolation(spec.size, (how.rrc_min_scale, 1.0), interpolation="bicubic")
+            self.transforms = [partial(to_mode, channels=spec.channels), crop]
+        if how.pad:
+            colour: Any = tuple(fill) if spec.channels > 1 else fill[0]
+            self.transforms.append(RandomCrop(spec.size, padding=how.pad, fill=colour))
+        if how.flip:
+            self.transforms.append(RandomHorizontalFlip())
 
     def __getitem__(self, place: Place) -> tuple[np.ndarray, int]:
         at, step, i = place
@@ -195,20 +207,3 @@ class _PictureSet(Dataset[tuple[np.ndarray, int]]):
             image = transform(image)
         x_HWC = np.asarray(image).reshape(*self.pictures.spec.size, self.pictures.spec.channels)
         return x_HWC.transpose(2, 0, 1).copy(), int(self.y_N[at])
-
-
-def _transforms(how: Augment, spec: ImageSpec, fill: list[int]) -> list[Any]:
-    """What is done with a PIL image, in order: brought to the set's size and mode, cropped, flipped."""
-    from timm.data.transforms import RandomResizedCropAndInterpolation
-    from torchvision.transforms import RandomCrop, RandomHorizontalFlip
-
-    steps: list[Any] = [partial(fit, spec=spec)]
-    if how.rrc_min_scale:
-        crop = RandomResizedCropAndInterpolation(spec.size, (how.rrc_min_scale, 1.0), interpolation="bicubic")
-        steps = [partial(to_mode, channels=spec.channels), crop]
-    if how.pad:
-        colour: Any = tuple(fill) if spec.channels > 1 else fill[0]
-        steps.append(RandomCrop(spec.size, padding=how.pad, fill=colour))
-    if how.flip:
-        steps.append(RandomHorizontalFlip())
-    return steps

@@ -34,20 +34,15 @@ class ChannelMap:
     again: Tensor
 
 
-def cyclic(child: int, parent: int) -> ChannelMap:
-    """The map under which channel c takes channel c % parent."""
-    at = torch.arange(child)
-    index = at % parent
-    return ChannelMap(index, torch.bincount(index)[index], at >= parent)
-
-
-def nested(outer: ChannelMap, inner: ChannelMap, parent: int) -> ChannelMap:
-    """The map of an axis of two, such as heads times head channels; `parent` is the size of the parent's inner one."""
-    return ChannelMap(
-        (outer.index[:, None] * parent + inner.index).flatten(),
-        (outer.copies[:, None] * inner.copies).flatten(),
-        (outer.again[:, None] | inner.again).flatten(),
-    )
+def channel_map(child: tuple[int, ...], parent: tuple[int, ...]) -> ChannelMap:
+    """The map of an axis of nested sizes, such as heads times head channels: of each size, c takes c % P."""
+    index, copies, again = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long), torch.zeros(1) > 0
+    for size, had in zip(child, parent, strict=True):
+        inner = torch.arange(size) % had
+        index = (index[:, None] * had + inner).flatten()
+        copies = (copies[:, None] * torch.bincount(inner)[inner]).flatten()
+        again = (again[:, None] | (torch.arange(size) >= had)).flatten()
+    return ChannelMap(index, copies, again)
 
 
 @dataclass
@@ -72,7 +67,7 @@ class CopyCount:
 
 
 def plain(tensor: Tensor) -> Tensor:
-    """On the CPU, wherever parent and child are: the noise is then the same everywhere; never in half precision."""
+    """The tensor on the CPU, so that the noise is the same on every device; never in half precision."""
     tensor = tensor.detach().cpu()
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
@@ -144,8 +139,8 @@ def copy_linear(
     if image and channels != had:  # as timm's `adapt_input_conv`: the sum over the image's channels stays
         repeats = weight[:, torch.arange(channels) % had] * (had / channels)
         weight = weight.sum(1, keepdim=True) if channels == 1 else repeats
-    rows = rows or cyclic(child.weight.shape[0], source.shape[0])
-    columns = columns or cyclic(channels, weight.shape[1])
+    rows = rows or channel_map(child.weight.shape[:1], source.shape[:1])
+    columns = columns or channel_map((channels,), (weight.shape[1],))
     gain = torch.ones(child.weight.shape[0]) if gain is None else gain
     divide = type(child) in (nn.Conv2d, Projection, nn.Linear)  # in standardised ones a factor has no effect
     value = spread(weight, rows, columns, divide) * gain.view(-1, *(1,) * (weight.dim() - 1))
@@ -158,27 +153,27 @@ def copy_linear(
 def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> None:
     """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D)."""
     size, had = (layer.qkv.out_features // (3 * layer.heads) for layer in (child, parent))
-    heads, dims = cyclic(child.heads, parent.heads), cyclic(size, had)
-    inner = nested(heads, dims, had)
-    rows = nested(cyclic(3, 3), inner, parent.heads * had)
+    rows = channel_map((3, child.heads, size), (3, parent.heads, had))
     # Logits are sums over head channels, times D ** -0.5: where these are repeated, the queries make up for both.
-    queries = math.sqrt(size / had) / dims.copies if size > had else torch.ones(size)
+    queries = math.sqrt(size / had) / channel_map((size,), (had,)).copies if size > had else torch.ones(size)
     gain = torch.cat([queries.repeat(child.heads), torch.ones(2 * child.heads * size)])
     copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=gain)
     last, source = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
-    copy_linear(last, source, tally, columns=inner)
+    copy_linear(last, source, tally, columns=channel_map((child.heads, size), (parent.heads, had)))
     if isinstance(child, WindowAttention) and isinstance(parent, WindowAttention):
-        _copy_table(child, parent, heads, tally)
+        _copy_table(child, parent, tally)
 
 
-def _copy_table(child: WindowAttention, parent: WindowAttention, heads: ChannelMap, tally: CopyCount) -> None:
+def _copy_table(child: WindowAttention, parent: WindowAttention, tally: CopyCount) -> None:
     """Relative positions, (2h - 1, 2w - 1) for all heads or a table for each; interpolated where the window differs."""
     from ...archs.resize import interpolated
 
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:
-        table = table[heads.index] if table.dim() == 3 else table.expand(child.heads, -1, -1)
+        table = (
+            table[torch.arange(child.heads) % parent.heads] if table.dim() == 3 else table.expand(child.heads, -1, -1)
+        )
     elif table.dim() == 3:
         table = table.mean(0)
     only_window = table.shape == source.shape and torch.equal(table, source)

@@ -167,7 +167,7 @@ class Trainer:
         return train_scores.numbers("train_") | test
 
     def result(self, status: str, **changes: Any) -> JobResult:
-        """How the job ended, as far as the trainer knows."""
+        """The job's result, with what the trainer knows filled in."""
         device, gradients = self.loader.device, self.gradients
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         how = {
@@ -211,7 +211,7 @@ class Trainer:
         return parts | ({"ema": self.ema.net} if self.ema else {})
 
     def _identity(self) -> dict[str, Any]:
-        """What a checkpoint belongs to."""
+        """What a checkpoint must agree in to be continued from."""
         job = self.job
         identity = {
             "net": job.genotype.key,

@@ -23,8 +23,7 @@ from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
-from ..training.artifact_sync import collect_outputs
-from ..training.artifacts import ArtifactStore
+from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, TrainJob
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -48,9 +47,8 @@ class Controller(ABC):
     def __init__(self, store: Store, folder: Path, artifacts: ArtifactStore | None) -> None:
         self.store, self.folder, self.artifacts = store, folder, artifacts
         self.live: dict[int, Trial] = {}
-        self._queue: deque[int] = (
-            deque()
-        )  # live trials to run before anything new: retries, resumed ones, further seeds
+        # Live trials to run before anything new: retries, resumed ones, further seeds.
+        self._queue: deque[int] = deque()
 
     @property
     def done(self) -> bool:
@@ -126,6 +124,20 @@ class Controller(ABC):
         """Take up what a new record says for what comes after it."""
 
 
+def collect_outputs(job: TrainJob, result: JobResult) -> None:
+    """Download what a job has left for good into the run's folder.
+
+    Raises:
+        StoreError: if the store fails, or does not have the weights of a net that was trained to the end.
+    """
+    if job.store is None:
+        return
+    arrived = {path: job.store.download(path) for path in map(Path, job.files)}
+    if result.status == "ok" and result.step >= job.total_steps and not arrived[Path(job.weights)]:
+        hint = "is it the same for every node?"
+        raise StoreError(f"storage-path: {job.store} does not have what trial {job.trial} left there; {hint}")
+
+
 class SearchController(Controller):
     """The controller of one search. Opened on an existing run, it takes up where that one stopped.
 
@@ -186,21 +198,18 @@ class SearchController(Controller):
         """End the search: paused trials become pruned."""
         return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
-    # What runs next: promotions first, then new proposals.
+    # What runs next.
 
     def _next_trial(self) -> Trial | None:
+        """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
         if self.budget_spent:
             return None
-        return self._promoted() or self._propose()
-
-    def _promoted(self) -> Trial | None:
-        """The first paused trial that the scheduler promotes, from the highest rung down."""
         place = self.rungs.next(self.proposed_all or not self.study.ready)
         if place is None:
-            return None
+            return self._propose()
         rung, number = place
         self.rungs.resume(rung, number)
-        self.study.promoted(number, rung + 1)
+        self.study.set_attrs(number, aim=rung + 1)
         self.live[number].promote()
         return self.live[number]
 
@@ -237,7 +246,7 @@ class SearchController(Controller):
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
-            self.study.inherits(trial.number, parent.trial)
+            self.study.set_attrs(trial.number, parent=parent.trial)
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
@@ -265,7 +274,8 @@ class SearchController(Controller):
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
-            self.study.reached(trial.number, rung, result.accuracy, trial.note())
+            self.study.set_attrs(trial.number, note=trial.note())
+            self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
             self._add_to_rung(trial, rung, paused=True)
             return None
         trial.complete(result)

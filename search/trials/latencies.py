@@ -73,7 +73,7 @@ class Latencies:
             self._learn(Genotype.from_dict(record.genotype))
 
     def job(self, trial: int, net: Genotype, timeout_s: float) -> LatencyJob:
-        """Measure this net."""
+        """The job of measuring this net."""
         return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
 
     def add(self, net: Genotype, measured: dict[str, object]) -> None:
@@ -90,28 +90,24 @@ class Latencies:
         self._learn(net)
 
     def of(self, net: Genotype) -> float:
-        """Milliseconds of any net: measured, or predicted."""
-        known = self.known.get(net.key)
-        return known.ms if known else math.exp(self._predict(self._describe(net)))
+        """Milliseconds of any net: measured, or predicted; before there is a line, latency goes as MACs."""
+        if net.key in self.known:
+            return self.known[net.key].ms
+        features = self._describe(net)
+        if self._line_points:
+            return math.exp(float(self._line @ features))
+        ratios = [latency - known[1] for known, latency in self._fitted.values()]
+        return math.exp(float(features[1] + (np.median(ratios) if ratios else 0.0)))
 
     def _learn(self, net: Genotype) -> None:
+        """Take in a measured net; with enough new ones the ridge regression is fitted anew."""
         self._fitted[net.key] = self._describe(net), math.log(self.known[net.key].ms)
-        if len(self._fitted) >= max(MIN_POINTS, GROWTH * self._line_points):
-            self._fit()
-
-    def _predict(self, features: np.ndarray) -> float:
-        """Log of the latency; before there is a line, latency goes as MACs."""
-        if self._line_points:
-            return float(self._line @ features)
-        ratios = [latency - known[1] for known, latency in self._fitted.values()]
-        return float(features[1] + (np.median(ratios) if ratios else 0.0))
-
-    def _fit(self) -> None:
-        """Ridge regression; the constant is not held down."""
+        if len(self._fitted) < max(MIN_POINTS, GROWTH * self._line_points):
+            return
         x = np.array([features for features, _ in self._fitted.values()])
         y = np.array([latency for _, latency in self._fitted.values()])
         mean, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
-        z = (x[:, 1:] - mean[1:]) / scale[1:]
+        z = (x[:, 1:] - mean[1:]) / scale[1:]  # the constant is not held down
         slopes = np.linalg.solve(z.T @ z + RIDGE * len(y) * np.eye(z.shape[1]), z.T @ (y - y.mean())) / scale[1:]
         self._line, self._line_points = np.array([y.mean() - slopes @ mean[1:], *slopes]), len(y)
 

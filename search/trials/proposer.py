@@ -84,7 +84,7 @@ class Proposer:
         self._walk = self._feasible.walk()  # gone through once: what it has passed stays known
 
     def trial(self, number: int, kind: str, net: Genotype, genes: Genes) -> Trial:
-        """A trial that has yet to start."""
+        """Make a trial that has yet to start."""
         context = self._context
         return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, context.record_fields)
 
@@ -106,7 +106,7 @@ class Proposer:
         number, chooser = self._study.ask()
         recorder = RecordingChooser(chooser)
         net = self._context.space.sample(recorder)
-        self._study.drawn(number, net.key)
+        self._study.set_attrs(number, key=net.key)
         return self.trial(number, "search", net, recorder.genes)
 
     def _unknown(self, draw: random.Random) -> Genes | None:

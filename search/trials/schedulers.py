@@ -83,7 +83,17 @@ class MoAsha:
 
     def order(self, results: Sequence[RungResult]) -> list[int]:
         """Indices of the trials, the best first."""
-        return best_first(results)
+        points = [(result.accuracy, math.log10(result.cost)) for result in results]
+        ranks = pareto_ranks(points)
+        fronts: dict[int, list[int]] = {}
+        for i in sorted(range(len(points)), key=lambda i: points[i][1]):
+            fronts.setdefault(ranks[i], []).append(i)
+        added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
+        for front in fronts.values():
+            added |= {front[0]: math.inf, front[-1]: math.inf}  # the two ends always come first
+            for before, i, after in zip(front, front[1:], front[2:], strict=False):
+                added[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
+        return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
 
 
 class Asha(MoAsha):
@@ -130,34 +140,12 @@ class RungTable:
     def next(self, last: bool) -> tuple[int, int] | None:
         """The rung and trial to promote next, from the highest rung down; None to wait."""
         for rung in reversed(range(len(self._results))):
-            if paused := self._paused[rung]:
-                for trial in self._order(rung, last):
-                    if trial in paused:
-                        return rung, trial
+            if not self._paused[rung]:
+                continue
+            if (rung, last) not in self._orders:
+                results = list(self._results[rung].values())
+                self._orders[rung, last] = [results[i].trial for i in self.scheduler.promoted(results, last)]
+            for trial in self._orders[rung, last]:
+                if trial in self._paused[rung]:
+                    return rung, trial
         return None
-
-    def _order(self, rung: int, last: bool) -> list[int]:
-        if (rung, last) not in self._orders:
-            results = list(self._results[rung].values())
-            self._orders[rung, last] = [results[i].trial for i in self.scheduler.promoted(results, last)]
-        return self._orders[rung, last]
-
-
-def best_first(results: Sequence[RungResult]) -> list[int]:
-    """Indices of the results: by non-dominated rank, then by the area that each adds to its front."""
-    points = [(s.accuracy, math.log10(s.cost)) for s in results]
-    ranks = pareto_ranks(points)
-    fronts: dict[int, list[int]] = {}
-    for i, rank in enumerate(ranks):
-        fronts.setdefault(rank, []).append(i)
-    added = {i: area for front in fronts.values() for i, area in _contributions(front, points).items()}
-    return sorted(range(len(points)), key=lambda i: (ranks[i], -added[i], results[i].trial))
-
-
-def _contributions(front: list[int], points: Sequence[tuple[float, float]]) -> dict[int, float]:
-    """Area each point of one front adds between its neighbours; the two ends always come first."""
-    order = sorted(front, key=lambda i: points[i][1])
-    areas = {order[0]: math.inf, order[-1]: math.inf}
-    for before, i, after in zip(order, order[1:], order[2:], strict=False):
-        areas[i] = (points[i][0] - points[before][0]) * (points[after][1] - points[i][1])
-    return areas

@@ -95,14 +95,14 @@ def connect(url: URL) -> RDBStorage:
 
 
 def _reason(error: BaseException, url: URL) -> str:
-    """What the driver said, in a line."""
+    """What the database driver said, in one line without passwords."""
     cause = getattr(error, "orig", None) or error.__cause__ or error
     return redact(cause, url.render_as_string(hide_password=False))
 
 
 @contextmanager
-def one_line(storage: str) -> Iterator[None]:
-    """A database that fails while a search runs is an OperationError: the same command resumes."""
+def database_errors(storage: str) -> Iterator[None]:
+    """Turn errors of the database while a search runs into an OperationError: the same command resumes."""
     if not storage:
         yield
         return
@@ -215,5 +215,5 @@ def study_note(folder: Path) -> dict[str, str]:
 
 
 def drop_note(folder: Path) -> None:
-    """Forget the study in a database; it stays there."""
+    """Delete the note of a study in a database; the study stays there."""
     (folder / "study.json").unlink(missing_ok=True)

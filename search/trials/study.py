@@ -22,10 +22,9 @@ from ...archs import Genotype, InputError
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
-from ..samplers.learning_curves import rung_accuracies
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
-from ..samplers.sampler_context import SamplerContext, candidate_baselines
+from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
 
 log = logging.getLogger("alternas")
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
@@ -70,7 +69,8 @@ class StudyAdapter:
         offset = 0 if find_strategy(strategy).stateless else len(self._trials())
         self.study.sampler = sampler(strategy, context, offset)
         self._open: dict[int, Trial] = {}
-        self._baselines = {t.number for t in self._trials() if _is_baseline(t) and t.state == TrialState.RUNNING}
+        baselines = (trial for trial in self._trials() if trial.user_attrs.get("baseline"))
+        self._baselines = {trial.number for trial in baselines if trial.state == TrialState.RUNNING}
 
     @property
     def ready(self) -> bool:
@@ -122,27 +122,19 @@ class StudyAdapter:
         self._open[trial.number] = trial
         return trial.number, TrialChooser(trial, self._user_errors)
 
-    def drawn(self, trial: int, key: str) -> None:
-        """All genes of `trial` are drawn and give the net `key`."""
-        self._open[trial].set_user_attr("key", key)
+    def set_attrs(self, trial: int, **attrs: Any) -> None:
+        """Set user attributes of a trial, for strategies and for a driver that takes over.
+
+        "key" of its net, "rung0" and so on (accuracy there), "aim" (the rung it was promoted to), "parent" (the trial
+        whose weights it inherits), "note" (of `Trial.note`).
+        """
+        for name, value in attrs.items():
+            self._open[trial].set_user_attr(name, value)
 
     def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
-        """The net of `trial` breaks limits, each by this share."""
+        """Note that the net of `trial` breaks limits, each by this share."""
         for name, share in constraints.items():
             self._open[trial].set_constraint(name, share)
-
-    def reached(self, trial: int, rung: int, accuracy: float, note: dict[str, Any]) -> None:
-        """`trial` stands at a rung; the note is for a driver that takes over."""
-        self._open[trial].set_user_attr("note", note)
-        self._open[trial].set_user_attr(f"rung{rung}", accuracy)
-
-    def promoted(self, trial: int, rung: int) -> None:
-        """`trial` was sent on to `rung`."""
-        self._open[trial].set_user_attr("aim", rung)
-
-    def inherits(self, trial: int, parent: int) -> None:
-        """`trial` starts from the weights of `parent`."""
-        self._open[trial].set_user_attr("parent", parent)
 
     def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:
         """End the trial of `record` as `known` ended: itself, or for a duplicate its twin."""
@@ -166,17 +158,17 @@ class StudyAdapter:
 
     def unfinished(self) -> list[UnfinishedTrial]:
         """Trials left running by an earlier driver, now open again."""
-        found = []
+        unfinished = []
         for frozen in self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             with self._user_errors():
                 self._open[frozen.number] = Trial(self.study, frozen._trial_id)
-            if _is_baseline(frozen):
+            if frozen.user_attrs.get("baseline"):
                 continue
             attrs = frozen.user_attrs
             accuracies = [accuracy for _, accuracy in rung_accuracies(frozen)]
             rest = attrs.get("aim", 0), attrs.get("parent"), attrs.get("note", {})
-            found.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
-        return found
+            unfinished.append(UnfinishedTrial(frozen.number, attrs.get("key", ""), frozen.params, accuracies, *rest))
+        return unfinished
 
     def _trials(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -261,16 +253,12 @@ def check_numbers(records: Sequence[Record]) -> None:
 
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
-    """What a trial is told: its record, or for a duplicate that of its twin, from `trained`, once it has ended."""
+    """The record that a trial is told: its own, or for a duplicate that of its twin in `trained`, once it has ended."""
     return trained.get(record.key, record) if record.status == "duplicate" else record
 
 
-def _is_baseline(trial: FrozenTrial) -> bool:
-    return trial.user_attrs.get("baseline", False)
-
-
 def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:
-    """State and values of its trial. A duplicate that gets here has a twin that still runs, so it has no values."""
+    """Optuna's state and values for a record. A duplicate that gets here has a twin that still runs: no values."""
     if record.status == "ok":
         assert record.accuracy is not None
         return {"state": TrialState.COMPLETE, "values": [record.accuracy, float(cost_of(record.key, record.cost))]}

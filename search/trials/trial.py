@@ -38,10 +38,6 @@ class Parent:
     flops: int
     features: Traits
 
-    def similarity(self, features: Traits) -> float:
-        """Share of the features of two nets that is equal."""
-        return len(features & self.features) / max(len(features), len(self.features))
-
 
 class ParentPool:
     """The trained nets of a run that new ones may inherit from."""
@@ -66,8 +62,9 @@ class ParentPool:
     def most_similar(self, net: Genotype) -> Parent | None:
         """The parent with the most features in common, the earliest of several; None if none is similar enough."""
         own = features(net)
-        best = max(self._parents.values(), key=lambda p: (p.similarity(own), -p.trial), default=None)
-        return best if best and best.similarity(own) >= MIN_SIMILARITY else None
+        shares = {n: len(own & p.features) / max(len(own), len(p.features)) for n, p in self._parents.items()}
+        best = max(shares, key=lambda number: (shares[number], -number), default=None)
+        return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
 
 
 @dataclass

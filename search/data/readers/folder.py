@@ -150,7 +150,7 @@ def _is_picture(path: str) -> bool:
 
 
 def _walk(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
-    """Every file below, through links too, but no folder twice."""
+    """Yield every file below, through links too, but no folder twice."""
     folders, files = _listing(folder)
     yield from (os.path.join(folder, file) for file in files)
     for below in (os.path.join(folder, name) for name in folders):

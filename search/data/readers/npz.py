@@ -147,7 +147,7 @@ def _check_size(path: Path, headers: dict[str, Header]) -> None:
 
 
 def _images(x: np.ndarray) -> np.ndarray:
-    """x_NCHW, of 8 or 32 bits."""
+    """Images as x_NCHW, of 8 or 32 bits."""
     with np.errstate(over="ignore"):
         x = x if x.dtype == np.uint8 else x.astype(np.float32)
     x_NHWC = x[..., None] if x.ndim == 3 else x
