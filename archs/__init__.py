@@ -15,8 +15,7 @@ from .genotype import Genotype
 from .parts import Encoder, Head, Stage, Stem, Style
 
 if TYPE_CHECKING:
-    from .network import Network, build
-    from .resize import resized
+    from .network import Network, build, resized
 
 __all__ = [
     "Cost",
@@ -37,12 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("build", "Network"):
+    if name in ("build", "resized", "Network"):
         from . import network
 
         return getattr(network, name)
-    if name == "resized":
-        from .resize import resized
-
-        return resized
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,22 +24,14 @@ BACKWARD_FACTOR = 6  # FLOPs a MAC in training: 2 forward, 4 backward (ViT paper
 
 @dataclass(frozen=True)
 class Cost:
-    """What one image costs.
+    """What one image costs."""
 
-    Attributes:
-        params: parameters.
-        macs: multiply-accumulates of a forward pass.
-        activation_bytes: outputs of conv, linear and attention, float32.
-        peak_activation_bytes: activations alive at once, at most, in a pass without gradients.
-        training_activation_bytes: activations that autograd keeps for the backward pass.
-        parts: params, MACs and activations by place and kind of operator.
-    """
-
-    params: int
-    macs: int
-    activation_bytes: int
-    peak_activation_bytes: int
-    training_activation_bytes: int
+    params: int  # parameters
+    macs: int  # multiply-accumulates of a forward pass
+    activation_bytes: int  # outputs of conv, linear and attention, float32
+    peak_activation_bytes: int  # activations alive at once, at most, in a pass without gradients
+    training_activation_bytes: int  # activations that autograd keeps for the backward pass
+    # params, MACs and activations by place and kind of operator
     parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
 
     def by(self, field: str) -> dict[str, OperatorCost]:
@@ -82,7 +74,13 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
         tally.take(_stage(blocks[0], tally.input_kept))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm:
-        _final_norm(tally, plan)
+        tally.norm(plan.channels)
+        x = size(plan.channels, plan.last_map)
+        tally.keep_input(x)
+        tally.alive(x, 2 * x)
+        if plan.grid is not None:  # the encoder's patches keep it
+            tally.keep(x)
+            tally.input_kept = True
     if genotype.encoder is not None:
         _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")
         features = genotype.encoder.embed_dim
@@ -97,7 +95,7 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def _stage(first: Block, input_kept: bool) -> CostAccumulator:
-    """Of the stage that begins with this block."""
+    """Cost of the stage that begins with this block."""
     tally = CostAccumulator(first.place, input_kept)
     for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
         formula = block.form.cost
@@ -130,16 +128,6 @@ def _stem(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_cha
     tally.input_kept = active and not pooled
     padded = wide if stem.kind == "bit" else 0
     tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
-
-
-def _final_norm(tally: CostAccumulator, plan: Layout) -> None:
-    tally.norm(plan.channels)
-    x = size(plan.channels, plan.last_map)
-    tally.keep_input(x)
-    tally.alive(x, 2 * x)
-    if plan.grid is not None:
-        tally.keep(x)
-        tally.input_kept = True
 
 
 def _encoder(tally: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:

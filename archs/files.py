@@ -133,7 +133,7 @@ def npy_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype]:
 
 
 def disk_full_message(error: BaseException) -> str:
-    """In a line, that the disk is full; "" if the error says something else."""
+    """One line that the disk is full; "" if the error says something else."""
     if not isinstance(error, OSError) or error.errno not in FULL:
         return ""
     where = f" {error.filename}" if error.filename else ""

@@ -158,11 +158,7 @@ class Genotype(Part):
 
     @classmethod
     def from_json(cls, text: str) -> Genotype:
-        """Rebuild from `to_json`.
-
-        Raises:
-            InputError: if the text is not JSON or not a genotype.
-        """
+        """Rebuild from `to_json`; InputError if the text is not JSON or not a genotype."""
         try:
             data = json.loads(text, object_pairs_hook=_json_object)
         except InputError:

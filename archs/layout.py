@@ -108,11 +108,7 @@ def as_map(image_size: ImageSize) -> Map:
 def layout(
     stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, style: Style, image_size: ImageSize, in_chans: int
 ) -> Layout:
-    """Walk from the image to the head.
-
-    Raises:
-        InputError: if a patch or window does not divide its map.
-    """
+    """Walk from the image to the head; InputError if a patch or window does not divide its map."""
     image = as_map(image_size)
     check_int("image", "channels", in_chans)
     if stem.kind == "patchify":
@@ -135,11 +131,7 @@ def layout(
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
-    """The blocks of a stage behind a map `at` of `c_in` channels.
-
-    Raises:
-        InputError: if a window does not divide its map.
-    """
+    """The blocks of a stage behind a map `at` of `c_in` channels; InputError if a window does not divide its map."""
     blocks = []
     for i, kind in enumerate(stage.kinds):
         stride, window = stage.stride if i == 0 else 1, (1, 1)

@@ -162,7 +162,9 @@ def convert(model: Any) -> Network:
     """
     first = next(model.parameters())
     _need(first.device.type != "meta", "no weights: it is on the meta device")
-    genotype, (channels, height, width) = read(model), _input_size(model)
+    genotype, patches = read(model), getattr(model, "patch_embed", None)
+    height, width = model.pretrained_cfg["input_size"][1:] if patches is None else patches.img_size
+    channels = next(module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d))
     classes = getattr(model, "num_classes", 0)
     _need(classes > 0, "no head; give num_classes")
     ours = build(genotype, classes, (height, width), channels)
@@ -240,11 +242,7 @@ def _check_in_timm(net: Genotype) -> None:
 
 
 def read(model: Any) -> Genotype:
-    """The genotype of one of timm's models.
-
-    Raises:
-        InputError: if the net has a part that no genotype has.
-    """
+    """The genotype of one of timm's models; InputError if the net has a part that no genotype has."""
     if isinstance(model, resnet.ResNet):
         root: Any = model.conv1
         _need(type(root) is nn.Conv2d, "a deep stem")
@@ -301,13 +299,6 @@ def _read_stages(runs: list[Any]) -> tuple[Stage, ...]:
         conv = first.conv3 if kind == "bottleneck" else first.conv2
         stages.append(Stage(kind, len(blocks), conv.out_channels // BLOCKS[kind].expansion, 2 if number else 1))
     return tuple(stages)
-
-
-def _input_size(model: Any) -> tuple[int, int, int]:
-    patches = getattr(model, "patch_embed", None)
-    first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
-    height, width = model.pretrained_cfg["input_size"][1:] if patches is None else patches.img_size
-    return first.in_channels, height, width
 
 
 def _need(condition: bool, what: str) -> None:

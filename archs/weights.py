@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
-from torch import Tensor, nn
+from torch import nn
 
 from .errors import InputError, check_int, short_repr
 from .files import atomic_write
@@ -162,7 +162,7 @@ def _head(network: Network) -> str:
 
 
 def _side(file: Any, name: str, axis: int, default: int = 1) -> int:
-    """One side of a tensor; a default for `_check_forms` to complain about if it is not there."""
+    """One side of a tensor; a default for `_fill` to complain about if it is not there."""
     shape = _shape(file, name) if name in file.keys() else ()  # noqa: SIM118 - not a dict
     return (shape[axis] if axis < len(shape) else 0) or default
 
@@ -179,25 +179,18 @@ def _fill(module: nn.Module, path: Path, file: Any) -> None:
     if more:
         raise _wrong(path, f"{len(more)} tensors that the net does not have, first {short_repr(more[0])}")
     for name, tensor in needed.items():  # all shapes before any values
-        _check_form(path, file, name, tensor)
-    state = {name: _tensor(path, file, name, tensor.dtype) for name, tensor in needed.items()}
+        shape, kind = _shape(file, name), file.get_slice(name).get_dtype()
+        if shape != tuple(tensor.shape):
+            raise _wrong(path, f"{name} has shape {shape}, the net needs {tuple(tensor.shape)}")
+        kinds = FLOATS if tensor.is_floating_point() else INTEGERS
+        if kind not in kinds:
+            raise _wrong(path, f"{name} holds numbers of type {kind}, the net needs {' or '.join(kinds)}")
+    state = {}
+    for name, tensor in needed.items():
+        state[name] = file.get_tensor(name).to(tensor.dtype, copy=True)  # the file's own memory goes when it changes
+        if not torch.isfinite(state[name]).all():
+            raise _wrong(path, f"{name} holds NaN or infinity")
     module.load_state_dict(state, assign=True)
-
-
-def _check_form(path: Path, file: Any, name: str, needed: Tensor) -> None:
-    shape, kind = _shape(file, name), file.get_slice(name).get_dtype()
-    if shape != tuple(needed.shape):
-        raise _wrong(path, f"{name} has shape {shape}, the net needs {tuple(needed.shape)}")
-    kinds = FLOATS if needed.is_floating_point() else INTEGERS
-    if kind not in kinds:
-        raise _wrong(path, f"{name} holds numbers of type {kind}, the net needs {' or '.join(kinds)}")
-
-
-def _tensor(path: Path, file: Any, name: str, dtype: torch.dtype) -> Tensor:
-    tensor = file.get_tensor(name).to(dtype, copy=True)  # a copy: the file's own memory goes when the file changes
-    if not torch.isfinite(tensor).all():
-        raise _wrong(path, f"{name} holds NaN or infinity")
-    return tensor
 
 
 def _wrong(path: Path, what: object) -> InputError:

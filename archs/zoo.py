@@ -222,11 +222,7 @@ def names() -> list[str]:
 
 
 def get(name: str, image_size: ImageSize = 224) -> Genotype:
-    """The named net, with the stem and window that suit `image_size`.
-
-    Raises:
-        InputError: if the name is unknown.
-    """
+    """The named net, with the stem and window that suit `image_size`; InputError if the name is unknown."""
     return ZOO[check_choice("architecture", name, ZOO)].make(image_size)
 
 

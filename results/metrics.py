@@ -14,24 +14,16 @@ BINS = 15  # of the calibration error, as Guo et al., ICML 2017
 
 @dataclass(frozen=True)
 class Scores:
-    """Of one split.
+    """Scores of a net on one split."""
 
-    Attributes:
-        accuracy: share of images whose class is the likeliest.
-        top5: share whose class is among the five likeliest; 1 with five classes or fewer.
-        nll: mean negative log-likelihood, in nats.
-        ece: expected calibration error: mean gap between confidence and accuracy over 15 equal bins.
-        confusion_KK: images of class (row) taken for class (column).
-    """
-
-    accuracy: float
-    top5: float
-    nll: float
-    ece: float
-    confusion_KK: Tensor
+    accuracy: float  # share of images whose class is the likeliest
+    top5: float  # share whose class is among the five likeliest; 1 with five classes or fewer
+    nll: float  # mean negative log-likelihood, in nats
+    ece: float  # expected calibration error: mean gap between confidence and accuracy over 15 equal bins
+    confusion_KK: Tensor  # images of class (row) taken for class (column)
 
     def numbers(self, prefix: str = "") -> dict[str, float]:
-        """All but the confusion, by name."""
+        """The scores by name, without the confusion."""
         return {f"{prefix}{name}": getattr(self, name) for name in ("accuracy", "top5", "nll", "ece")}
 
 
@@ -51,12 +43,8 @@ def scores(logits_NK: Tensor, y_N: Tensor, classes: int) -> Scores:
     # Counted, not averaged in float32, so that the fraction is exact.
     right, five, nll = hit_N.sum().item(), among_N.sum().item(), F.cross_entropy(logits_NK, y_N).item()
     count = len(y_N)
-    return Scores(right / count, five / count, nll, _calibration_error(logits_NK, hit_N), confusion_KK.cpu())
-
-
-def _calibration_error(logits_NK: Tensor, hit_N: Tensor) -> float:
     confidence_N = logits_NK.softmax(1).amax(1).double()
     bin_N = (confidence_N * BINS).long().clamp(0, BINS - 1)
     gap_N = confidence_N - hit_N.double()
     gaps = torch.zeros(BINS, dtype=torch.double, device=gap_N.device).index_add_(0, bin_N, gap_N)
-    return (gaps.abs().sum() / len(gap_N)).item()
+    return Scores(right / count, five / count, nll, (gaps.abs().sum() / count).item(), confusion_KK.cpu())

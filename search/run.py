@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,7 +16,7 @@ from ..results.runs.record import FAILED, FORMAT, FREE, versions
 from ..results.runs.store import Store, locked, run_folder, write_json
 from ..spaces import FileSpace
 from .config import differences
-from .context import SearchConfig, SearchContext, prepare, previous_settings
+from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
 from .data.load import keep_sample
 from .engine.loop import run_loop
 from .engine.pool import Pool
@@ -69,9 +70,9 @@ def conclude(controller: SearchController, console: Console) -> None:
         OperationError: if all that was trained has failed.
     """
     config, started = controller.context.config, controller.started
-    if controller.budget_spent:
+    if config.budget.train_steps < math.inf and controller.budget_spent:
         console.print(f"all {config.budget.train_steps:.0f} steps are used: {started} trials started")
-    elif controller.exhausted:
+    elif controller.exhausted and config.trials < UNLIMITED:
         limits = " within the limits" if config.settings.limits else ""
         planned = controller.study.planned
         why = "search strategy finished" if planned else f"no other net of the space was found{limits}"

@@ -9,19 +9,20 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from math import gcd, prod
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
 
 from ..archs import Genotype
 from ..archs.errors import InputError
 
 Gene = int | float | str
 Genes = dict[str, Gene]
+Option = TypeVar("Option", bound=Gene)  # an answer is of its options' type
 
 
 class Chooser(Protocol):
     """Answers one gene at a time."""
 
-    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene: ...
+    def choose(self, name: str, options: tuple[Option, ...]) -> Option: ...
 
 
 class RandomChooser:
@@ -30,7 +31,7 @@ class RandomChooser:
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
 
-    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+    def choose(self, name: str, options: tuple[Option, ...]) -> Option:
         return self._random.choice(options)
 
 
@@ -44,11 +45,11 @@ class FixedChooser:
     def __init__(self, genes: Mapping[str, Gene]) -> None:
         self._genes = genes
 
-    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+    def choose(self, name: str, options: tuple[Option, ...]) -> Option:
         value = self._genes.get(name, options[0])
         if value not in options:
             raise InputError(f"gene {name}: must be one of {list(options)}, got {value!r}")
-        return value
+        return cast(Option, value)
 
 
 class RecordingChooser:
@@ -63,13 +64,13 @@ class RecordingChooser:
         self.genes: Genes = {}
         self.options: dict[str, tuple[Gene, ...]] = {}
 
-    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+    def choose(self, name: str, options: tuple[Option, ...]) -> Option:
         if self.options.setdefault(name, options) != options:
             known = list(self.options[name])
             raise InputError(f"gene {name}: chosen twice with other options, {known} and {list(options)}")
         if name not in self.genes:
             self.genes[name] = self._chooser.choose(name, options)
-        return self.genes[name]
+        return cast(Option, self.genes[name])
 
 
 class Space(Protocol):
@@ -77,7 +78,7 @@ class Space(Protocol):
 
     @property
     def name(self) -> str:
-        """As given on the command line."""
+        """Its name on the command line."""
         ...
 
     def sample(self, chooser: Chooser) -> Genotype:
@@ -146,7 +147,7 @@ def neighbors(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Gen
 
 
 def mutations(genes: Genes, options: Mapping[str, tuple[Gene, ...]]) -> list[Genes]:
-    """Of each of the `neighbors`, in their order, the genes that it changes."""
+    """The genes that each of the `neighbors` changes, in their order."""
     changes: list[Genes] = []
     places = {name: choices.index(genes[name]) for name, choices in options.items()}
     for name, choices in options.items():

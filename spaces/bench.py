@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.layout import ImageSize, Map, as_map
@@ -38,15 +37,18 @@ class BenchSpace:
     name = "bench"
 
     def __init__(self, image_size: ImageSize) -> None:
-        self._patch, self._map = _cut(image_size)
+        height, width = as_map(image_size)
+        fit = (p for p in range(min(height, width) // SIDE, 1, -1) if height % p == 0 and width % p == 0)
+        self._patch = next(fit, 1)  # the largest that divides both sides and leaves a map of SIDE or more
+        self._map = (height // self._patch, width // self._patch)
 
     def sample(self, chooser: Chooser) -> Genotype:
-        family = cast(str, chooser.choose("family", FAMILIES))
-        width = cast(int, chooser.choose("width", WIDTHS))
-        stages = _draw_stages(chooser, width, cast(int, chooser.choose("window1", WINDOWS)), self._map)
-        trunk = cast(int, chooser.choose("trunk", (1, 2)))
-        embed_dim = cast(int, chooser.choose("embed_dim", EMBED_DIMS))
-        depth = cast(int, chooser.choose("encoder_depth", ENCODER_DEPTHS))
+        family = chooser.choose("family", FAMILIES)
+        width = chooser.choose("width", WIDTHS)
+        stages = _draw_stages(chooser, width, chooser.choose("window1", WINDOWS), self._map)
+        trunk = chooser.choose("trunk", (1, 2))
+        embed_dim = chooser.choose("embed_dim", EMBED_DIMS)
+        depth = chooser.choose("encoder_depth", ENCODER_DEPTHS)
         stem = Stem("patchify", width, self._patch)
         if family == "alternet":
             return Genotype(stem, stages)
@@ -64,16 +66,16 @@ class BenchSpace:
         return len(WIDTHS) * (_placements(windows) + hybrids)
 
     def baselines(self) -> tuple[Genotype, ...]:
-        return _baselines(self._patch)
+        return tuple(
+            Genotype(Stem("patchify", width, self._patch), tuple(_stage(i, width, n) for i, n in enumerate(depths)))
+            for width, depths in BASELINES
+        )
 
 
-class PlacementSpace:
+class PlacementSpace(BenchSpace):
     """Genes: by stage depth and, for each free block, msa. 42 nets of one width: what a placement is worth."""
 
     name = "placements"
-
-    def __init__(self, image_size: ImageSize) -> None:
-        self._patch, self._map = _cut(image_size)
 
     def sample(self, chooser: Chooser) -> Genotype:
         return Genotype(Stem("patchify", PLACED, self._patch), _draw_stages(chooser, PLACED, 0, self._map))
@@ -81,15 +83,12 @@ class PlacementSpace:
     def size(self) -> int:
         return _placements(1)
 
-    def baselines(self) -> tuple[Genotype, ...]:
-        return _baselines(self._patch)
-
 
 def _draw_stages(chooser: Chooser, width: int, window: int, at: Map) -> tuple[Stage, ...]:
     """Two stages with the MSA blocks drawn, the first on the map `at`."""
     stages = []
     for i, free in enumerate(FREE):
-        depth = cast(int, chooser.choose(f"depth{i + 1}", DEPTHS[i]))
+        depth = chooser.choose(f"depth{i + 1}", DEPTHS[i])
         drawn = [number for number in free if chooser.choose(f"msa{i + 1}_{number}", (0, 1))]
         places = tuple(number - 1 for number in drawn if number <= depth)
         stages.append(replace(_stage(i, width, depth), msa=places, window=fit_window(window, min(at)) if i == 0 else 0))
@@ -105,18 +104,3 @@ def _placements(windows: int) -> int:
     """Distinct pairs of stages of one width, with so many windows in stage 1."""
     first = sum(1 + (2**depth - 1) * windows for depth in DEPTHS[0])
     return first * sum(2 ** (depth - 1) for depth in DEPTHS[1])
-
-
-def _baselines(patch: int) -> tuple[Genotype, ...]:
-    return tuple(
-        Genotype(Stem("patchify", width, patch), tuple(_stage(i, width, depth) for i, depth in enumerate(depths)))
-        for width, depths in BASELINES
-    )
-
-
-def _cut(image_size: ImageSize) -> tuple[int, Map]:
-    """The largest patch that divides both sides and leaves a map of `SIDE` or more, and that map."""
-    height, width = as_map(image_size)
-    fit = (p for p in range(min(height, width) // SIDE, 1, -1) if height % p == 0 and width % p == 0)
-    patch = next(fit, 1)
-    return patch, (height // patch, width // patch)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import product
 from math import prod
-from typing import cast
 
 from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
 from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
@@ -56,19 +55,19 @@ class ResNetSpace(PresetSpace):
 
 def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage, ...]]:
     """Draw the genes that all families share: a stem and its plain conv stages."""
-    block = cast(str, chooser.choose("block", scale.blocks))
-    width = cast(int, chooser.choose("width", scale.widths))
+    block = chooser.choose("block", scale.blocks)
+    width = chooser.choose("width", scale.widths)
     stages = []
     for i, options in enumerate(scale.depths):
-        depth = cast(int, chooser.choose(f"depth{i + 1}", options))
+        depth = chooser.choose(f"depth{i + 1}", options)
         stages.append(scale.stage(i, block, width, depth))
-    return scale.stem_of(width), tuple(stages)
+    return Stem(scale.stem, width), tuple(stages)
 
 
 def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     """The scale's baselines, cheapest first."""
     return tuple(
-        Genotype(scale.stem_of(width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
+        Genotype(Stem(scale.stem, width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
         for block, width, depths in scale.baselines
     )
 
@@ -80,19 +79,17 @@ class AlterNetSpace(PresetSpace):
     has_windows = True
 
     def sample(self, chooser: Chooser) -> Genotype:
-        stem, stages = draw_trunk(chooser, self.scale)
-        return Genotype(stem, tuple(self._with_msa(chooser, i, stage) for i, stage in enumerate(stages)))
+        s, (stem, stages) = self.scale, draw_trunk(chooser, self.scale)
+        drawn = []
+        for i, stage in enumerate(stages):
+            msa = chooser.choose(f"msa{i + 1}", s.msa[i])
+            heads = chooser.choose(f"heads{i + 1}", s.heads[i])
+            drawn.append(self._variant(i, stage, msa, heads, chooser.choose(f"window{i + 1}", s.windows)))
+        return Genotype(stem, tuple(drawn))
 
     def size(self) -> int:
         s = self.scale
         return len(s.blocks) * len(s.widths) * prod(self._variants(i) for i in range(len(s.depths)))
-
-    def _with_msa(self, chooser: Chooser, i: int, stage: Stage) -> Stage:
-        s, number = self.scale, i + 1
-        msa = cast(int, chooser.choose(f"msa{number}", s.msa[i]))
-        heads = cast(int, chooser.choose(f"heads{number}", s.heads[i]))
-        window = cast(int, chooser.choose(f"window{number}", s.windows))
-        return self._variant(i, stage, msa, heads, window)
 
     def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
         window = fit_window(window, self._maps[i][0])
@@ -123,12 +120,12 @@ class HybridSpace(PresetSpace):
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.scale
         stem, stages = draw_trunk(chooser, s)
-        stages = stages[: cast(int, chooser.choose("trunk", tuple(range(1, len(s.depths) + 1))))]
-        patch = cast(int, chooser.choose("patch", s.patches))
-        embed_dim = cast(int, chooser.choose("embed_dim", s.embed_dims))
-        depth = cast(int, chooser.choose("encoder_depth", s.encoder_depths))
-        ratio = cast(float, chooser.choose("mlp_ratio", s.mlp_ratios))
-        pool = cast(str, chooser.choose("pool", POOLS))
+        stages = stages[: chooser.choose("trunk", tuple(range(1, len(s.depths) + 1)))]
+        patch = chooser.choose("patch", s.patches)
+        embed_dim = chooser.choose("embed_dim", s.embed_dims)
+        depth = chooser.choose("encoder_depth", s.encoder_depths)
+        ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
+        pool = chooser.choose("pool", POOLS)
         last = self._maps[len(stages) - 1]
         heads = embed_dim // s.encoder_head_dim
         encoder = Encoder(embed_dim, depth, heads, ratio, fit_patch(patch, last, s.most_tokens))
@@ -171,9 +168,9 @@ class ModernSpace:
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = self.alternet.sample(chooser)
-        conv = cast(str, chooser.choose("conv", CONVS))
-        attention = cast(str, chooser.choose("attention", ATTENTIONS))
-        ratio = cast(float, chooser.choose("mlp_ratio", self.scale.mlp_ratios))
+        conv = chooser.choose("conv", CONVS)
+        attention = chooser.choose("attention", ATTENTIONS)
+        ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
         stages = (s if conv == "residual" else replace(s, block=conv) for s in net.stages)
         return replace(net, stages=tuple(replace(s, attention=attention, mlp_ratio=ratio) for s in stages))
 
@@ -201,7 +198,7 @@ class AllSpace:
 
     def sample(self, chooser: Chooser) -> Genotype:
         once = RecordingChooser(chooser)
-        family = cast(str, once.choose("family", tuple(self.spaces)))
+        family = once.choose("family", tuple(self.spaces))
         for name, options in self._options.items():
             once.choose(name, options)
         net = self.spaces[family].sample(once)

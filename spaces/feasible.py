@@ -57,7 +57,7 @@ class FeasibleNets:
         self._results: dict[tuple[Gene, ...], tuple[float, str]] = {}
 
     def key(self, genes: Genes) -> str:
-        """Of the net that these genes give; "" if it is over the limits."""
+        """Key of the net that these genes give; "" if it is over the limits."""
         return self._evaluate(genes)[1]
 
     def _evaluate(self, genes: Genes) -> tuple[float, str]:
@@ -121,7 +121,7 @@ class FeasibleNets:
                 yield from (more for _, more in self._beside(other))
 
     def _new(self, candidates: Iterable[Genes], seen: set[str]) -> Iterator[Genes]:
-        """Those within the limits whose nets were not seen before."""
+        """Candidates within the limits whose nets were not seen before."""
         for genes in candidates:
             if (key := self.key(genes)) not in seen:
                 seen.add(key)
@@ -129,7 +129,7 @@ class FeasibleNets:
 
     @cached_property
     def _cheap(self) -> list[Genes]:
-        """Of each option of the first gene, the net that is cheapest by what it has over the limits, if within them."""
+        """The net with the least over the limits for each option of the first gene, where that is nothing."""
         return [genes for over, genes in _descents(self._space, self._over, 0) if over <= 0]
 
 

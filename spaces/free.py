@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import cast
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
@@ -47,18 +46,19 @@ class FreeSpace(PresetSpace):
         self.side = height = as_map(image_size)[0]
         self._stems = tuple(_fitting_stems(self.scale, height))
         self._sides = {stem: self._sides_behind(stem) for stem in self._stems}
-        self._vit_patches = tuple(_fitting_patches(self.scale, height))
+        tokens = {patch: (height // patch) ** 2 for patch in self.scale.vit_patches if height % patch == 0}
+        self._vit_patches = tuple(patch for patch, count in tokens.items() if 1 < count <= self.scale.most_tokens)
         self._families = FAMILIES if self._vit_patches else FAMILIES[:-1]
 
     def sample(self, chooser: Chooser) -> Genotype:
-        family = cast(str, chooser.choose("family", self._families))
-        stem = cast(str, chooser.choose("stem", self._stems))
+        family = chooser.choose("family", self._families)
+        stem = chooser.choose("stem", self._stems)
         body = self._draw_body(chooser)
         sides = self._sides[stem]
         stages = tuple(self._draw_stage(chooser, i, body, side) for i, side in enumerate(sides))
-        trunk = cast(int, chooser.choose("trunk", tuple(range(1, len(sides) + 1))))
+        trunk = chooser.choose("trunk", tuple(range(1, len(sides) + 1)))
         encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, sides[trunk - 1])
-        head = Head(cast(str, chooser.choose("pool", POOLS)))
+        head = Head(chooser.choose("pool", POOLS))
         if family == "vit":
             return Genotype(Stem("none"), (), replace(encoder, patch=patch), head)
         if family in ("resnet", "hybrid"):
@@ -82,19 +82,19 @@ class FreeSpace(PresetSpace):
     def _draw_body(self, chooser: Chooser) -> Stage:
         """What all stages share."""
         s = self.scale
-        block = cast(str, chooser.choose("block", s.blocks))
-        width = cast(int, chooser.choose("width", s.widths))
-        ratio = cast(float, chooser.choose("mlp_ratio", s.mlp_ratios))
+        block = chooser.choose("block", s.blocks)
+        width = chooser.choose("width", s.widths)
+        ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         return Stage(block, width=width, head_dim=s.head_dim, mlp_ratio=ratio)
 
     def _draw_stage(self, chooser: Chooser, i: int, body: Stage, side: int) -> Stage:
         s, number = self.scale, i + 1
-        depth = cast(int, chooser.choose(f"depth{number}", s.depths[i]))
-        conv = cast(str, chooser.choose(f"conv{number}", CONVS))
+        depth = chooser.choose(f"depth{number}", s.depths[i])
+        conv = chooser.choose(f"conv{number}", CONVS)
         drawn = [last for last in self._lasts(i, max(s.depths[i])) if chooser.choose(f"msa{number}_{last}", (0, 1))]
-        attention = cast(str, chooser.choose(f"attention{number}", ATTENTIONS))
-        heads = cast(int, chooser.choose(f"heads{number}", s.heads[i]))
-        window = fit_window(cast(int, chooser.choose(f"window{number}", s.windows)), side)
+        attention = chooser.choose(f"attention{number}", ATTENTIONS)
+        heads = chooser.choose(f"heads{number}", s.heads[i])
+        window = fit_window(chooser.choose(f"window{number}", s.windows), side)
         plain = s.stage(i, body.block if conv == "residual" else conv, body.width, depth)
         msa = tuple(sorted(depth - last for last in drawn if last in self._lasts(i, depth)))
         common = replace(plain, head_dim=body.head_dim, mlp_ratio=body.mlp_ratio)
@@ -103,10 +103,10 @@ class FreeSpace(PresetSpace):
     def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, side: int) -> tuple[Encoder, int]:
         """The encoder behind a map of `side`, and the patch that a ViT has instead of its own."""
         s = self.scale
-        patch = cast(int, chooser.choose("patch", s.patches))
-        embed_dim = cast(int, chooser.choose("embed_dim", s.embed_dims))
-        depth = cast(int, chooser.choose("encoder_depth", s.encoder_depths))
-        of_vit = cast(int, chooser.choose("vit_patch", self._vit_patches or (1,)))
+        patch = chooser.choose("patch", s.patches)
+        embed_dim = chooser.choose("embed_dim", s.embed_dims)
+        depth = chooser.choose("encoder_depth", s.encoder_depths)
+        of_vit = chooser.choose("vit_patch", self._vit_patches or (1,))
         heads, fit = embed_dim // s.encoder_head_dim, fit_patch(patch, (side, side), s.most_tokens)
         return Encoder(embed_dim, depth, heads, mlp_ratio, fit), of_vit
 
@@ -136,16 +136,16 @@ class FreeSpace(PresetSpace):
         alone = [any_block, *(frozenset({block}) for block in s.blocks if BLOCKS[block].expansion > 1)]
         looks = len(s.heads[i]) * len({fit_window(window, side) for window in s.windows})
         some, whole = self._placements(i)
-        found: Counter[Kinds] = Counter()
+        variants: Counter[Kinds] = Counter()
         for blocks in convs:
-            found[blocks, any_ratio] += len(s.depths[i])
+            variants[blocks, any_ratio] += len(s.depths[i])
         for kind in ATTENTIONS:
             for ratios in [frozenset({ratio}) for ratio in s.mlp_ratios] if BLOCKS[kind].has_mlp else [any_ratio]:
                 for blocks in convs:
-                    found[blocks, ratios] += some * looks
+                    variants[blocks, ratios] += some * looks
                 for blocks in alone:
-                    found[blocks, ratios] += whole * looks
-        return found
+                    variants[blocks, ratios] += whole * looks
+        return variants
 
     def _placements(self, i: int) -> tuple[int, int]:
         """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""
@@ -170,18 +170,11 @@ def _fitting_stems(scale: SpacePreset, side: int) -> Iterator[str]:
             yield name
 
 
-def _fitting_patches(scale: SpacePreset, side: int) -> Iterator[int]:
-    """The patches of a ViT that divide images of `side` into more than one token and not too many."""
-    for patch in scale.vit_patches:
-        if side % patch == 0 and 1 < (side // patch) ** 2 <= scale.most_tokens:
-            yield patch
-
-
 def _joined(ways: Counter[Kinds], more: Counter[Kinds]) -> Counter[Kinds]:
     """The ways to put one of `more` behind one of `ways`, where some block and some ratio suit both."""
-    found: Counter[Kinds] = Counter()
+    joined: Counter[Kinds] = Counter()
     for (blocks, ratios), count in ways.items():
         for (other_blocks, other_ratios), other in more.items():
             if blocks & other_blocks and ratios & other_ratios:
-                found[blocks & other_blocks, ratios & other_ratios] += count * other
-    return found
+                joined[blocks & other_blocks, ratios & other_ratios] += count * other
+    return joined

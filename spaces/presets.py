@@ -7,58 +7,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..archs import Stage, Stem
+from ..archs import Stage
 from ..archs.layout import ImageSize, as_map
 
 
 @dataclass(frozen=True)
 class SpacePreset:
-    """Options of every gene for one range of image sizes; tuples by stage where marked.
+    """Options of every gene for one range of image sizes; tuples by stage where marked."""
 
-    Attributes:
-        stem: kind of the stem.
-        other_stems: further stems of the space `free`, patchify with its patch.
-        blocks: residual blocks.
-        widths: base width of stage 1; it doubles with each stage.
-        depths: by stage, blocks in the stage.
-        msa: by stage, MSA blocks at its end.
-        free: the last blocks of a stage, each of which may be an attention block in the space `free`.
-        heads: by stage, attention heads.
-        head_dim: channels of an AlterNet head.
-        windows: sides of attention windows; 0 is the whole map.
-        embed_dims, encoder_depths, mlp_ratios, patches: of the transformer encoder.
-        vit_patches: of a ViT's image, where they divide it.
-        encoder_head_dim: channels of an encoder's head.
-        most_tokens: tokens of an encoder; on a larger map the patch grows.
-        baselines: plain ResNets as (block, width, depths), cheapest first. A search trains those that span what it
-            may find: the cheapest are for tight limits, and for nets cheaper than any ResNet of the space.
-    """
-
-    stem: str
-    other_stems: tuple[str, ...]
-    blocks: tuple[str, ...]
-    widths: tuple[int, ...]
-    depths: tuple[tuple[int, ...], ...]
-    msa: tuple[tuple[int, ...], ...]
-    free: int
-    heads: tuple[tuple[int, ...], ...]
-    head_dim: int
-    windows: tuple[int, ...]
-    embed_dims: tuple[int, ...]
+    stem: str  # kind of the stem
+    other_stems: tuple[str, ...]  # further stems of the space `free`, patchify with its patch
+    blocks: tuple[str, ...]  # residual blocks
+    widths: tuple[int, ...]  # base width of stage 1; it doubles with each stage
+    depths: tuple[tuple[int, ...], ...]  # by stage, blocks in the stage
+    msa: tuple[tuple[int, ...], ...]  # by stage, MSA blocks at its end
+    free: int  # the last blocks of a stage, each of which may be an attention block in the space `free`
+    heads: tuple[tuple[int, ...], ...]  # by stage, attention heads
+    head_dim: int  # channels of an AlterNet head
+    windows: tuple[int, ...]  # sides of attention windows; 0 is the whole map
+    embed_dims: tuple[int, ...]  # this and the next three: of the transformer encoder
     encoder_depths: tuple[int, ...]
     mlp_ratios: tuple[float, ...]
     patches: tuple[int, ...]
-    vit_patches: tuple[int, ...]
-    encoder_head_dim: int
-    most_tokens: int
+    vit_patches: tuple[int, ...]  # of a ViT's image, where they divide it
+    encoder_head_dim: int  # channels of an encoder's head
+    most_tokens: int  # tokens of an encoder; on a larger map the patch grows
+    # plain ResNets as (block, width, depths), cheapest first. A search trains those that span what it may find: the
+    # cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
 
     def stage(self, number: int, block: str, width: int, depth: int) -> Stage:
         """Plain conv stage `number` (from 0) of a net whose first base width is `width`."""
         return Stage(block, depth, width * 2**number, 1 if number == 0 else 2)
-
-    def stem_of(self, width: int) -> Stem:
-        return Stem(self.stem, width)
 
 
 TINY = SpacePreset(

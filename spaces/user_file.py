@@ -24,7 +24,7 @@ from ..archs import Genotype, InputError, static_cost
 from ..archs.errors import short_repr
 from ..archs.layout import ImageSize, as_map
 from ..archs.user_code import time_limit, user_code_errors
-from .base import Chooser, FixedChooser, Gene, Genes, RandomChooser, RecordingChooser, members
+from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
 from .families import plain_resnets
 from .presets import preset_for
 
@@ -119,8 +119,8 @@ def _only_class(what: str, module: ModuleType) -> Any:
     spaces = sorted((kind for kind in own if callable(getattr(kind, "sample", None))), key=lambda kind: kind.__name__)
     if len(spaces) == 1:
         return spaces[0]
-    found = f"got {', '.join(kind.__name__ for kind in spaces)}" if spaces else "got none"
-    raise InputError(f"{what}: must define one class with a method sample(chooser), a space, {found}")
+    got = f"got {', '.join(kind.__name__ for kind in spaces)}" if spaces else "got none"
+    raise InputError(f"{what}: must define one class with a method sample(chooser), a space, {got}")
 
 
 class Samples(Protocol):
@@ -203,7 +203,7 @@ class _GeneCheck:
     def __init__(self, chooser: Chooser) -> None:
         self._chooser = chooser
 
-    def choose(self, name: str, options: Sequence[Gene]) -> Gene:
+    def choose(self, name: str, options: Sequence[Option]) -> Option:
         if not isinstance(name, str) or not name:
             raise InputError(f"a gene's name must be a text, got {short_repr(name)}")
         if not isinstance(options, (tuple, list)) or not options:

@@ -122,7 +122,7 @@ def test_each_has_its_number() -> None:
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 def test_the_number_of_a_claim(claim: Claim) -> None:
-    assert claim.measure(FACTS) == pytest.approx(NUMBERS[claim.name])
+    assert claim.lead(FACTS) == pytest.approx(NUMBERS[claim.name])
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
@@ -151,7 +151,7 @@ def test_what_a_net_does_not_have_is_not_judged(claim: str, net: str, analysis: 
 
 def claim_of(values: list[float]) -> tuple[Claim, list[dict[str, Any]]]:
     seeds = [{"net": {"it": [{"value": value}]}} for value in values]
-    return Claim("it", "it is", "us", "points", lambda facts: facts["net"]["it"][0]["value"]), seeds
+    return Claim("it", "it is", "us", "points", lambda net: net["it"][0]["value"], more="net"), seeds
 
 
 @pytest.mark.parametrize(

@@ -297,7 +297,7 @@ def test_panels_side_by_side_have_one_scale(tmp_path: Path) -> None:
             axes[1].set_ylabel(f"of {name}")
             figure.colorbar(axes[2].imshow([[0, most]]), ax=axes[2], label="colour")
 
-        return AnalysisResult("variance", name, [{"most": most}], "", draw)
+        return AnalysisResult(name, [{"most": most}], "", draw)
 
     write_results(tmp_path, "variance", [(name, finding(name, most)) for name, most in (("a", 2.0), ("b", 8.0))])
     (first, own, coloured), (second, other, too) = drawn["a"], drawn["b"]

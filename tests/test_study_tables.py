@@ -400,9 +400,7 @@ def test_cells_that_a_spreadsheet_would_run_are_text(tmp_path: Path) -> None:
     study_csv(rows, tmp_path / "table.csv")
     folder, told = tmp_path / "explain", {"=layer": 1, "=cmd": -1.5, "text": "-3e-2"}
     folder.mkdir()
-    finding = AnalysisResult(
-        "variance", "a title", [told | {"name": name} for name in evil], "a reading", lambda part: None
-    )
+    finding = AnalysisResult("a title", [told | {"name": name} for name in evil], "a reading", lambda part: None)
     write_results(folder, "variance", [("=net", finding)])
     lines = list[str]()
     for path in (tmp_path / "table.csv", folder / "variance.csv"):

@@ -30,17 +30,11 @@ LOCAL, GLOBAL = 0.5, 0.8  # of the distance of even attention: below it a head i
 
 @dataclass(frozen=True)
 class LayerDistance:
-    """How far the heads of one layer look, in pixels.
+    """How far the heads of one layer look, in pixels."""
 
-    Attributes:
-        heads: the mean distance of each.
-        even: what it would be if each query looked evenly wherever it may.
-        furthest: the largest distance that it may look.
-    """
-
-    heads: list[float]
-    even: float
-    furthest: float
+    heads: list[float]  # the mean distance of each
+    even: float  # what it would be if each query looked evenly wherever it may
+    furthest: float  # the largest distance that it may look
 
 
 def pixel_distances(grid: Shape, cell: tuple[float, float]) -> Tensor:
@@ -90,7 +84,7 @@ def analyse(subject: AnalysisInput, batch: int = 32) -> AnalysisResult:
     ]
     title = f"Mean attention distance of the heads of {subject.name}"
     summary = _summary(layers, len(subject.images))
-    return AnalysisResult("distance", title, rows, summary, lambda figure: _draw(figure, layers))
+    return AnalysisResult(title, rows, summary, lambda figure: _draw(figure, layers))
 
 
 def _summary(layers: dict[str, LayerDistance], images: int) -> str:
@@ -121,8 +115,7 @@ def _draw(figure: Figure, layers: dict[str, LayerDistance]) -> None:
         axes.plot(range(1, heads + 1), sorted(layer.heads), color=colour, marker="o", label=plain(name))
         axes.hlines(layer.even, 0.8, heads + 0.2, color=colour, linestyle="--", linewidth=0.8)
     axes.plot([], [], "--", color="#000000", linewidth=0.8, label="even attention")
-    axes.set_xlabel("heads of a layer, sorted")
-    axes.set_ylabel("mean attention distance (px)")
+    axes.set(xlabel="heads of a layer, sorted", ylabel="mean attention distance (px)")
     axes.set_ylim(0, 1.08 * most)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(loc="outside right center" if figure.get_layout_engine() else "upper right", frameon=False)

@@ -170,8 +170,7 @@ def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: i
         heatmap(figure, axes, cka_LL, "unbiased linear CKA", min(0.0, float(np.nanmin(cka_LL))), 1.0)
         for side, layers in (("y", sites[0]), ("x", sites[-1])):
             name_ticks(axes, [site.name for site in layers], side)
-        axes.set_ylabel(plain(f"layers of {nets[0].name}"))
-        axes.set_xlabel(plain(f"layers of {nets[-1].name}"))
+        axes.set(ylabel=plain(f"layers of {nets[0].name}"), xlabel=plain(f"layers of {nets[-1].name}"))
 
     title = f"CKA between the layers of {' and '.join(one.name for one in nets)}"
     names = [one.name for one in nets]
@@ -180,7 +179,7 @@ def analyse(subject: AnalysisInput, other: AnalysisInput | None = None, batch: i
     if dead:
         summary += f" {dead} layers are the same for all images and have no CKA."
     summary = f"Over {len(subject.images)} images in batches of {batch}: {summary}"
-    return AnalysisResult("cka", title, rows, summary, draw)
+    return AnalysisResult(title, rows, summary, draw)
 
 
 def block_gap(cka_LL: np.ndarray, stage_L: np.ndarray) -> float:

@@ -36,13 +36,13 @@ def log_amplitudes(x_BCHW: Tensor) -> Tensor:
 
 
 def frequencies(height: int, width: int) -> list[float]:
-    """Those of `log_amplitudes` in units of pi: 2 k / side. The last is below 1 (0.857 for a side of 14)."""
+    """Frequencies of `log_amplitudes` in units of pi: 2 k / side. The last is below 1 (0.857 for a side of 14)."""
     side = min(height, width)
     return [2 * k / side for k in range((side + 1) // 2)]
 
 
 def highest(rows: Rows) -> list[Any]:
-    """Of the rows, that of the highest frequency of each site."""
+    """The row of the highest frequency of each site."""
     return list({row["place"]: row for row in rows}.values())
 
 
@@ -68,7 +68,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(depth, sites, [row["log_amplitude"] for row in highest(rows)], "the same at the highest frequency")
 
     title = f"{subject.name}: frequencies in the residual stream"
-    return AnalysisResult("fourier", title, rows, _summary(rows, len(images)) + note, draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
 
 
 def _summary(rows: Rows, images: int) -> str:
@@ -80,8 +80,6 @@ def _summary(rows: Rows, images: int) -> str:
         f"behind {first['site']} ({first['frequency_pi']:.3g} pi) and {end['log_amplitude']:.2f} behind {end['site']} "
         f"({end['frequency_pi']:.3g} pi)."
     ]
-    if not groups:
-        return text[0] + " No block keeps the shape of its map, so no change can be told."
     text.append(describe_changes(groups, "that amplitude"))
     for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
         changes = [change for (of, _), values in groups.items() if of == op for change in values]

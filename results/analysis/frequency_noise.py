@@ -103,7 +103,7 @@ def analyse(subject: AnalysisInput, rms: float = RMS, seeds: int = 2) -> Analysi
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under noise of one frequency"
-    return AnalysisResult("noise", title, rows, _summary(clean, rows, changes, rms, seeds), draw)
+    return AnalysisResult(title, rows, _summary(clean, rows, changes, rms, seeds), draw)
 
 
 def _summary(clean: float, rows: Rows, changes: Sequence[Tensor], rms: float, seeds: int) -> str:

@@ -61,7 +61,7 @@ def analyse(subject: AnalysisInput, cnn: AnalysisInput, batch: int = 128) -> Ana
     ]
     title = f"Heads of {subject.name} beside the lower layers of {cnn.name}"
     summary = _summary(rows, cnn.name, sums.images)
-    return AnalysisResult("heads", title, rows, summary, lambda figure: _draw(figure, rows))
+    return AnalysisResult(title, rows, summary, lambda figure: _draw(figure, rows))
 
 
 def _by_head(rows: Rows) -> list[tuple[float, list[float]]]:

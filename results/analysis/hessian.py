@@ -171,7 +171,7 @@ def analyse(subject: AnalysisInput, steps: int = 20) -> AnalysisResult:
 
     images = "augmented training images" if subject.training else "images as they are, not augmented"
     title = f"{subject.name}: Hessian max-eigenvalue spectrum"
-    return AnalysisResult("hessian", title, rows, _summary(rows, images, subject.objective.words), draw)
+    return AnalysisResult(title, rows, _summary(rows, images, subject.objective.words), draw)
 
 
 def _summary(rows: Rows, images: str, loss: str) -> str:

@@ -97,14 +97,12 @@ def analyse(subject: AnalysisInput, side: int = 11, norm: str = "filter") -> Ana
         grid = [[row["loss"] for row in rows[i * side : (i + 1) * side]] for i in range(side)]
         figure.colorbar(axes.contourf(steps, steps, grid, levels=20, cmap="viridis"), ax=axes, label="loss (nats)")
         axes.plot(0, 0, "o", color="white", markeredgecolor="black")
-        axes.set_xlabel("second direction")
-        axes.set_ylabel(f"first direction ({norm}-normalised)")
-        axes.set_aspect("equal")
+        axes.set(xlabel="second direction", ylabel=f"first direction ({norm}-normalised)", aspect="equal")
 
     title = f"{subject.name}: loss around its weights"
     images = "augmented training images" if subject.training else "images as they are"
     shown = f"{sum(len(x) for x, _ in batches)} {images}; {subject.objective.words}"
-    return AnalysisResult("landscape", title, rows, _summary(rows, side, shown), draw)
+    return AnalysisResult(title, rows, _summary(rows, side, shown), draw)
 
 
 def minima(rows: Rows, side: int) -> list[Any]:

@@ -27,21 +27,13 @@ IDENTITY, BRANCH = "conv becomes the identity", "branch removed"
 
 @dataclass(frozen=True)
 class Unit:
-    """A part of a net that can be taken out.
+    """A part of a net that can be taken out."""
 
-    Attributes:
-        name: for people, such as "stage 2 block 3 conv2".
-        op: conv, msa or mlp.
-        stage: as the site's behind which it stands.
-        module: the name of what is silenced.
-        how: IDENTITY, where the module gives back what it takes, or BRANCH, where it gives zeros.
-    """
-
-    name: str
-    op: str
-    stage: str
-    module: str
-    how: str
+    name: str  # for people, such as "stage 2 block 3 conv2"
+    op: str  # conv, msa or mlp
+    stage: str  # as the site's behind which it stands
+    module: str  # the name of what is silenced
+    how: str  # IDENTITY, where the module gives back what it takes, or BRANCH, where it gives zeros
 
 
 def units(net: nn.Module) -> list[Unit]:
@@ -95,7 +87,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         axes.legend(frameon=False)
 
     summary = _summary(whole_N.mean().item(), rows, len(subject.images))
-    return AnalysisResult("lesion", f"{subject.name}: accuracy without one unit", rows, summary, draw)
+    return AnalysisResult(f"{subject.name}: accuracy without one unit", rows, summary, draw)
 
 
 def _summary(whole: float, rows: Rows, images: int) -> str:

@@ -161,7 +161,7 @@ def analyse(subject: AnalysisInput, shots: int = 10, draws: int = 3, batch: int 
         curves(figure.add_subplot(), names, ys, "accuracy of the probe")
 
     title = f"What a linear probe reads in {subject.name} from {shots} images a class"
-    return AnalysisResult("linear", title, rows, _summary(rows, names, int((~train_N).sum())), draw)
+    return AnalysisResult(title, rows, _summary(rows, names, int((~train_N).sum())), draw)
 
 
 def _by_kind(rows: Rows, names: Sequence[str]) -> dict[str, list[float]]:

@@ -65,15 +65,15 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         maps(figure, images, [f"{share:.1%}" for share in shares[:SHOWN]], columns=7)
 
     title = f"Principal components of the patch filters of {subject.name}"
-    return AnalysisResult("filters", title, rows, summary, draw)
+    return AnalysisResult(title, rows, summary, draw)
 
 
 def _enough(shares_R: np.ndarray) -> int:
-    """Components that hold MOST of the variance."""
+    """Number of components that hold MOST of the variance."""
     return int((shares_R.cumsum() < MOST).sum()) + 1
 
 
 def _enough_of_noise(shape: torch.Size) -> int:
-    """The same of Gaussian filters of this shape (the Marchenko-Pastur law), by one draw of them."""
+    """Components that one draw of Gaussian filters of this shape needs (the Marchenko-Pastur law)."""
     noise = torch.from_numpy(np.random.default_rng(0).normal(size=tuple(shape)))
     return _enough(components(noise)[1].numpy())

@@ -51,7 +51,7 @@ def similarity(table_TC: Tensor) -> Tensor:
 
 
 def similarity_rows(name: str, cosine_TT: np.ndarray, grid: Shape) -> list[dict[str, Any]]:
-    """Of each position: mean cosine with its neighbours above, below and beside, its row, its column, and the rest."""
+    """Mean cosine of each position with its neighbours above, below and beside, its row, its column, and the rest."""
     rows_T, columns_T = (part.ravel() for part in np.indices(grid))
     rows = []
     for token, cosine_T in enumerate(cosine_TT):
@@ -78,7 +78,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         maps(figure, [tiled(cosine_TT, grid) for cosine_TT in cosines.values()], list(cosines))
 
     title = f"Similarity of the position embeddings of {subject.name}"
-    return AnalysisResult("positions", title, rows, _summary(rows), draw)
+    return AnalysisResult(title, rows, _summary(rows), draw)
 
 
 def _summary(rows: Rows) -> str:

@@ -87,7 +87,7 @@ def analyse(subject: AnalysisInput, images: int = 32, passes: int = 8) -> Analys
         maps(figure, [fields[row["place"]].cpu().numpy() for row in shown], titles)
 
     title = f"Effective receptive field of the middle of {subject.name}'s maps"
-    return AnalysisResult("field", title, rows, _summary(rows), draw)
+    return AnalysisResult(title, rows, _summary(rows), draw)
 
 
 def _summary(rows: Rows) -> str:

@@ -54,12 +54,11 @@ def analyse(subject: AnalysisInput, seed: int = 0) -> AnalysisResult:
             mine = [row for row in rows if row["group"] == group]
             means = [mean(row["accuracy"] for row in mine if row["severity"] == severity) for severity in SEVERITIES]
             axes.plot(range(6), [clean, *means], "o-", color=colour, label=group)
-        axes.set_xlabel("severity (0: clean; thin: each corruption; marked: mean of its group)")
-        axes.set_ylabel("accuracy")
+        axes.set(xlabel="severity (0: clean; thin: each corruption; marked: mean of its group)", ylabel="accuracy")
         axes.legend(frameon=False)
 
     title = f"{subject.name}: accuracy under common corruptions"
-    return AnalysisResult("robustness", title, rows, _summary(rows, len(images)), draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)), draw)
 
 
 def _row(net: nn.Module, images: Images, name: str, group: str, severity: int) -> dict[str, Any]:
@@ -156,8 +155,8 @@ def glass(x_NCHW: Array, strength: tuple[float, int, int], rng: np.random.Genera
         for h in range(height - reach - 1, reach - 1, -1):
             for w in range(width - reach - 1, reach - 1, -1):
                 rows, columns = rng.integers(-reach, reach, (2, len(x)))  # the upper end is left out, as there
-                here, there = x[:, :, h, w].copy(), x[images, :, h + rows, w + columns]
-                x[images, :, h + rows, w + columns], x[:, :, h, w] = here, there
+                own, other = x[:, :, h, w].copy(), x[images, :, h + rows, w + columns]
+                x[images, :, h + rows, w + columns], x[:, :, h, w] = own, other
     return _gaussian(x, sigma)
 
 

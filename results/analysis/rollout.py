@@ -91,7 +91,7 @@ def analyse(subject: AnalysisInput, images: int = 64) -> AnalysisResult:
         maps(figure, [*above, *below], titles, columns=len(above))
 
     title = f"Attention rollout of {subject.name}"
-    return AnalysisResult("rollout", title, rows, _summary(rows, shares_NT), draw)
+    return AnalysisResult(title, rows, _summary(rows, shares_NT), draw)
 
 
 def _summary(rows: Rows, shares_NT: np.ndarray) -> str:

@@ -26,20 +26,13 @@ from ..analysis_tools.output import curves
 
 @dataclass(frozen=True)
 class Addition:
-    """A place where a net computes z + f(z).
+    """A place where a net computes z + f(z)."""
 
-    Attributes:
-        name: of the residual stream behind it.
-        op: what f is: conv, msa or mlp.
-        skip, branch: where z and f(z) are heard.
-        lead: class tokens in front of the others.
-    """
-
-    name: str
-    op: str
-    skip: HookPoint
-    branch: HookPoint
-    lead: int
+    name: str  # of the residual stream behind it
+    op: str  # what f is: conv, msa or mlp
+    skip: HookPoint  # where z is heard
+    branch: HookPoint  # where f(z) is heard
+    lead: int  # class tokens in front of the others
 
 
 def additions(net: nn.Module) -> list[Addition]:
@@ -122,7 +115,7 @@ def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
             row |= {"accuracy": whole_N.mean().item(), "accuracy_without": left_N.mean().item()}
             rows.append(row | change_columns(left_N - whole_N))
     title = f"Skip connections of {subject.name}: size beside their branch, accuracy without one"
-    return AnalysisResult("skips", title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
+    return AnalysisResult(title, rows, _summary(rows, len(images)), lambda figure: _draw(figure, rows))
 
 
 def _summary(rows: Rows, images: int) -> str:

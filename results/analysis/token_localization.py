@@ -64,7 +64,7 @@ def _grams(x_LND: Tensor) -> Tensor:
 
 
 def token_rows(cka_TP: np.ndarray, grid: tuple[int, int]) -> list[dict[str, Any]]:
-    """Of each token: CKA with its own patch, its rank among all (1 is highest), the best patch and how far it is."""
+    """A row for each token: CKA with its own patch and its rank (1 is highest), the best patch and how far it is."""
     cka_TP = np.nan_to_num(cka_TP, nan=-1.0)  # of patches that are the same in all images
     rows = []
     for token, cka_P in enumerate(cka_TP):
@@ -99,7 +99,7 @@ def analyse(subject: AnalysisInput, batch: int = 128) -> AnalysisResult:
 
     table = token_rows(cka_TP.numpy(), grid)
     title = f"Tokens of {subject.name} at {site.name}: CKA with patches of the image"
-    return AnalysisResult("tokens", title, table, _summary(table, site, grid, len(subject.images)), draw)
+    return AnalysisResult(title, table, _summary(table, site, grid, len(subject.images)), draw)
 
 
 def _summary(rows: Rows, site: HookPoint, grid: tuple[int, int], images: int) -> str:

@@ -34,7 +34,7 @@ def analyse(subject: AnalysisInput) -> AnalysisResult:
         draw_depth(figure.subplots(), sites, values, "variance over the pixels of a map")
 
     title = f"{subject.name}: variance of the feature maps"
-    return AnalysisResult("variance", title, rows, _summary(rows, len(images)) + note, draw)
+    return AnalysisResult(title, rows, _summary(rows, len(images)) + note, draw)
 
 
 def _summary(rows: Rows, images: int) -> str:
@@ -44,8 +44,6 @@ def _summary(rows: Rows, images: int) -> str:
         f"{top['site']} ({top['variance']:.3g}), and by {rows[-1]['variance']:.3g} at the end."
     ]
     groups = changes_by_op(rows)
-    if not groups:
-        return text[0] + " No block keeps the shape of its map, so no change can be told."
     text.append(describe_changes(groups, "the variance"))
     for op, verb, sign in (("msa", "lower", -1), ("conv", "raise", 1)):
         changes = [change for (of, _), values in groups.items() if of == op for change in values]

@@ -26,6 +26,9 @@ from ..ranking.stats import mean_ci, paired
 from .inputs import AnalysisResult, Rows
 from .output import curves
 
+Number = Callable[[Rows], float]  # of the rows of one analysis; ValueError where a net has nothing of the kind
+Curve = Callable[[Rows], Mapping[str, float]]  # a number for each named place, in their order
+
 
 def mean_of(values: Iterable[float]) -> float:
     """The mean; ValueError where there is nothing to average."""
@@ -35,61 +38,47 @@ def mean_of(values: Iterable[float]) -> float:
     return mean(values)
 
 
+# Of a change in variance or frequencies only blocks that keep their map's shape can tell: the others' is None.
+
+
 def variance_change(rows: Rows, op: str) -> float:
-    """Of `variance`: mean log factor by which the blocks of a kind change it."""
-    return mean_of(math.log(row["variance"] / (row["variance"] - row["change"])) for row in _comparable(rows, op))
+    """Mean log factor by which the blocks of a kind change the variance."""
+    known = [row for row in rows if row["op"] == op and row["change"] is not None]
+    return mean_of(math.log(row["variance"] / (row["variance"] - row["change"])) for row in known)
 
 
 def high_frequency_change(rows: Rows, op: str) -> float:
-    """Of `fourier`: mean change of the log amplitude at the highest frequency over the blocks of a kind."""
-    return mean_of(row["change"] for row in _comparable(highest(rows), op))
-
-
-def _comparable(rows: Rows, op: str) -> Rows:
-    """The blocks of a kind that keep their map's shape: elsewhere a change means nothing."""
-    return [row for row in rows if row["op"] == op and row["change"] is not None]
+    """Mean change of the log amplitude at the highest frequency over the blocks of a kind."""
+    return mean_of(row["change"] for row in highest(rows) if row["op"] == op and row["change"] is not None)
 
 
 def negative_eigenvalues(rows: Rows) -> float:
-    """Of `hessian`: the share of eigenvalues below 0 (NEP)."""
+    """NEP, the share of the Hessian's eigenvalues below 0."""
     return mean_of(row["eigenvalue"] < 0 for row in rows)
 
 
 def mean_positive_eigenvalue(rows: Rows) -> float:
-    """Of `hessian`: the mean of those above 0 (APE)."""
+    """APE, the mean of the Hessian's eigenvalues above 0."""
     return mean_of(row["eigenvalue"] for row in rows if row["eigenvalue"] > 0)
 
 
 @dataclass(frozen=True)
 class NetRows:
-    """The rows of an analysis of one of the nets.
+    """The rows of an analysis of one of the nets."""
 
-    Attributes:
-        label: of what is varied, such as "3 %"; nets of one label differ in the seed alone.
-        seed: of its training.
-        factors: columns of the table, before those of the rows.
-        rows: the analysis's.
-    """
-
-    label: str
-    seed: int
-    factors: Mapping[str, Any]
-    rows: Rows
+    label: str  # of what is varied, such as "3 %"; nets of one label differ in the seed alone
+    seed: int  # of its training
+    factors: Mapping[str, Any]  # columns of the table, before those of the rows
+    rows: Rows  # the analysis's
 
 
 @dataclass(frozen=True)
 class TrendView:
-    """What of an analysis is shown beside that of other nets.
+    """What of an analysis is shown beside that of other nets."""
 
-    Attributes:
-        label: of the y axis.
-        curve: a number for each named place, in their order.
-        numbers: what is told, by name; one that a net does not have raises ValueError.
-    """
-
-    label: str
-    curve: Callable[[Rows], Mapping[str, float]]
-    numbers: Mapping[str, Callable[[Rows], float]]
+    label: str  # of the y axis
+    curve: Curve
+    numbers: Mapping[str, Number]  # what is told, by name
 
 
 def trend(analysis: str, name: str, nets: Sequence[NetRows]) -> AnalysisResult:
@@ -109,7 +98,7 @@ def trend(analysis: str, name: str, nets: Sequence[NetRows]) -> AnalysisResult:
         ys = {label: mean.reindex(places).tolist() for label, mean in means.items()}
         curves(figure.add_subplot(), places, ys, view.label)
 
-    return AnalysisResult(analysis, f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
+    return AnalysisResult(f"{name}: {ANALYSES[analysis].about.lower()}", rows, summary, draw)
 
 
 def _by_label(nets: Sequence[NetRows], measure: Callable[[Rows], Any]) -> dict[str, dict[int, Any]]:
@@ -144,19 +133,23 @@ def _describe_number(what: str, by_label: Mapping[str, Mapping[int, float]]) -> 
     )
 
 
-def _column(place: str, value: str, rows: Rows) -> dict[str, float]:
-    return {row[place]: row[value] for row in rows}
+def _columns(place: str, value: str, **only: str) -> Curve:
+    """One column over another, of the rows that hold these values."""
+    return lambda rows: {row[place]: row[value] for row in rows if all(row[name] == of for name, of in only.items())}
 
 
-def _probe_accuracies(rows: Rows) -> dict[str, float]:
-    return _column("place", "accuracy", [row for row in rows if row["features"] == "gap"])
+def _half_means(what: str, curve: Curve) -> dict[str, Number]:
+    """The mean of a curve over its lower half, and over the rest."""
 
+    def half_mean(rows: Rows, upper: bool) -> float:
+        values = list(curve(rows).values())
+        half = values[len(values) // 2 :] if upper else values[: len(values) // 2]
+        return mean_of(value for value in half if not math.isnan(value))
 
-def _mean_of_half(curve: Callable[[Rows], Mapping[str, float]], upper: bool, rows: Rows) -> float:
-    """Mean of a curve over its lower half, or over the rest."""
-    values = list(curve(rows).values())
-    half = len(values) // 2
-    return mean_of(value for value in (values[half:] if upper else values[:half]) if not math.isnan(value))
+    return {
+        f"{what} lower half": lambda rows: half_mean(rows, upper=False),
+        f"{what} upper half": lambda rows: half_mean(rows, upper=True),
+    }
 
 
 def _first_layer_distances(rows: Rows) -> dict[str, float]:
@@ -171,28 +164,21 @@ def _deciles(rows: Rows) -> dict[str, float]:
     return {f"{10 * i} %": float(np.quantile(values, i / 10)) for i in range(11)}
 
 
-def _halves(what: str, curve: Callable[[Rows], Mapping[str, float]]) -> dict[str, Callable[[Rows], float]]:
-    return {f"{what} {'upper' if up else 'lower'} half": partial(_mean_of_half, curve, up) for up in (False, True)}
-
-
-_CKA = partial(_column, "place", "cka")
+_PROBES, _CKA = _columns("place", "accuracy", features="gap"), _columns("place", "cka")
 TRENDS = {
     "variance": TrendView(
-        "variance over the pixels of a map", partial(_column, "site", "variance"),
+        "variance over the pixels of a map", _columns("site", "variance"),
         {f"Mean log factor of the variance, {op} blocks": partial(variance_change, op=op) for op in ("msa", "conv")},
     ),
     "fourier": TrendView(
-        "log amplitude of the highest frequency", lambda rows: _column("site", "log_amplitude", highest(rows)),
-        {
-            f"Mean change of the highest frequency, {op} blocks": partial(high_frequency_change, op=op)
-            for op in ("msa", "conv")
-        },
+        "log amplitude of the highest frequency",
+        lambda rows: {row["site"]: row["log_amplitude"] for row in highest(rows)},
+        {f"Mean change of the highest frequency, {op} blocks": partial(high_frequency_change, op=op)
+         for op in ("msa", "conv")},
     ),
-    "linear": TrendView(
-        "accuracy of a linear probe", _probe_accuracies, _halves("Mean accuracy of a probe in the", _probe_accuracies),
-    ),
-    "cka": TrendView("CKA with the last one's same place", _CKA, _halves("Mean CKA of the", _CKA)),
-    "cka_between": TrendView("CKA with the largest net's best match", _CKA, _halves("Mean CKA of the", _CKA)),
+    "linear": TrendView("accuracy of a linear probe", _PROBES, _half_means("Mean accuracy of a probe in the", _PROBES)),
+    "cka": TrendView("CKA with the last one's same place", _CKA, _half_means("Mean CKA of the", _CKA)),
+    "cka_between": TrendView("CKA with the largest net's best match", _CKA, _half_means("Mean CKA of the", _CKA)),
     "distance": TrendView(
         "attention distance, of even attention's", _first_layer_distances,
         {
@@ -211,27 +197,25 @@ TRENDS = {
     ),
 }  # fmt: skip
 
-NetAnalyses = Mapping[str, Mapping[str, Rows]]  # of one seed: net -> analysis -> rows
+Net = Mapping[str, Rows]  # of one net: analysis -> rows
 HOLDS, NOT, UNDECIDED, UNKNOWN = "holds", "does not hold here", "undecided", "not measured"
 
 
 class Claim(NamedTuple):
-    """A statement of a paper.
+    """A statement of a paper: that a number is larger for one net than for others, or than 0 where none are named."""
 
-    Attributes:
-        name: for tables.
-        says: the statement.
-        source: who says it, and where.
-        unit: of the number.
-        measure: the number, positive where the claim is right, from what the analyses found for one seed. Raises
-            KeyError or ValueError where it cannot be told.
-    """
+    name: str  # for tables
+    says: str  # the statement
+    source: str  # who says it, and where
+    unit: str  # of the number
+    measure: Callable[[Net], float]  # KeyError or ValueError where it cannot be told
+    more: str = ""  # the net that has more, if one has to have more than 0
+    less: tuple[str, ...] = ()  # the nets that have less
 
-    name: str
-    says: str
-    source: str
-    unit: str
-    measure: Callable[[NetAnalyses], float]
+    def lead(self, nets: Mapping[str, Net]) -> float:
+        """By how much the one net exceeds the others, of one seed: above 0 where the paper is right."""
+        more = self.measure(nets[self.more]) if self.more else 0.0
+        return more - max((self.measure(nets[name]) for name in self.less), default=0.0)
 
 
 @dataclass(frozen=True)
@@ -250,12 +234,12 @@ class Verdict:
     why: str = ""
 
 
-def judge(claim: Claim, seeds: Sequence[NetAnalyses]) -> Verdict:
+def judge(claim: Claim, seeds: Sequence[Mapping[str, Net]]) -> Verdict:
     """`holds` if the whole interval is above 0, `does not hold here` if it is below, else `undecided`."""
     values, why = [], ""
-    for analyses in seeds:
+    for nets in seeds:
         try:
-            values.append(claim.measure(analyses))
+            values.append(claim.lead(nets))
         except (KeyError, ValueError) as error:
             why = str(error)
     values = [value for value in values if math.isfinite(value)]
@@ -267,14 +251,9 @@ def judge(claim: Claim, seeds: Sequence[NetAnalyses]) -> Verdict:
     return Verdict(*claim[:3], verdict, ci.mean, ci.low, ci.high, claim.unit, ci.n, why)
 
 
-def _more(measure: Callable[..., float], more: str, less: str, *args: Any) -> Callable[[NetAnalyses], float]:
-    """By how much one net's measure exceeds another's."""
-    return lambda nets: measure(nets[more], *args) - measure(nets[less], *args)
-
-
-def _variance_at_stage_ends(nets: NetAnalyses) -> float:
-    """Mean log factor of the CNN's variance at the end of a stage over that before it."""
-    rows, gaps = nets["cnn"]["variance"], []
+def _variance_at_stage_ends(net: Net) -> float:
+    """Mean log factor of the variance at the end of a stage over that before it."""
+    rows, gaps = net["variance"], []
     for stage in dict.fromkeys(row["stage"] for row in rows):
         logs = [math.log(row["variance"]) for row in rows if row["stage"] == stage]
         if len(logs) > 1:
@@ -282,106 +261,84 @@ def _variance_at_stage_ends(nets: NetAnalyses) -> float:
     return mean_of(gaps)
 
 
-def _mean_cka(net: Mapping[str, Rows]) -> float:
-    return mean_of(row["cka"] for row in net["cka"] if row["layer"] != row["other_layer"])
-
-
-def _loss_without_a_skip(net: Mapping[str, Rows]) -> float:
-    return 100 * mean_of(row["accuracy"] - row["accuracy_without"] for row in net["skips"])
-
-
-def _first_half_of_skips(nets: NetAnalyses, column: str) -> float:
-    """Mean log ratio of the first half of the ViT's skips minus that of the second."""
-    logs = [math.log(row[column]) for row in nets["vit"]["skips"] if row[column] is not None]
+def _first_half_of_skips(net: Net, column: str) -> float:
+    """Mean log ratio of the first half of the skips minus that of the second."""
+    logs = [math.log(row[column]) for row in net["skips"] if row[column] is not None]
     half = len(logs) // 2
     return mean_of(logs[:half]) - mean_of(logs[half:])
 
 
-def _loss_by_noise(net: Mapping[str, Rows], place: int) -> float:
-    """Points that noise of the lowest (0) or highest (-1) frequency costs."""
-    return -100 * net["noise"][place]["change"]
+def _rise_over_depth(net: Net, statistic: Callable[[list[float]], float]) -> float:
+    """A statistic of the heads' attention distances in the last layer minus that in the first."""
+    rows = net["distance"]
+    first, last = ([row["distance_px"] for row in rows if row["layer"] == rows[i]["layer"]] for i in (0, -1))
+    return statistic(last) - statistic(first)
 
 
-def _head_distances(nets: NetAnalyses) -> list[list[float]]:
-    """Of the heads of each layer of the ViT."""
-    rows = nets["vit"]["distance"]
-    layers = dict.fromkeys(row["layer"] for row in rows)
-    return [[row["distance_px"] for row in rows if row["layer"] == layer] for layer in layers]
-
-
-def _spread_of_first_heads(nets: NetAnalyses) -> float:
-    layers = _head_distances(nets)
-    if len(layers[0]) < 2:
-        raise ValueError("needs two heads a layer")
-    return stdev(layers[0]) - stdev(layers[-1])
-
-
-def _first_field(net: Mapping[str, Rows]) -> float:
-    """Log of the side that holds half of the receptive field behind the first block."""
-    return math.log(next(row["side_50_px"] for row in net["field"] if row["op"] != "stem"))
-
-
-def _accuracy(net: Mapping[str, Rows]) -> float:
-    return 100 * net["skips"][0]["accuracy"]
-
-
-def _loss_by_corruptions(net: Mapping[str, Rows]) -> float:
+def _loss_by_corruptions(net: Net) -> float:
     clean, *rest = net["robustness"]
     return 100 * (clean["accuracy"] - mean_of(row["accuracy"] for row in rest))
 
 
-def _loss_of_unit(nets: NetAnalyses, op: str) -> float:
-    """Mean points that losing a unit of a kind costs in the AlterNet."""
-    return -100 * mean_of(row["change"] for row in nets["alternet"]["lesion"] if row["op"] == op)
+def _loss_of_unit(net: Net, op: str) -> float:
+    """Mean points that losing a unit of a kind costs."""
+    return -100 * mean_of(row["change"] for row in net["lesion"] if row["op"] == op)
 
 
+VIT_OVER_CNN: dict[str, Any] = {"more": "vit", "less": ("cnn",)}
+CNN_OVER_VIT: dict[str, Any] = {"more": "cnn", "less": ("vit",)}
 CLAIMS = (
     Claim("msa lowers variance", "MSAs of a ViT lower the variance of feature maps", "P&K figure 9", "log",
-          lambda nets: -variance_change(nets["vit"]["variance"], "msa")),
+          lambda net: variance_change(net["variance"], "msa"), less=("vit",)),
     Claim("msa lowers variance in AlterNet", "MSAs among conv blocks lower the variance of feature maps",
-          "P&K on AlterNet", "log", lambda nets: -variance_change(nets["alternet"]["variance"], "msa")),
+          "P&K on AlterNet", "log", lambda net: variance_change(net["variance"], "msa"), less=("alternet",)),
     Claim("conv raises variance", "Conv blocks of a CNN raise the variance of feature maps", "P&K figure 9", "log",
-          lambda nets: variance_change(nets["cnn"]["variance"], "conv")),
+          lambda net: variance_change(net["variance"], "conv"), more="cnn"),
     Claim("variance peaks at stage ends", "In a CNN variance is larger at a stage's end than before it",
-          "P&K figure 9", "log", _variance_at_stage_ends),
+          "P&K figure 9", "log", _variance_at_stage_ends, more="cnn"),
     Claim("msa is low-pass", "MSAs of a ViT lower the highest frequency's share", "P&K figures 2 and 8",
-          "log amplitude", lambda nets: -high_frequency_change(nets["vit"]["fourier"], "msa")),
+          "log amplitude", lambda net: high_frequency_change(net["fourier"], "msa"), less=("vit",)),
     Claim("conv is high-pass", "Conv blocks of a CNN raise the highest frequency's share", "P&K figures 2 and 8",
-          "log amplitude", lambda nets: high_frequency_change(nets["cnn"]["fourier"], "conv")),
+          "log amplitude", lambda net: high_frequency_change(net["fourier"], "conv"), more="cnn"),
     Claim("low noise hurts ViT", "Low-frequency noise costs a ViT more than a CNN", "P&K figure 2b", "points",
-          _more(_loss_by_noise, "vit", "cnn", 0)),
+          lambda net: -100 * net["noise"][0]["change"], **VIT_OVER_CNN),
     Claim("high noise hurts CNN", "High-frequency noise costs a CNN more than a ViT", "P&K figure 2b", "points",
-          _more(_loss_by_noise, "cnn", "vit", -1)),
+          lambda net: -100 * net["noise"][-1]["change"], **CNN_OVER_VIT),
     Claim("gap has fewer negative eigenvalues", "Reading a ViT by averaging lessens negative Hessian eigenvalues",
-          "P&K on GAP classifiers", "share",
-          _more(lambda net: negative_eigenvalues(net["hessian"]), "vit", "vit_gap")),
+          "P&K on GAP classifiers", "share", lambda net: negative_eigenvalues(net["hessian"]),
+          more="vit", less=("vit_gap",)),
     Claim("vit begins less convex", "At the end of warm-up a ViT has more negative Hessian eigenvalues than a CNN",
-          "P&K on Hessian spectra", "share",
-          _more(lambda net: negative_eigenvalues(net["hessian"]), "vit_warmup", "cnn_warmup")),
+          "P&K on Hessian spectra", "share", lambda net: negative_eigenvalues(net["hessian"]),
+          more="vit_warmup", less=("cnn_warmup",)),
     Claim("msa flattens the loss", "The positive Hessian eigenvalues of a ViT are smaller than a CNN's",
-          "P&K on Hessian spectra", "log",
-          _more(lambda net: math.log(mean_positive_eigenvalue(net["hessian"])), "cnn", "vit")),
+          "P&K on Hessian spectra", "log", lambda net: math.log(mean_positive_eigenvalue(net["hessian"])),
+          **CNN_OVER_VIT),
     Claim("lost msa costs more", "In an AlterNet losing an MSA costs more than losing a conv", "P&K, lesion study",
-          "points", lambda nets: _loss_of_unit(nets, "msa") - _loss_of_unit(nets, "conv")),
+          "points", lambda net: _loss_of_unit(net, "msa") - _loss_of_unit(net, "conv"), more="alternet"),
     Claim("vit stands corruptions", "Common corruptions cost a ViT less than a CNN", "P&K on corruptions", "points",
-          _more(_loss_by_corruptions, "cnn", "vit")),
+          _loss_by_corruptions, **CNN_OVER_VIT),
     Claim("hybrid beats both", "An AlterNet is more accurate than a CNN and a ViT of about its MACs",
-          "P&K on AlterNet", "points",
-          lambda nets: _accuracy(nets["alternet"]) - max(_accuracy(nets["cnn"]), _accuracy(nets["vit"]))),
+          "P&K on AlterNet", "points", lambda net: 100 * net["skips"][0]["accuracy"],
+          more="alternet", less=("cnn", "vit")),
     Claim("vit is uniform", "The layers of a ViT resemble each other more than those of a CNN", "Raghu figure 1",
-          "CKA", _more(_mean_cka, "vit", "cnn")),
+          "CKA", lambda net: mean_of(row["cka"] for row in net["cka"] if row["layer"] != row["other_layer"]),
+          **VIT_OVER_CNN),
     Claim("skips matter in ViT", "A trained ViT loses more without a skip than a CNN", "Raghu on skips", "points",
-          _more(_loss_without_a_skip, "vit", "cnn")),
+          lambda net: 100 * mean_of(row["accuracy"] - row["accuracy_without"] for row in net["skips"]),
+          **VIT_OVER_CNN),
     Claim("class token kept first", "The class token's skip ratio is higher in the first half of a ViT",
-          "Raghu on skips", "log", lambda nets: _first_half_of_skips(nets, "ratio_cls")),
+          "Raghu on skips", "log", lambda net: _first_half_of_skips(net, "ratio_cls"), more="vit"),
     Claim("other tokens kept last", "The other tokens' skip ratio is higher in the second half of a ViT",
-          "Raghu on skips", "log", lambda nets: -_first_half_of_skips(nets, "ratio")),
+          "Raghu on skips", "log", lambda net: _first_half_of_skips(net, "ratio"), less=("vit",)),
     Claim("first heads differ", "Heads of a ViT's first layer look both near and far, those of its last all far",
-          "Raghu figure 3", "px", _spread_of_first_heads),
+          "Raghu figure 3", "px", lambda net: _rise_over_depth(net, stdev), less=("vit",)),
     Claim("attention widens", "The attention distance of a ViT grows with depth", "Raghu figure 3; ViT figure 7",
-          "px", lambda nets: mean(_head_distances(nets)[-1]) - mean(_head_distances(nets)[0])),
+          "px", lambda net: _rise_over_depth(net, mean), more="vit"),
     Claim("vit sees far at once", "Behind its first block a ViT's receptive field is larger than a CNN's",
-          "Raghu figure 6", "log", _more(_first_field, "vit", "cnn")),
+          "Raghu figure 6", "log",
+          lambda net: math.log(next(row["side_50_px"] for row in net["field"] if row["op"] != "stem")),
+          **VIT_OVER_CNN),
     Claim("gap forgets places", "A ViT read by averaging localises its tokens less than one with a class token",
-          "Raghu on places", "CKA", _more(lambda net: mean_of(row["own"] for row in net["tokens"]), "vit", "vit_gap")),
+          "Raghu on places", "CKA", lambda net: mean_of(row["own"] for row in net["tokens"]),
+          more="vit", less=("vit_gap",)),
 )  # fmt: skip

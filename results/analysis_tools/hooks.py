@@ -29,28 +29,17 @@ See = Callable[["HookPoint", Tensor], None]
 
 @dataclass(frozen=True)
 class HookPoint:
-    """A value in a net: what a module takes or gives.
+    """A value in a net: what a module takes or gives."""
 
-    Attributes:
-        name: for people, such as "stage 2 block 3" or "encoder 4 mlp".
-        module: its name in `named_modules`.
-        side: "in" for the module's first argument, "out" for what it returns.
-        op: what has just been added to the stream: stem, conv, msa or mlp.
-        stage: "stem", "1" and so on, or "encoder".
-        grid: (height, width) of the tokens, where the value is x_BTC; None for maps.
-        lead: tokens before those of the grid, such as the class token.
-        block: the block that has just been added, in `named_modules`.
-        branch: (module, side) where what was added is heard; silencing that module adds nothing.
-    """
-
-    name: str
-    module: str
-    side: str
-    op: str
-    stage: str
-    grid: tuple[int, int] | None = None
-    lead: int = 0
-    block: str = ""
+    name: str  # for people, such as "stage 2 block 3" or "encoder 4 mlp"
+    module: str  # its name in `named_modules`
+    side: str  # "in" for the module's first argument, "out" for what it returns
+    op: str  # what has just been added to the stream: stem, conv, msa or mlp
+    stage: str  # "stem", "1" and so on, or "encoder"
+    grid: tuple[int, int] | None = None  # (height, width) of the tokens, where the value is x_BTC; None for maps
+    lead: int = 0  # tokens before those of the grid, such as the class token
+    block: str = ""  # the block that has just been added, in `named_modules`
+    # (module, side) where what was added is heard; silencing that module adds nothing
     branch: tuple[str, str] = ("", "")
 
 
@@ -94,7 +83,7 @@ def _network_points(net: Network) -> Iterator[HookPoint]:
 def _encoder_points(
     path: str, blocks: nn.Module, grid: tuple[int, int], lead: int, branches: tuple[str, str], side: str
 ) -> Iterator[HookPoint]:
-    """Of a transformer encoder; `branches` are the modules of a block whose `side` is added behind MSA and MLP."""
+    """Points of a transformer encoder; `branches` are the modules of a block whose `side` MSA and MLP add."""
     yield HookPoint("encoder embedding", f"{path}.0", "in", "stem", "encoder", grid, lead)
     for i, _ in enumerate(blocks.children()):
         block = f"{path}.{i}"
@@ -292,6 +281,8 @@ def changes_by_op(rows: Rows) -> dict[tuple[str, int], list[float]]:
 
 def describe_changes(groups: dict[tuple[str, int], list[float]], what: str) -> str:
     """A sentence for each map size: what convs, MSAs and MLPs add there, and whether all MSAs add less than others."""
+    if not groups:
+        return "No block keeps the shape of its map, so no change can be told."
     text = []
     for height in sorted({height for _, height in groups}, reverse=True):
         by_op = {op: values for (op, at), values in groups.items() if at == height}

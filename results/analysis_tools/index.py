@@ -20,21 +20,14 @@ INDEX = "explain.json"
 
 @dataclass(frozen=True)
 class Explained:
-    """What one analysis came to, for all nets that it was done on.
+    """What one analysis came to, for all nets that it was done on."""
 
-    Attributes:
-        analysis, title: as in its results.
-        nets: their names.
-        summaries: of each net; for a net that the analysis does not fit, why not.
-        png, csv: names of its files, "" where no net fits.
-    """
-
-    analysis: str
-    title: str
-    nets: list[str]
-    summaries: list[str]
-    png: str = ""
-    csv: str = ""
+    analysis: str  # as in its results
+    title: str  # likewise
+    nets: list[str]  # their names
+    summaries: list[str]  # of each net; for a net that the analysis does not fit, why not
+    png: str = ""  # name of the picture, "" where no net fits
+    csv: str = ""  # name of the table, likewise
 
     def check(self) -> None:
         """Raise TypeError where a text is none or a file lies in another folder."""
@@ -87,11 +80,7 @@ def _analyses_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def read_index(folder: Path) -> dict[str, Any]:
-    """What `write_index` wrote, its parts as `Explained`.
-
-    Raises:
-        InputError: if it cannot be read, or is not that.
-    """
+    """What `write_index` wrote, its parts as `Explained`; InputError if it cannot be read, or is not that."""
     path = folder / INDEX
     try:
         facts = parse_json(read_own(path))

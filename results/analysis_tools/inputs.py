@@ -22,18 +22,12 @@ Rows = Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Labelled images before they are normalised for a net.
+    """Labelled images before they are normalised for a net."""
 
-    Attributes:
-        x_NCHW: float32, black 0 and white 1 (sets without a white keep their raw values).
-        y_N: labels.
-        mean_C, std_C: what a net's images are normalised by, in the units of x_NCHW.
-    """
-
-    x_NCHW: Tensor
-    y_N: Tensor
-    mean_C: Tensor
-    std_C: Tensor
+    x_NCHW: Tensor  # float32, black 0 and white 1 (sets without a white keep their raw values)
+    y_N: Tensor  # labels
+    mean_C: Tensor  # what a net's images are normalised by, in the units of x_NCHW
+    std_C: Tensor  # likewise
 
     def __len__(self) -> int:
         return len(self.x_NCHW)
@@ -96,21 +90,12 @@ class AnalysisInput:
 
 @dataclass(frozen=True, eq=False)
 class AnalysisResult:
-    """What one analysis found.
+    """What one analysis found."""
 
-    Attributes:
-        analysis: its name, which files are called by: "fourier", "cka".
-        title: one line.
-        rows: the numbers, one object a row, all with the same keys: they become a CSV file.
-        summary: a paragraph computed from the numbers.
-        draw: draws them on an empty figure.
-    """
-
-    analysis: str
-    title: str
-    rows: list[dict[str, Any]]
-    summary: str
-    draw: Callable[[Figure], None]
+    title: str  # one line
+    rows: list[dict[str, Any]]  # the numbers, one object a row, all with the same keys: they become a CSV file
+    summary: str  # a paragraph computed from the numbers
+    draw: Callable[[Figure], None]  # draws them on an empty figure
 
 
 @torch.no_grad()

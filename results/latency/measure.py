@@ -37,32 +37,19 @@ BUSY = 0.5  # load of other processes, over cores, that makes a measurement doub
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds a batch takes.
+    """Milliseconds a batch takes."""
 
-    Attributes:
-        setting: what it was measured under.
-        latency_ms: the median.
-        low_ms, high_ms: its 95 % interval.
-        latency_spread_ms: distance of the quartiles.
-        repeats: times that these were taken from.
-        tight: whether the interval came to `TIGHT` before the time was up.
-        busy: load of the machine before, over its cores, where that makes the figures doubtful.
-        memory_bytes: peak on a GPU, weights included.
-        machine: name of the device.
-        when: in UTC.
-    """
-
-    setting: LatencySetting
-    latency_ms: float
-    low_ms: float
-    high_ms: float
-    latency_spread_ms: float
-    repeats: int
-    tight: bool
-    busy: float = 0.0
-    memory_bytes: int | None = None
-    machine: str = ""
-    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    setting: LatencySetting  # what it was measured under
+    latency_ms: float  # the median
+    low_ms: float  # of the 95 % interval of the median
+    high_ms: float  # likewise
+    latency_spread_ms: float  # distance of the quartiles
+    repeats: int  # times that these were taken from
+    tight: bool  # whether the interval came to `TIGHT` before the time was up
+    busy: float = 0.0  # load of the machine before, over its cores, where that makes the figures doubtful
+    memory_bytes: int | None = None  # peak on a GPU, weights included
+    machine: str = ""  # name of the device
+    when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
 
     @property
     def images_per_second(self) -> float:
@@ -145,7 +132,7 @@ def _is_tight(times: Sequence[float]) -> bool:
 
 
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
-    """One forward pass, without gradients."""
+    """A function that runs one forward pass, without gradients."""
     if setting.runtime == "onnx":
         return session_of(network, x_BCHW, setting.threads)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network

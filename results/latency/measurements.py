@@ -32,21 +32,13 @@ SETTING = ("device", "batch", "dtype", "runtime", "threads", "image_size", "mach
 
 @dataclass(frozen=True)
 class LatencySetting:
-    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS.
+    """What a latency is measured under; `str` spells it DEVICE/BATCH/DTYPE/RUNTIME/THREADS."""
 
-    Attributes:
-        device: cpu or cuda.
-        batch: images at once.
-        dtype: float32, bfloat16 or float16.
-        runtime: eager, compile (torch.compile) or onnx (onnxruntime).
-        threads: of the CPU.
-    """
-
-    device: str = "cpu"
-    batch: int = 1
-    dtype: str = "float32"
-    runtime: str = "eager"
-    threads: int = 1
+    device: str = "cpu"  # cpu or cuda
+    batch: int = 1  # images at once
+    dtype: str = "float32"  # float32, bfloat16 or float16
+    runtime: str = "eager"  # eager, compile (torch.compile) or onnx (onnxruntime)
+    threads: int = 1  # of the CPU
 
     def __post_init__(self) -> None:
         check_choice("device", self.device, DEVICES)
@@ -63,7 +55,7 @@ class LatencySetting:
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
-        """Of "cuda/32/float16"; parts left out, at the end or between, are cpu/1/float32/eager/1.
+        """The setting that "cuda/32/float16" spells; parts left out, at the end or between, are cpu/1/float32/eager/1.
 
         Raises:
             InputError: if a part is none, or they do not go together.
@@ -107,7 +99,7 @@ def cpu_name() -> str:
 
 @dataclass(frozen=True)
 class Measurement:
-    """Of one net in one setting: a batch's milliseconds, and their spread."""
+    """Latency of one net in one setting: a batch's milliseconds, and their spread."""
 
     key: str
     ms: float
@@ -182,14 +174,13 @@ def latencies_of(measured: Iterable[Measurement], selector: str = "", where: str
     known = settings_in(measured)
     if not known:
         raise InputError(f"latency: nothing was measured in run {where}: it has no {FILE}")
-    meant = [setting for setting in known if _is_meant(selector, setting)]
+    parts = [part.strip() for part in selector.lower().split("/")]
+    meant = []
+    for setting in known:
+        own = setting.lower().split("/")
+        if len(parts) <= len(own) and all(part in ("", of) for part, of in zip(parts, own, strict=False)):
+            meant.append(setting)
     if len(meant) != 1:
         which = f"{selector!r} is {len(meant) or 'none'} of those" if selector else "say which"
         raise InputError(f"latency-of: run {where} has latencies of {len(known)} settings, {which}: {', '.join(known)}")
     return {m.key: m for m in measured if m.setting == meant[0]}
-
-
-def _is_meant(selector: str, setting: str) -> bool:
-    selected, parts = selector.lower().split("/"), setting.lower().split("/")
-    agree = all(part.strip() in ("", own) for part, own in zip(selected, parts, strict=False))
-    return agree and len(selected) <= len(parts)

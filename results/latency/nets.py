@@ -21,35 +21,24 @@ from ...archs.errors import InputError
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
-from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
+from ..render.describe_net import TIMM, InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import LatencySetting, keep
 
-TIMM = "timm:"
-
 
 @dataclass(frozen=True)
 class TimedNet:
-    """A net to be measured.
+    """A net to be measured."""
 
-    Attributes:
-        name: what it is called on the terminal.
-        key: of its genotype; timm's name for one of timm's.
-        make: builds it.
-        shape: of an image: channels, height, width.
-        facts: trial, family, accuracy, macs, params, as far as they are known.
-        peak_bytes: of the maps of one image that are alive at once; 0 where it is not known.
-    """
-
-    name: str
-    key: str
-    make: Callable[[], nn.Module]
-    shape: tuple[int, int, int]
-    facts: dict[str, Any]
-    peak_bytes: int = 0
+    name: str  # what it is called on the terminal
+    key: str  # of its genotype; timm's name for one of timm's
+    make: Callable[[], nn.Module]  # builds it
+    shape: tuple[int, int, int]  # of an image: channels, height, width
+    facts: dict[str, Any]  # trial, family, accuracy, macs, params, as far as they are known
+    peak_bytes: int = 0  # of the maps of one image that are alive at once; 0 where it is not known
 
     def check_memory(self, batch: int) -> None:
         """Raise InputError if this machine's memory is too small: a net is made there, wherever it runs then."""

@@ -37,26 +37,19 @@ SHOWN = 60  # characters of a value that differs
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `compare` found.
+    """What `compare` found."""
 
-    Attributes:
-        query: what the nets are ranked on.
-        runs: a row each: run, nets, hypervolume, best_accuracy, best_trial, on_front, on_joint_front, seconds.
-        coverage: by run and by other run, the share of the other's front that the run's front equals or beats.
-        front: the joint front, rows as those of a leaderboard, with `run`.
-        noise: of the seeds of all runs.
-        notes: what makes the comparison less than fair.
-    """
-
-    query: RankingQuery
+    query: RankingQuery  # what the nets are ranked on
+    # a row each: run, nets, hypervolume, best_accuracy, best_trial, on_front, on_joint_front, seconds
     runs: list[dict[str, Any]]
+    # by run and by other run, the share of the other's front that the run's front equals or beats
     coverage: dict[str, dict[str, float | None]]
-    front: list[Row]
-    noise: Noise | None
-    notes: list[str]
+    front: list[Row]  # the joint front, rows as those of a leaderboard, with `run`
+    noise: Noise | None  # of the seeds of all runs
+    notes: list[str]  # what makes the comparison less than fair
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON."""
+        """The comparison as JSON, without the records."""
         noise = self.noise and {"sd": self.noise.sd, "trainings": self.noise.trainings, "nets": self.noise.nets}
         return {
             "objectives": list(self.query.objectives),
@@ -128,19 +121,17 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
         raise InputError(f"compare: runs must have the same images and validation split, got {each}")
     unknown = [name for name, split in splits.items() if not split]
     notes = [f"whether the splits are the same is unknown: {', '.join(unknown)} do not say"] if unknown else []
-    settings = {name: _flat(read_settings(folder).get("settings", {})) for name, folder in folders.items()}
+    settings: dict[str, dict[str, Any]] = {}  # those that accuracies depend on apart from the nets
+    for name, folder in folders.items():
+        own = read_settings(folder).get("settings", {})
+        recipe = {f"recipe.{key}": value for key, value in (own.get("recipe") or {}).items() if key != "name"}
+        settings[name] = recipe | {key: own.get(key) for key in ("seed", "repeats", "image_size")}
     for key in sorted({key for of in settings.values() for key in of}):
         values = {name: of.get(key) for name, of in settings.items()}
         if len({json.dumps(value) for value in values.values()}) > 1:
             each = ", ".join(f"{value!r:.{SHOWN}} in {name}" for name, value in values.items())
             notes.append(f"{key} differs, which is no fair comparison: {each}")
     return notes
-
-
-def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that accuracies depend on apart from the nets, a recipe's one by one."""
-    recipe = {f"recipe.{key}": value for key, value in (settings.get("recipe") or {}).items() if key != "name"}
-    return recipe | {key: settings.get(key) for key in ("seed", "repeats", "image_size")}
 
 
 def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mapping[str, Bounds]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
 PICKS = ("accuracy", "gain", "cheapest")
+RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
 TIED = "= 7 +2: tied with net 7 and two more, whose accuracies the noise does not tell apart (95 %)"
 BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
@@ -41,27 +43,17 @@ class ExtraResults:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Ranked nets, and what stands behind them.
+    """Ranked nets, and what stands behind them."""
 
-    Attributes:
-        query: what the nets are ranked on.
-        rows: of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`.
-        noise: of the run's seeds; None if unknown.
-        missing: nets left out because a value is unknown that they are ranked on or limited by, by its name.
-        over: nets left out by limits or family; plain ResNets among them shape the curve all the same.
-        records: of all nets.
-        latencies: by key, all in one setting.
-        folder: of the run, where it was read from one.
-    """
-
-    query: RankingQuery
-    rows: list[Row]
-    noise: Noise | None
+    query: RankingQuery  # what the nets are ranked on
+    rows: list[Row]  # of the ranked nets, by Pareto rank, then by rising cost; see `rank_rows`
+    noise: Noise | None  # of the run's seeds; None if unknown
+    # nets left out because a value is unknown that they are ranked on or limited by, by its name
     missing: Mapping[str, int] = field(default_factory=dict)
-    over: int = 0
-    records: Sequence[Record] = ()
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)
-    folder: Path = Path()
+    over: int = 0  # nets left out by limits or family; plain ResNets among them shape the curve all the same
+    records: Sequence[Record] = ()  # of all nets
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
+    folder: Path = Path()  # of the run, where it was read from one
 
     @property
     def front(self) -> list[Row]:
@@ -119,7 +111,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
     curve at equal cost, the first of the objectives') and gain_bound (see `pareto.gain`), accuracy_per_gmac, knee,
-    tied_with (None if the noise is unknown), budget_steps and inherited (which make nets no fair comparison), what
+    tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), what
     retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are ranked with
     the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
     """
@@ -170,7 +162,7 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         "knee": False,
         "tied_with": None,
         "budget_steps": record.budget.get("full"),
-        "inherited": bool(record.lineage),
+        "weights": record.weights,
         "seconds": record.seconds,
     }
 
@@ -233,7 +225,7 @@ def cost_bounds(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
 
 
 def _worth(row: Row, query: RankingQuery, chance: float, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
-    """Each objective from 0 to 1, the best."""
+    """A row's objectives, each scaled from 0 to 1, the best."""
     return tuple(
         above_chance(row[name], chance) if name == ACCURACY else normalized_cost(row[name], bounds[name])
         for name in query.objectives
@@ -257,7 +249,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
-    """Those of the setting asked for; unasked, those that the run was searched with, or of the only one there is."""
+    """Latencies in the setting asked for; else in that of the search, or in the only one that was measured in."""
     searched_with = str(read_settings(folder).get("settings", {}).get("latency", ""))
     measured, which = read_latencies(folder), query.latency_of or searched_with
     if not (measured or query.latency_of) and which:
@@ -269,18 +261,15 @@ def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
 
 def objective_of(folder: Path) -> str:
     """The kind of cost that a run weighs accuracy against."""
-    costs = [name for name in OBJECTIVES if name != ACCURACY]
-    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), costs)
+    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), RUN_COSTS)
 
 
 def limits_of(folder: Path) -> dict[str, float]:
     """The largest costs that a run allows, by kind of cost."""
     limits = read_settings(folder).get("settings", {}).get("limits", {})
-    costs = [name for name in OBJECTIVES if name != ACCURACY]
-    if not isinstance(limits, dict) or not all(k in costs and type(v) in (int, float) for k, v in limits.items()):
-        raise InputError(
-            f"{folder / 'run.json'}: limits must be numbers by {', '.join(costs)}, got {short_repr(limits)}"
-        )
+    if not isinstance(limits, dict) or not all(k in RUN_COSTS and type(v) in (int, float) for k, v in limits.items()):
+        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}"
+        raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
     return limits
 
 
@@ -328,7 +317,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
     if any(row["tied_with"] for row in board.rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
-    lines += [*board.left_out, *budget_lines(board.rows)]
+    lines += [*board.left_out, *budget_lines(board.rows), *sharing_lines(board.records)]
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
@@ -338,12 +327,34 @@ def summary_lines(board: Leaderboard) -> list[str]:
 
 
 def budget_lines(rows: Sequence[Row]) -> list[str]:
-    """A warning where nets that were trained for longer or shorter stand side by side; else nothing."""
-    budgets = Counter((row["budget_steps"], row["inherited"]) for row in rows)
-    if len(budgets) < 2:
+    """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
+
+    Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
+    """
+    own = Counter(row["budget_steps"] for row in rows if row["weights"] == "alone")
+    others = Counter(row["weights"] for row in rows if row["weights"] != "alone")
+    if len(own) + len(others) < 2:
         return []
-    each = [
-        f"{count_nets(n)} {steps or '?'} steps{' on inherited weights' * inherited}"
-        for (steps, inherited), n in budgets.items()
-    ]
+    each = [f"{count_nets(n)} {steps or '?'} steps" for steps, n in own.items()]
+    each += [f"{count_nets(n)} on {weights} weights" for weights, n in others.items()]
     return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
+
+
+def sharing_lines(records: Sequence[Record]) -> list[str]:
+    """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
+
+    Differences in percentage points; Spearman's rank correlation from three nets on.
+    """
+    alone = {r.key: r.accuracy for r in records if r.status == "ok" and r.weights == "alone" and r.accuracy is not None}
+    shared = [r for r in records if r.status == "ok" and r.weights == "shared" and r.key in alone]
+    pairs = [(alone[r.key], r.accuracy) for r in shared if r.accuracy is not None]
+    if not pairs:
+        return []
+    difference = 100 * statistics.mean(other - one for one, other in pairs)
+    order = ""
+    if len(pairs) > 2:
+        from scipy.stats import spearmanr
+
+        correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
+        order = f", rank correlation {correlation.statistic:.2f}"
+    return [f"shared weights: {count_nets(len(pairs))} on slices {difference:+.1f} points from trained alone{order}"]

@@ -27,19 +27,12 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class RankingQuery:
-    """What nets of a run are ranked on, and which of them.
+    """What nets of a run are ranked on, and which of them."""
 
-    Attributes:
-        objectives: two or three of OBJECTIVES; none are the run's own.
-        limits: largest value of a net, by objective.
-        families: of nets; none are all.
-        latency_of: which of the settings that latencies were measured in; see `results.latency.kept`.
-    """
-
-    objectives: tuple[str, ...] = ()
-    limits: Mapping[str, float] = field(default_factory=dict)
-    families: tuple[str, ...] = ()
-    latency_of: str = ""
+    objectives: tuple[str, ...] = ()  # two or three of OBJECTIVES; none are the run's own
+    limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
+    families: tuple[str, ...] = ()  # of nets; none are all
+    latency_of: str = ""  # which of the settings that latencies were measured in; see `results.latency.kept`
 
     def __post_init__(self) -> None:
         for family in self.families:
@@ -52,7 +45,7 @@ class RankingQuery:
 
     @property
     def maximise(self) -> tuple[bool, ...]:
-        """Of each objective whether more is better."""
+        """Whether more is better, for each objective."""
         return tuple(name == ACCURACY for name in self.objectives)
 
 

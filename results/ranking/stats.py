@@ -110,19 +110,12 @@ def half_width(sd: float, degrees: int, n: int, m: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """What another seed does to an accuracy: the standard deviation within nets, pooled over them.
+    """What another seed does to an accuracy: the standard deviation within nets, pooled over them."""
 
-    Attributes:
-        sd: a fraction, as accuracies are.
-        degrees: of freedom that it is known from.
-        trainings: that it is worked out from.
-        nets: that they are of.
-    """
-
-    sd: float
-    degrees: int
-    trainings: int
-    nets: int
+    sd: float  # a fraction, as accuracies are
+    degrees: int  # of freedom that it is known from
+    trainings: int  # that it is worked out from
+    nets: int  # that they are of
 
     def __str__(self) -> str:
         return f"seed noise: {100 * self.sd:.2g} points (sd over {self.trainings} trainings of {count_nets(self.nets)})"

@@ -55,11 +55,7 @@ class InputSpec:
 
 
 def parse_size(text: str) -> tuple[int, int]:
-    """(height, width) from "32" or "32x48".
-
-    Raises:
-        InputError: if it is neither.
-    """
+    """(height, width) from "32" or "32x48"; InputError if it is neither."""
     sides = text.lower().split("x")
     if len(sides) > 2 or not all(is_whole(side) for side in sides):
         raise InputError(f"image size: a side in pixels or HEIGHTxWIDTH, got {short_repr(text)}")
@@ -67,21 +63,13 @@ def parse_size(text: str) -> tuple[int, int]:
 
 
 def input_spec(folder: Path) -> InputSpec:
-    """The images and classes of a run.
-
-    Raises:
-        InputError: if its run.json does not say.
-    """
+    """The images and classes of a run; InputError if its run.json does not say."""
     facts = read_data_facts(folder)
     return InputSpec(as_map(tuple(facts["image_size"])), len(facts["classes"]), facts["in_chans"])
 
 
 def find_trial(folder: Path, trial: int) -> Record:
-    """The record of a trial.
-
-    Raises:
-        InputError: if there is none.
-    """
+    """The record of a trial; InputError if there is none."""
     by_trial = {r.trial: r for r in reversed(read_records(folder))}  # of one number twice, the first
     if trial not in by_trial:
         known = f"recorded are {min(by_trial)} to {max(by_trial)}" if by_trial else "none yet"
@@ -135,11 +123,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
-    """Write the picture of one net of a run.
-
-    Raises:
-        InputError: if there is no such net, or the file cannot be written.
-    """
+    """Write the picture of one net of a run; InputError if there is no such net, or the file cannot be written."""
     net = Genotype.from_dict(find_trial(folder, trial).genotype)
     write_svg(path, input_spec(folder).svg(net))
 
@@ -164,8 +148,8 @@ def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
         return None
     from ..runs.store import read_array
 
-    wanted = f"a confusion of classes, {classes}x{classes} whole numbers"
-    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", wanted)
+    expected = f"a confusion of classes, {classes}x{classes} whole numbers"
+    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", expected)
 
 
 def _per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:

@@ -130,11 +130,7 @@ def _blocks_text(part: NetPart) -> Text:
 
 
 def write_svg(path: Path, svg: str) -> None:
-    """Write a picture.
-
-    Raises:
-        InputError: if the file cannot be written.
-    """
+    """Write a picture; InputError if the file cannot be written."""
     try:
         path.write_text(svg, encoding="utf-8")
     except OSError as error:
@@ -142,11 +138,7 @@ def write_svg(path: Path, svg: str) -> None:
 
 
 def net_svg(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> str:
-    """The picture of a net at an image size.
-
-    Raises:
-        InputError: if the net cannot be built at `image_size`.
-    """
+    """The picture of a net at an image size; InputError if the net cannot be built at `image_size`."""
     plan, cost = net.plan(image_size, in_chans), static_cost(net, num_classes, image_size, in_chans)
     parts = net_parts(net, plan, num_classes)
     body, y, places = [], 52.0, cost.by("place")
@@ -164,8 +156,8 @@ def net_svg(net: Genotype, num_classes: int, image_size: ImageSize, in_chans: in
         f'role="img" aria-labelledby="t-{net.key} d-{net.key}">'
         f'<title id="t-{net.key}">{escape(name)}, image {size}</title><desc id="d-{net.key}">{words}</desc>'
     )
-    ground = f'<style>{STYLE}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
-    return f"{opening}{ground}{heading}{''.join(body)}{legend}</svg>\n"
+    background = f'<style>{STYLE}</style><rect class="n-bg" width="{WIDTH}" height="{y:g}" rx="6"/>'
+    return f"{opening}{background}{heading}{''.join(body)}{legend}</svg>\n"
 
 
 def _style(kind: str) -> BlockStyle:

@@ -27,30 +27,20 @@ MISSING: dict[str, Any] = {"mean": None, "sd": None, "n": 0, "low": None, "high"
 
 @dataclass(frozen=True)
 class PlotSpec:
-    """How a study is shown.
+    """How a study is shown."""
 
-    Attributes:
-        title: over table and plot.
-        x: factor or metric on the x axis: fraction, train_flops, shots, ...
-        y: metric on the y axis.
-        line: factor that makes separate curves; "" is none.
-        log_x: whether the x axis is logarithmic.
-        metrics: columns of the table, each mean ± sd (n).
-        x_label, y_label: of the axes; "" takes the names.
-    """
-
-    title: str
-    x: str
-    y: str = "accuracy"
-    line: str = ""
-    log_x: bool = False
-    metrics: tuple[str, ...] = ("accuracy",)
-    x_label: str = ""
-    y_label: str = ""
+    title: str  # over table and plot
+    x: str  # factor or metric on the x axis: fraction, train_flops, shots, ...
+    y: str = "accuracy"  # metric on the y axis
+    line: str = ""  # factor that makes separate curves; "" is none
+    log_x: bool = False  # whether the x axis is logarithmic
+    metrics: tuple[str, ...] = ("accuracy",)  # columns of the table, each mean ± sd (n)
+    x_label: str = ""  # of the axis; "" takes the name
+    y_label: str = ""  # likewise
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that rows need for table and plot, for `study_rows`."""
+        """The metrics and factors that `study_rows` needs for table and plot."""
         return tuple(dict.fromkeys((*self.metrics, self.y, self.x)))
 
 

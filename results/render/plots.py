@@ -109,12 +109,12 @@ def _figure(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Figure:
         looks: dict[str, Any] = LOOKS | {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
         looks["label"] = f" {shown}" if shown.startswith("_") else shown  # "_..." has no legend
         if numeric:
-            _draw_line(axes, sorted(curve, key=lambda row: _x(row, spec)), spec, looks)
+            curve = sorted(curve, key=lambda row: _x(row, spec))
+            _draw_curve(axes, [_x(row, spec) for row in curve], [row[spec.y] for row in curve], True, looks)
         else:  # a column for each value of x, the curves side by side in it
             shift = 0.6 * ((i + 0.5) / len(curves) - 0.5)
             xs = [columns.index(factor_text(spec.x, _x(row, spec))) + shift for row in curve]
-            ys, lows, highs = _means(curve, spec)
-            axes.errorbar(xs, ys, _arms(ys, lows, highs), linestyle="none", **looks)
+            _draw_curve(axes, xs, [row[spec.y] for row in curve], False, looks)
     if numeric:
         _scale_x(axes, rows, spec)
     else:
@@ -131,22 +131,18 @@ def _figure(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> Figure:
     return figure
 
 
-def _draw_line(axes: Axes, curve: Sequence[dict[str, Any]], spec: PlotSpec, looks: dict[str, Any]) -> None:
-    xs, (ys, lows, highs) = [_x(row, spec) for row in curve], _means(curve, spec)
-    axes.fill_between(xs, lows, highs, color=looks["color"], alpha=0.12, linewidth=0)
-    axes.errorbar(xs, ys, _arms(ys, lows, highs), linewidth=1.8, **looks)
-
-
-def _means(rows: Sequence[dict[str, Any]], spec: PlotSpec) -> tuple[list[float], list[float], list[float]]:
-    """Means and bounds, the latter NaN where there is no interval."""
-    cells = [row[spec.y] for row in rows]
-    lows, highs = ([math.nan if c[side] is None else c[side] for c in cells] for side in ("low", "high"))
-    return [c["mean"] for c in cells], lows, highs
-
-
-def _arms(ys: list[float], lows: list[float], highs: list[float]) -> list[list[float]]:
-    """Lengths of error bars below and above."""
-    return [[y - low for y, low in zip(ys, lows, strict=True)], [high - y for y, high in zip(ys, highs, strict=True)]]
+def _draw_curve(
+    axes: Axes, xs: Sequence[float], means: Sequence[dict[str, Any]], joined: bool, looks: dict[str, Any]
+) -> None:
+    """Means with their intervals, where there are any, as a line or as points."""
+    ys = [m["mean"] for m in means]
+    lows, highs = ([math.nan if m[side] is None else m[side] for m in means] for side in ("low", "high"))
+    if joined:
+        axes.fill_between(xs, lows, highs, color=looks["color"], alpha=0.12, linewidth=0)
+    below = [y - low for y, low in zip(ys, lows, strict=True)]
+    above = [high - y for y, high in zip(ys, highs, strict=True)]
+    line: dict[str, Any] = {"linewidth": 1.8} if joined else {"linestyle": "none"}
+    axes.errorbar(xs, ys, [below, above], **line, **looks)
 
 
 def _label(axes: Axes, rows: Sequence[dict[str, Any]], spec: PlotSpec) -> None:

@@ -13,6 +13,7 @@ from ..ranking.objectives import OBJECTIVES
 from .terminal import plain
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
+SHOWN = 20  # values of a list, such as the classes of a data set
 
 
 def short(number: float) -> str:
@@ -45,8 +46,8 @@ def nets_table(
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
     cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
-    budgets = {(row["inherited"], row["budget_steps"]) for row in rows}
-    optional = {"steps": len(budgets) > len({inherited for inherited, _ in budgets}), "rank": ranks}
+    budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
+    optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
         names = [name for name in names if name not in ("net", "acc/GMAC")]
@@ -81,7 +82,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": "baseline" if row["kind"] == "baseline" else row["family"],
         "net": row["key"],
-        "note": " ".join(["knee"] * row["knee"] + ["inherited"] * row["inherited"] + ties),
+        "note": " ".join(["knee"] * row["knee"] + [row["weights"]] * (row["weights"] != "alone") + ties),
     }
 
 
@@ -101,10 +102,15 @@ def facts_table(facts: dict[str, Any]) -> Table:
     return table
 
 
+def list_text(values: Sequence[Any]) -> str:
+    """Values with commas between; of more than SHOWN the first ones, and how many there are."""
+    shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in values[:SHOWN])
+    return f"{shown}, ... ({len(values)})" if len(values) > SHOWN else shown
+
+
 def _fact(value: Any) -> str:
     if isinstance(value, list):
-        shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value[:20])
-        return f"{shown}, ... ({len(value)})" if len(value) > 20 else shown
+        return list_text(value)
     if isinstance(value, dict):
         return ", ".join(f"{name} {what}" for name, what in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)

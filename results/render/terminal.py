@@ -110,22 +110,22 @@ def plain(*lines: str, style: str = "") -> Text:
 
 
 def print_lines(*lines: str) -> None:
-    """Each on a line of its own to stdout, whatever it holds."""
+    """Print each text on a line of its own, whatever it holds."""
     print(*map(visible, lines), sep="\n", flush=True)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value to stdout; NaN, which JSON has not, is an error of ours."""
+    """Print a value as JSON; NaN, which JSON has not, is an error of ours."""
     print(json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))  # all else that is odd is escaped
 
 
 def print_text(renderable: Any) -> None:
-    """Anything that rich can draw."""
+    """Print anything that rich can draw."""
     Console().print(renderable)
 
 
 def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:
-    """Rows of the same fields; in the table whole numbers have thousands separators."""
+    """Print rows of the same fields; in the table whole numbers have thousands separators."""
     if as_json:
         return print_json(rows)
     table = Table(header_style="bold", box=None, pad_edge=False)

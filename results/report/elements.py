@@ -26,52 +26,33 @@ COLOURS = (BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY)
 
 @dataclass(frozen=True)
 class Series:
-    """Points, a line or bars of one name.
+    """Points, a line or bars of one name."""
 
-    Attributes:
-        name: in the legend.
-        x, y: numbers, or on x names; None on y breaks a line.
-        kind: points, rings, line, steps or bars.
-        colour: of all of it.
-        symbol: of points, as plotly calls it.
-        quiet: whether it stands back.
-        hidden: whether it waits in the legend until it is asked for.
-        nets: of points, each one's place in the report's list of nets.
-    """
-
-    name: str
-    x: list[Any]
-    y: list[Any]
-    kind: str = "points"
-    colour: str = GREY
-    symbol: str = "circle"
-    quiet: bool = False
-    hidden: bool = False
-    nets: list[int] = field(default_factory=list)
+    name: str  # in the legend
+    x: list[Any]  # numbers or names
+    y: list[Any]  # numbers; None breaks a line
+    kind: str = "points"  # points, rings, line, steps or bars
+    colour: str = GREY  # of all of it
+    symbol: str = "circle"  # of points, as plotly calls it
+    quiet: bool = False  # whether it stands back
+    hidden: bool = False  # whether it waits in the legend until it is asked for
+    nets: list[int] = field(default_factory=list)  # of points, each one's place in the report's list of nets
 
 
 @dataclass(frozen=True)
 class Plot:
-    """One plot. Without series it is left out, and `caption` says why; else it says how to read it.
-
-    Attributes:
-        name: a plain word, of its files and its place in the page.
-        title, x, y: what is said over it and along its axes.
-        log_x: whether x is logarithmic.
-        sideways: whether bars lie.
-        stacked: whether bars are parts of a sum.
-    """
+    """One plot. Without series it is left out, and `caption` says why; else it says how to read it."""
 
     kind: ClassVar[str] = "plot"
-    name: str
+    name: str  # a plain word, of its files and its place in the page
     title: str
-    x: str
-    y: str
+    x: str  # along the axis
+    y: str  # likewise
     caption: str
     series: list[Series]
-    log_x: bool = False
-    sideways: bool = False
-    stacked: bool = False
+    log_x: bool = False  # whether x is logarithmic
+    sideways: bool = False  # whether bars lie
+    stacked: bool = False  # whether bars are parts of a sum
 
 
 @dataclass(frozen=True)
@@ -106,29 +87,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Run:
-    """A run as its report reads it.
+    """A run as its report reads it."""
 
-    Attributes:
-        folder: of the run.
-        told: the content of run.json.
-        data: what it says of the data.
-        records: in the order written.
-        rows: the leaderboard.
-        objective: the cost that accuracy is weighed against.
-        spec: images and classes.
-        latencies: of its nets, by key, where they were measured.
-        why_empty: why no net is on the leaderboard; "" where one is.
-    """
-
-    folder: Path
-    told: dict[str, Any]
-    data: dict[str, Any]
-    records: list[Record]
-    rows: list[dict[str, Any]]
-    objective: str
-    spec: InputSpec
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)
-    why_empty: str = ""
+    folder: Path  # of the run
+    run_json: dict[str, Any]
+    data: dict[str, Any]  # what it says of the data
+    records: list[Record]  # in the order written
+    rows: list[dict[str, Any]]  # the leaderboard
+    objective: str  # the cost that accuracy is weighed against
+    spec: InputSpec  # images and classes
+    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
+    why_empty: str = ""  # a sentence, for where no net is on the leaderboard
 
     def cost(self, record: Record) -> float:
         """What accuracy is weighed against."""
@@ -140,7 +109,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        settings = self.told.get("settings")
+        settings = self.run_json.get("settings")
         return settings if isinstance(settings, dict) else {}
 
     @cached_property
@@ -150,7 +119,7 @@ class Run:
 
     @cached_property
     def nets(self) -> list[Record]:
-        """All that have an accuracy of their own: ranked ones by rank, then the others in their order."""
+        """The nets with an accuracy of their own: ranked ones by rank, then the others in their order."""
         known = {r.trial: r for r in self.records}
         others = [r for r in self.records if r.accuracy is not None and r.status in ("ok", "pruned")]
         return [known[row["trial"]] for row in self.rows] + [r for r in others if r.trial not in self.row_of]
@@ -171,14 +140,11 @@ class Run:
 
 
 def open_run(folder: Path) -> Run:
-    """What a report is made from.
-
-    Raises:
-        InputError: if the run cannot be read.
-    """
-    board, told, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
+    """What a report is made from; InputError if the run cannot be read."""
+    board, run_json, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
     objective, records = board.query.costs[0], list(board.records)
-    return Run(folder, told, data, records, board.rows, objective, input_spec(folder), board.latencies, board.why_empty)
+    why_empty = board.why_empty and f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."
+    return Run(folder, run_json, data, records, board.rows, objective, input_spec(folder), board.latencies, why_empty)
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -135,7 +135,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,
         name=run.name,
         summary=_summary(run, numbers),
-        command=command_of(run.told) or "not recorded in run.json",
+        command=command_of(run.run_json) or "not recorded in run.json",
         sections=sections,
         wide=WIDE,
         most_rows=MOST_ROWS,
@@ -180,7 +180,7 @@ def net_rows(run: Run) -> list[list[Any]]:
     for r in run.nets:
         row = run.row_of.get(r.trial, {})
         gain, accuracy = row.get("gain"), None if r.accuracy is None else round(r.accuracy, 5)
-        family = r.family + (" (inherited)" if r.lineage else "")
+        family = r.family + ("" if r.weights == "alone" else f" ({r.weights})")
         about = [r.trial, r.key, family, r.kind, r.status, accuracy, r.cost["macs"], r.cost["params"]]
         about += [None if gain is None else round(gain, 3), row.get("gain_bound"), row.get("rank"), round(r.seconds, 1)]
         rows.append([*about, [r.genes.get(name) for name in run.genes]])

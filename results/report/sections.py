@@ -13,6 +13,7 @@ from ...archs import Genotype, InputError
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
 from ..ranking.pareto import envelope
+from ..render.tables import list_text
 from ..runs.record import Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
 
@@ -24,7 +25,7 @@ LOOKS = {
     "modern": (ORANGE, "cross"),
 }
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
-MOST_ROWS, MOST_GENES, MOST_CLASSES = 300, 15, 20
+MOST_ROWS, MOST_GENES = 300, 15
 MOST_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute
 FEWEST, FEWEST_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share of nets that are the best
 MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
@@ -33,7 +34,7 @@ MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
 def front_plot(run: Run) -> Plot:
     """Accuracy over cost."""
     if not run.rows:
-        return Plot("front", "Accuracy and cost", "", "", _why_empty(run), [])
+        return Plot("front", "Accuracy and cost", "", "", run.why_empty, [])
     places = {record.trial: i for i, record in enumerate(run.nets)}
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
@@ -45,7 +46,7 @@ def front_plot(run: Run) -> Plot:
         colour, symbol = LOOKS.get(nets[0].family, (GREY, "circle"))
         if early or name == "baseline":
             colour, symbol = GREY, "x-thin" if early else "circle"
-        symbol += "-open" if nets[0].lineage or early else ""
+        symbol += "-open" if nets[0].weights != "alone" or early else ""
         at = [places[r.trial] for r in nets]
         series.append(Series(name, *_points(run, nets), "points", colour, symbol, hidden=early, nets=at))
     # The baselines' upper envelope, which gains refer to; straight over log cost, as they are measured.
@@ -65,20 +66,20 @@ def front_plot(run: Run) -> Plot:
 
 def family_in(record: Record) -> str:
     """The family, and whether the net started from another's weights."""
-    return "baseline" if record.kind == "baseline" else record.family + (" (inherited)" if record.lineage else "")
+    return (
+        "baseline"
+        if record.kind == "baseline"
+        else record.family + ("" if record.weights == "alone" else f" ({record.weights})")
+    )
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
     return [run.cost(r) for r in nets], [round(r.accuracy, 5) for r in nets if r.accuracy is not None]
 
 
-def _why_empty(run: Run) -> str:
-    return f"{run.why_empty[:1].upper()}{run.why_empty[1:]}."
-
-
 def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
-    inherits = any(row["inherited"] for row in run.rows)
+    differ = any(row["weights"] != "alone" for row in run.rows)
     rows = [
         {
             "trial": row["trial"],
@@ -90,7 +91,7 @@ def leaderboard_table(run: Run) -> Table:
             "family": "baseline" if row["kind"] == "baseline" else row["family"],
             "seeds": row["seeds"],
             "seconds": row["seconds"],
-            **({"inherited": "yes" if row["inherited"] else ""} if inherits else {}),
+            **({"weights": row["weights"]} if differ else {}),
             "net": row["key"],
         }
         for row in run.rows
@@ -101,7 +102,7 @@ def leaderboard_table(run: Run) -> Table:
         "ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
         "A heading sorts, a trial draws."
     )
-    return Table("nets", "Leaderboard", caption if rows else _why_empty(run), rows)
+    return Table("nets", "Leaderboard", caption if rows else run.why_empty, rows)
 
 
 def attention_of(record: Record) -> tuple[str, ...]:
@@ -227,9 +228,9 @@ def explained_parts(run: Run) -> Iterator[Picture]:
         yield Picture(part.analysis, part.title, texts, path)
 
 
-def command_of(told: Mapping[str, Any]) -> str:
+def command_of(run_json: Mapping[str, Any]) -> str:
     """The command that started or last resumed a run, to be typed again; "" if run.json does not hold one."""
-    words = told.get("command")
+    words = run_json.get("command")
     if not isinstance(words, list) or len(words) < 2:
         return ""
     return shlex.join(["alternas", *map(str, words[1:])])
@@ -238,7 +239,7 @@ def command_of(told: Mapping[str, Any]) -> str:
 def provenance_tables(run: Run) -> list[Table]:
     """Settings; versions and seeds; data; recipe: a line each."""
     settings = {name: value for name, value in run.settings.items() if name != "recipe"}
-    recipe, versions = run.settings.get("recipe"), run.told.get("versions")
+    recipe, versions = run.settings.get("recipe"), run.run_json.get("versions")
     seeds = sorted({r.seed for r in run.records} | {int(s) for r in run.records for s in r.accuracies if s.isdigit()})
     devices = sorted({r.device for r in run.records if r.device})
     place = {"seeds of trainings": seeds, "devices": devices} | (versions if isinstance(versions, dict) else {})
@@ -265,9 +266,8 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _value_text(value: Any) -> str:
-    if isinstance(value, list):
-        shown = ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in value[:MOST_CLASSES])
-        return f"{shown}, ... ({len(value)})" if len(value) > MOST_CLASSES else shown or "none"
-    if value == {}:
+    if value in ([], {}):
         return "none"
+    if isinstance(value, list):
+        return list_text(value)
     return value if isinstance(value, str) else json.dumps(value)

@@ -17,7 +17,7 @@ COSTS = ("macs", "params", "activation_bytes", "peak_activation_bytes", "trainin
 OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "trial")]
 RANKED = (
     "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
-    "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "inherited", "retrained_accuracy",
+    "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "retrained_accuracy",
     "retrained_sd", "retrained_seeds", "retrained_steps",
 )  # fmt: skip
 COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
@@ -28,13 +28,13 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Columns, all of them always there:
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, constraint_violation, recipe, data, seed, lineage, training_id, seconds, started_at,
+            rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, seconds, started_at,
             finished_at, device, runtime, versions
         its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
             latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
-            tied_with, budget_steps, inherited, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
+            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
 
     Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
     for each factor of a study, factor_NAME.

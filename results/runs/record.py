@@ -25,76 +25,53 @@ FORMAT = 2  # of run.json and records.jsonl; raised when what they hold changes
 
 @dataclass(frozen=True)
 class Record:
-    """What came of one trial.
+    """What came of one trial."""
 
-    Attributes:
-        format: version of the fields below; another one is refused.
-        trial: its number, unique in the run.
-        kind: who asked for it: search, baseline, retrain or study.
-        family: resnet, alternet, hybrid, vit or modern.
-        key: of the genotype; two spellings of one net share it.
-        genotype: as JSON.
-        genes: what the strategy chose, by gene, dormant ones included; `genotype` is the net.
-        cost: params, macs and activation_bytes of one image.
-        status: ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate.
-        error: one line, where the status is a failure or says why a net was not trained.
-        accuracy: on the validation split, a fraction; for a duplicate, its twin's. None if unknown.
-        metrics: further measurements of the same weights.
-        curve: points of step, loss and accuracy; None where a number was not finite.
-        accuracies: of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean.
-        rung: rungs passed; the last one is the full budget.
-        rungs: each of them: step, accuracy there, and whether the scheduler sent the net on.
-        constraint_violation: of an infeasible net: by which share it is over each limit.
-        budget: optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget.
-        recipe: as a dict.
-        data: name, fraction and split hash.
-        seed: of the training.
-        weights: alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or
-            polished (trained on from such slices).
-        lineage: the weights it started from, what was taken of them part by part, and the steps they cost.
-        factors: of a study: what this training varies, by name; its seeds repeat them.
-        training_id: of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its
-            weights are weights/TRAINING_ID.safetensors.
-        seconds: of training and evaluation.
-        started_at: when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and
-            its end other nets may have had the worker: between its seeds, and while it waited at a rung.
-        finished_at: when it was recorded, likewise.
-        device: what it ran on.
-        runtime: what the trainer settled: loader, precision, passes a step, whether compiled.
-        versions: of python, alternas, torch, ...
-    """
-
-    format: int = field(default=FORMAT, kw_only=True)
-    trial: int
-    kind: str
-    family: str
-    key: str
-    genotype: dict[str, Any]
-    genes: dict[str, Any]
-    cost: dict[str, int]
-    status: str
-    error: str = ""
-    accuracy: float | None = None
-    metrics: dict[str, float | None] = field(default_factory=dict)
+    format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
+    trial: int  # its number, unique in the run
+    kind: str  # who asked for it: search, baseline, retrain or study
+    family: str  # resnet, alternet, hybrid, vit or modern
+    key: str  # of the genotype; two spellings of one net share it
+    genotype: dict[str, Any]  # as JSON
+    genes: dict[str, Any]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
+    cost: dict[str, int]  # params, macs and activation_bytes of one image
+    status: str  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
+    error: str = ""  # one line, where the status is a failure or says why a net was not trained
+    accuracy: float | None = None  # on the validation split, a fraction; for a duplicate, its twin's. None if unknown
+    metrics: dict[str, float | None] = field(default_factory=dict)  # further measurements of the same weights
+    # points of step, loss and accuracy; None where a number was not finite
     curve: list[dict[str, float | None]] = field(default_factory=list)
+    # of a net that was trained with several seeds, at full budget by seed; `accuracy` is their mean
     accuracies: dict[str, float] = field(default_factory=dict)
-    rung: int = 0
+    rung: int = 0  # rungs passed; the last one is the full budget
+    # each of them: step, accuracy there, and whether the scheduler sent the net on
     rungs: list[dict[str, Any]] = field(default_factory=list)
+    # of an infeasible net: by which share it is over each limit
     constraint_violation: dict[str, float] = field(default_factory=dict)
+    # optimiser steps "done" and "full"; a net that inherits weights has a smaller full budget
     budget: dict[str, int] = field(default_factory=dict)
-    recipe: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)  # as a dict
+    data: dict[str, Any] = field(default_factory=dict)  # name, fraction and split hash
+    seed: int = 0  # of the training
+    # alone (from fresh ones), inherited (from another net's), shared (slices of a supernet's bank) or polished
+    # (trained on from such slices)
     weights: str = "alone"
+    # the weights it started from, what was taken of them part by part, and the steps they cost
     lineage: dict[str, Any] = field(default_factory=dict)
+    # of a study: what this training varies, by name; its seeds repeat them
     factors: dict[str, Any] = field(default_factory=dict)
+    # of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its weights are
+    # weights/TRAINING_ID.safetensors
     training_id: str = ""
-    seconds: float = 0.0
+    seconds: float = 0.0  # of training and evaluation
+    # when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and its end other
+    # nets may have had the worker: between its seeds, and while it waited at a rung
     started_at: str = ""
-    finished_at: str = ""
-    device: str = ""
+    finished_at: str = ""  # when it was recorded, likewise
+    device: str = ""  # what it ran on
+    # what the trainer settled: loader, precision, passes a step, whether compiled
     runtime: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)  # of python, alternas, torch, ...
 
     def __repr__(self) -> str:
         accuracy = "" if self.accuracy is None else f", accuracy {self.accuracy:.4f}"
@@ -104,7 +81,7 @@ class Record:
 
     @property
     def own_accuracy(self) -> float | None:
-        """Of the weights that are kept, those of its first seed, and of `metrics` and `curve`."""
+        """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept."""
         return self.accuracies.get(str(self.seed), self.accuracy)
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,20 +139,13 @@ NUMBERS = (int, float)
 POINT_TYPES = {int, float, bool, NoneType}
 
 
-def _is_whole(value: Any, most: int = MOST) -> bool:
-    return type(value) is int and 0 <= value <= most
-
-
-def _is_number(value: Any, most: float) -> bool:
-    return type(value) in NUMBERS and 0 <= value <= most
+def _between(least: float, most: float, *types: type) -> Callable[[Any], bool]:
+    """A check for a number, or None if that is one of the types, from `least` to `most`."""
+    return lambda value: type(value) in types and (value is None or least <= value <= most)
 
 
 def _is_text(value: Any) -> bool:
     return type(value) is str and len(value) <= LONGEST
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
 
 
 def _is_time(value: Any) -> bool:
@@ -231,25 +201,31 @@ def _are_points(value: Any) -> bool:
     return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
 
 
-_are_known = _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType)
+_is_whole = _between(0, MOST, int)
 FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a field is: which fields, and whether it is
-    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), lambda value: _is_whole(value, MOST_TRIAL)),
+    f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), _between(0, MOST_TRIAL, int)),
     "a whole number from 0": (("seed",), _is_whole),
-    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), lambda value: _is_number(value, MOST_SECONDS)),
-    "a number from 0 to 1, or null": (("accuracy",), lambda value: value is None or _is_number(value, 1)),
+    f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _between(0, MOST_SECONDS, *NUMBERS)),
+    "a number from 0 to 1, or null": (("accuracy",), _between(0, 1, *NUMBERS, NoneType)),
     f"a text of at most {LONGEST:,} characters": (("kind", "family", "status", "error", "device"), _is_text),
     "a name of at most 64 letters and digits": (
         ("key", "training_id"),
         lambda value: type(value) is str and NAME.fullmatch(value) is not None,
     ),
     "a time": (("started_at", "finished_at"), _is_time),
-    "an object": (("genotype", "recipe", "data", "lineage", "runtime", "versions"), _is_object),
+    "an object": (
+        ("genotype", "recipe", "data", "lineage", "runtime", "versions"),
+        lambda value: isinstance(value, dict),
+    ),
     "choices by name": (("genes",), lambda value: isinstance(value, dict) and _are_choices(value.values())),
     "choices, or lists of them, by name": (("factors",), _are_factors),
     "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
     "whole numbers from 0 by name": (("budget",), _numbers_by_name(0, MOST, int)),
     "numbers from 0 to 1 by name": (("accuracies",), _numbers_by_name(0, 1, *NUMBERS)),
-    "numbers or null by name": (("metrics", "constraint_violation"), _are_known),
+    "numbers or null by name": (
+        ("metrics", "constraint_violation"),
+        _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType),
+    ),
     "a list of points, each with a step": (("curve",), _are_points),
     "a list of points, each with step and accuracy": (
         ("rungs",),
@@ -259,9 +235,9 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
 INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is reckoned with inside of objects
     ("recipe", "batch_size", "a whole number from 0", _is_whole),
     ("lineage", "trial", "a whole number from 0", _is_whole),
-    ("lineage", "steps", "a whole number from 0, or null", lambda value: value is None or _is_whole(value)),
-    ("lineage", "flops", "a number, or null", lambda value: _are_known({"": value})),
-    ("data", "fraction", "a number from 0 to 1", lambda value: _is_number(value, 1)),
+    ("lineage", "steps", "a whole number from 0, or null", _between(0, MOST, int, NoneType)),
+    ("lineage", "flops", "a number, or null", _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
+    ("data", "fraction", "a number from 0 to 1", _between(0, 1, *NUMBERS)),
     ("data", "draw", "a whole number from 0", _is_whole),
     ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),
     ("data", "split", "a text", _is_text),
@@ -269,7 +245,7 @@ INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is re
 
 
 def now(less: float = 0.0) -> str:
-    """As `Record.finished_at` has it, to the millisecond; so many seconds ago."""
+    """The time so many seconds ago, in UTC and ISO 8601 to the millisecond."""
     return (datetime.now(UTC) - timedelta(seconds=less)).isoformat(timespec="milliseconds")
 
 

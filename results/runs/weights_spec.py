@@ -21,13 +21,12 @@ from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.weights import describe, fill, read, shapes
 from ..ranking.leaderboard import leaderboard_of, pick
-from ..render.describe_net import find_arch, find_trial
+from ..render.describe_net import TIMM, find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
-TIMM = "timm:"
 
 
 def parse_run_spec(text: str) -> tuple[Path, int | None]:
@@ -161,7 +160,6 @@ def find_weights(text: str, arch: str = "", image_size: ImageSize | None = None)
 
 
 def _from_run(text: str) -> LoadedWeights:
-
     try:
         run, trial = parse_run_spec(text)
     except (InputError, OSError) as error:  # OSError: no file can have that name
@@ -180,7 +178,6 @@ def _from_run(text: str) -> LoadedWeights:
 
 
 def _from_file(path: Path, label: str, arch: str, size: Map | None) -> LoadedWeights:
-
     own, exported = describe(path), _exported(path.parent)
     if arch.startswith(TIMM) and not own and not exported:
         return _from_timm_file(path, arch.removeprefix(TIMM), size)
@@ -266,7 +263,6 @@ def _from_timm(name: str, size: Map | None) -> LoadedWeights:
 
 def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
     """A file with timm's names of tensors. How it was trained is known if `name` has the tag of timm's weights."""
-
     config, tensors = _timm_config(name), shapes(path)
     classes = (*tensors.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
     channels = (*tensors.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
@@ -278,16 +274,11 @@ def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
 
 
 def _timm_genotype(name: str, size: Map | None = None) -> Genotype:
-
     return timm_nets.read(timm_nets.create(name, image_size=size))
 
 
 def _timm_config(name: str) -> Any:
-    """timm's pretrained config of `name`.
-
-    Raises:
-        InputError: if timm does not know the name.
-    """
+    """timm's pretrained config of `name`; InputError if timm does not know the name."""
     from timm import get_pretrained_cfg
 
     try:

@@ -114,7 +114,9 @@ class ShownSupernet(ShownSearch):
 
     @property
     def target(self) -> int:
-        return min(super().target, len(self.supernet.baselines) + self.supernet.expected_nets)
+        ended = sum(record.status not in FREE for record in self.records)
+        baselines = sum(trial.kind == "baseline" for trial in self.supernet.live.values())
+        return ended + baselines + self.supernet.nets_left
 
     def amount(self, job: Job, step: int) -> float:
         return self.supernet.flops_of(job, step)

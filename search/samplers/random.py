@@ -13,6 +13,7 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
+from ...spaces.base import Option
 from .sampler_context import SamplerContext, TrialReader
 
 
@@ -73,7 +74,7 @@ class TrialChooser:
     def __init__(self, trial: Trial, guard: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
         self._trial, self._guard = trial, guard
 
-    def choose(self, name: str, options: tuple[Gene, ...]) -> Gene:
+    def choose(self, name: str, options: tuple[Option, ...]) -> Option:
         with self._guard():
             return self._trial.suggest_categorical(name, options)  # pyright: ignore[reportReturnType]
 

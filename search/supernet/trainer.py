@@ -103,7 +103,6 @@ class BankTrainer:
         job, start, losses = self.job, time.perf_counter(), list[Tensor]()
         self.bank.train()
         drawn = job.nets[self.step - job.start_step :]
-        self.grow([net for nets in drawn for net in nets])
         batches = self.loader.batches(self.recipe, job.seed, self.step, job.stop_step)
         for nets, (x_BCHW, y_B) in zip(drawn, batches, strict=True):
             losses.append(self._train_step(nets, x_BCHW, y_B))
@@ -111,6 +110,7 @@ class BankTrainer:
         return torch.stack(losses).mean().item() if losses else self.curve[-1].loss
 
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
+        self.grow(nets)
         seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
         torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
         target = y_B
@@ -155,6 +155,9 @@ class BankTrainer:
     def _new_optimizer(self) -> None:
         """An optimizer, and pairs of weights to average, for the tensors that the bank has now."""
         self.optimizer = optimizer_for(self.bank, self.recipe, self.recipe.lr)
+        for group in self.optimizer.param_groups:
+            if "momentum" in group:  # torch's fused SGD fails where tensors get their first gradients at other steps
+                group["fused"] = False
         if self.ema:
             self.ema = Ema(self.bank, self.recipe.ema_decay, self.ema.net)
 

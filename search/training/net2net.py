@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ...archs.blocks.attention import WindowAttention
 from ...archs.blocks.encoder import GridPositions, OffsetKeys, TokenAttention, TokenPositions, TransformerEncoder
 from ...archs.blocks.residual import Projection
+from ...archs.network import interpolated, position_table
 
 NOISE = 1e-3  # on the weights of copies, over the tensor's deviation: equal channels would stay equal for ever
 
@@ -166,8 +167,6 @@ def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> No
 
 def _copy_table(child: WindowAttention, parent: WindowAttention, tally: CopyCount) -> None:
     """Relative positions, (2h - 1, 2w - 1) for all heads or a table for each; interpolated where the window differs."""
-    from ...archs.resize import interpolated
-
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:
@@ -215,8 +214,6 @@ def copy_tokens(
 def _copy_positions(
     table: nn.Module, source: nn.Module, child: TransformerEncoder, parent: TransformerEncoder, tally: CopyCount
 ) -> None:
-    from ...archs.resize import position_table
-
     def on_grid(name: str, vectors: Tensor) -> Tensor:
         if child.grid == parent.grid:
             return vectors

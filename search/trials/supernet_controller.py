@@ -184,10 +184,13 @@ class SupernetController(SearchController):
     # How much is left.
 
     @property
-    def expected_nets(self) -> int:
-        """About how many nets the compute for evaluations allows."""
+    def nets_left(self) -> int:
+        """About how many nets are still to be evaluated and polished."""
         a_net = sum(map(self._evaluation_flops, self.sampler.pool)) / len(self.sampler.pool)
-        return max(1, round(self.budget.evaluation / a_net))
+        polished = sum(r.weights == "polished" for r in self.store.records)
+        left = 0 if self.proposed_all else max(1, round((self.budget.evaluation - self._eval_flops) / a_net))
+        most = self.context.config.trials - self.started
+        return min(left, most) + max(0, len(self._front()) - polished) * (self.budget.polish > 0)
 
     def flops_of(self, job: Job, step: int) -> float:
         """FLOPs of a job up to a step."""
