@@ -88,7 +88,7 @@ class Idle:
 
 
 def overhead_alternas() -> list[float]:
-    """The real ledger, journal, records and pool; only the training is left out."""
+    """The real controller, journal, records and pool; only the training is left out."""
     from alternas.search.engine import pool
 
     pool.Worker = Idle

@@ -87,12 +87,14 @@ def measure(number: int, recipe: Recipe, folder: str) -> dict[str, Any]:
     had = _train(home / "parent", parent, recipe, seed)
     start = InitWeights(str(home / "parent" / "w.safetensors"), "parent", had.step)
     scratch = _train(home / "scratch", child, recipe, seed + 1000)
-    heir = _train(home / "heir", child, recipe, seed + 1000, start)
-    curves = {name: [(p.step, p.accuracy) for p in o.curve] for name, o in (("scratch", scratch), ("heir", heir))}
+    inheriting = _train(home / "inheriting", child, recipe, seed + 1000, start)
+    curves = {
+        name: [(p.step, p.accuracy) for p in o.curve] for name, o in (("scratch", scratch), ("inheriting", inheriting))
+    }
     wanted = curves["scratch"][-1][1]
-    saved = 1 - _reached(curves["heir"], wanted) / scratch.step
-    about = {"kind": kind, "seed": seed, "saved": saved, "reached": max(a for _, a in curves["heir"]) >= wanted}
-    return about | {"inherited": heir.lineage["share"], "parent": had.accuracy} | curves
+    saved = 1 - _reached(curves["inheriting"], wanted) / scratch.step
+    about = {"kind": kind, "seed": seed, "saved": saved, "reached": max(a for _, a in curves["inheriting"]) >= wanted}
+    return about | {"inherited": inheriting.lineage["share"], "parent": had.accuracy} | curves
 
 
 def _train(folder: Path, net: Genotype, recipe: Recipe, seed: int, start: InitWeights | None = None) -> JobResult:
@@ -131,8 +133,8 @@ def summed(rows: list[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
     yield "saved", vars(mean_ci([row["saved"] for row in rows]))
     yield "never reached", sum(not row["reached"] for row in rows)
     for tick in range(TICKS):
-        scratch, heir = ({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "heir"))
-        gains = paired(scratch, heir)
+        scratch, inheriting = ({i: row[n][tick][1] for i, row in enumerate(rows)} for n in ("scratch", "inheriting"))
+        gains = paired(scratch, inheriting)
         yield f"accuracy gained at {(tick + 1) / TICKS:.0%} of the steps", vars(gains)
     for kind in dict.fromkeys(row["kind"] for row in rows):
         yield f"saved: {kind}", vars(mean_ci([row["saved"] for row in rows if row["kind"] == kind]))

@@ -4,7 +4,7 @@
     python benchmarks/scale.py busy            # 64 workers with jobs of 10 s that import no torch
     python benchmarks/scale.py records random  # resume, front, report and memory of the driver at 10,000 records
 
-The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, ledger, journal and
+The workers are real Ray actors on one node that claims 64 CPUs; their jobs sleep. The driver, controller, journal and
 records are those of a search. Busy is the share of the time between the first start of a job and the moment when
 nothing new is given out, in which workers had a job.
 """
@@ -81,8 +81,8 @@ def fancied(net: Any) -> float:
     return min(1.0, 1 - 30 / static_cost(net, 10, 8, 1).macs ** 0.5 + luck)
 
 
-def ledger_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
-    """The ledger of a run in `folder`, and its store."""
+def controller_of(folder: Path, strategy: str, trials: int) -> tuple[Any, Any]:
+    """The controller of a run in `folder`, and its store."""
     from alternas.archs import static_cost
     from alternas.results.runs.store import Store
     from alternas.search.config import Settings
@@ -116,13 +116,13 @@ def busy(strategy: str) -> dict[str, Any]:
     cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": WORKERS})
     try:
         with tempfile.TemporaryDirectory() as folder:
-            ledger, store = ledger_of(Path(folder), strategy, WORKERS * ROUNDS)
+            controller, store = controller_of(Path(folder), strategy, WORKERS * ROUNDS)
             clock: Any = Clock()
             data: Any = SimpleNamespace()
             with closing(store), closing(pool.Pool(Resources(cluster.address, gpus=0.0), data, WORKERS)) as workers:
                 while workers.starting:  # start-up is not what is measured
                     workers.poll(1.0)
-                run_loop(ledger, workers, clock)
+                run_loop(controller, workers, clock)
             return {"busy": round(clock.busy(), 4), "jobs": sum(change == 1 for _, change in clock.events)}
     finally:
         cluster.shutdown()
@@ -132,11 +132,11 @@ def fill(folder: Path, strategy: str) -> None:
     """A run of so many records: every job ends at once."""
     from alternas.search.training.job import JobResult, Point
 
-    ledger, store = ledger_of(folder, strategy, RECORDS)
+    controller, store = controller_of(folder, strategy, RECORDS)
     curve = tuple(Point(step, 1 / step, 0.5) for step in range(1, TICKS + 1))
     with closing(store):
-        while job := ledger.next_job():
-            ledger.report(
+        while job := controller.next_job():
+            controller.report(
                 JobResult(job.trial, "ok", job.stop_step, fancied(job.genotype), {"nll": 1.0}, curve, SECONDS)
             )
     settings = {"space": "free", "strategy": strategy, "objective": "macs"}
@@ -148,9 +148,9 @@ def fill(folder: Path, strategy: str) -> None:
 def resume(folder: Path, strategy: str) -> None:
     """In a process of its own: seconds until the first new job is there, and the driver's memory then."""
     began = time.monotonic()
-    ledger, store = ledger_of(folder, strategy, 2 * RECORDS)
+    controller, store = controller_of(folder, strategy, 2 * RECORDS)
     with closing(store):
-        assert ledger.next_job() is not None
+        assert controller.next_job() is not None
         found = {"seconds": time.monotonic() - began, "records": len(store.records)}
     rollup = Path("/proc/self/smaps_rollup").read_text()
     private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from ..archs.errors import InputError
+from ..results.export.formats import FORMATS
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import Json, NetSize, Svg, argument, command, option
 
@@ -16,7 +17,7 @@ def export(
     out: Annotated[Path, option("Folder to create.")],
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
     pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
-    formats: Annotated[str, option("Export formats, separated by commas: package, onnx, pt2, timm.")] = "package",
+    formats: Annotated[str, option(f"Export formats, separated by commas: {', '.join(FORMATS)}.")] = "package",
     as_json: Json = False,
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""

@@ -6,6 +6,7 @@ import math
 from typing import Annotated, Any
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..search.samplers.registry import STRATEGIES
 from .options import (
     Data,
     Eta,
@@ -41,10 +42,7 @@ def search(
     name: Name = "",
     strategy: Annotated[
         str,
-        option(
-            "Search strategy: evolution, random, tpe, nsga2, buildup, enumerate, or your own Optuna sampler "
-            "as package.module:Class."
-        ),
+        option(f"Search strategy: {', '.join(STRATEGIES)}, or your own Optuna sampler as package.module:Class."),
     ] = "evolution",
     scheduler: Annotated[
         str,

@@ -21,7 +21,7 @@ from ..spaces import FileSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
-from .samplers.registry import PLANNED, check_strategy
+from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
 from .supernet.budget import read_progress
 from .training.artifacts import ArtifactStore, artifact_store, check_store
@@ -248,7 +248,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
     used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
     if isinstance(used, str):
         return used
-    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and strategy not in PLANNED else "none"
+    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:

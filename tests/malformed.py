@@ -40,7 +40,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "word": ["magic", "Pareto ", "pareto;off", "nsga2\x00"[:-1] + "3", "1", *ODD],
     "file": ["none.json", "none/none.npz", "folder.json", "/dev/null/x", "mine:99", "mine:x", ":", "timm:", *ODD],
     "url": ["sqlite://", "http://x/y", "postgresql://", "sqlite:///:memory:", "mysql://@/", *ODD],
-    "depot": ["s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD],
+    "storage path": ["s3:/bucket", "/shared/x", "bucket/x", "s3://[/x", "s3://", "http://x/y", "file://x/y", "s3://b?x=1", *ODD],
     "place": ["tpu/1", "cpu/0", "cpu/1/float8", "cpu/1/float32/tf", "cpu/1/float32/eager/0", "a/b/c/d/e/f/g", *(odd for odd in ODD if odd != "/"), "cpu/7"],
     "out": ["taken", "taken/x", "/dev/null/x", LONG, "none/" + LONG],
     "picture": ["taken/x", "/dev/null/x", LONG, "none/" + LONG],
@@ -60,7 +60,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "train": "word", "pick": "word", "formats": "word", "family": "word", "device": "word", "dtype": "word",
     "bench.data": "word", "study.name": "word", "recipes.name": "word", "spaces.space": "file", "space": "file",
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
-    "latency_of": "place", "storage": "url", "storage_path": "depot", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
+    "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "port": "port", "samples": "count", "against": "file", "analyses": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason

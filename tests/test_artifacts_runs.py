@@ -89,14 +89,16 @@ def test_a_worker_leaves_its_files_in_the_store_and_goes_on_from_there(
 
 def test_a_start_comes_from_the_driver(job: TrainJob, store: ArtifactStore, digits: DataSet, tmp_path: Path) -> None:
     parent = store.home / "starts/p.safetensors"
-    heir = replace(job, start=InitWeights(str(parent), "a parent"), checkpoint=str(store.home / "checkpoints/heir.pt"))
-    lost = run(heir, digits)
+    child = replace(
+        job, start=InitWeights(str(parent), "a parent"), checkpoint=str(store.home / "checkpoints/child.pt")
+    )
+    lost = run(child, digits)
     assert (lost.status, "has no p.safetensors" in lost.error) == ("lost", True)
     run(replace(job, store=None, stop_step=4), digits)
     parent.parent.mkdir()
     shutil.copy(job.weights, parent)
     store.upload_once(parent)
-    outcome = run(heir, digits)
+    outcome = run(child, digits)
     assert (outcome.status, outcome.lineage["share"]) == ("ok", 1.0)
 
 
@@ -132,12 +134,12 @@ def test_scratch_that_the_dead_have_left_is_swept() -> None:
 
 @pytest.fixture
 def open_with(open_controller: Open) -> Callable[..., SearchController]:
-    """A ledger whose workers have a store."""
+    """A controller whose workers have a store."""
 
     def opened(store: ArtifactStore, **how: Any) -> SearchController:
-        ledger = open_controller(get("resnet", 8), **how)
-        ledger.artifacts = replace(store, home=ledger.folder)
-        return ledger
+        controller = open_controller(get("resnet", 8), **how)
+        controller.artifacts = replace(store, home=controller.folder)
+        return controller
 
     return opened
 
@@ -202,7 +204,7 @@ def test_a_search_broken_off_goes_on_from_the_store(
 def test_a_node_that_cannot_reach_the_store_loses_its_net(
     open_with: Callable[..., SearchController], store: ArtifactStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    ledger, seen = open_with(store, trials=3), list[int]()
+    controller, seen = open_with(store, trials=3), list[int]()
 
     def fate(job: TrainJob) -> Any:
         seen.append(job.trial)
@@ -215,12 +217,12 @@ def test_a_node_that_cannot_reach_the_store_loses_its_net(
             own.unlink()
         return None
 
-    run_loop(ledger, FakeExecutor(1, fate), SilentView())
-    by_trial = {r.trial: r for r in ledger.store.records}
+    run_loop(controller, FakeExecutor(1, fate), SilentView())
+    by_trial = {r.trial: r for r in controller.store.records}
     assert (by_trial[4].status, by_trial[4].error) == ("lost", "checkpoints: x cannot be read (away); 3 times")
     assert (seen.count(4), seen.count(5), by_trial[5].status) == (3, 2, "ok")
     assert caplog.text.count("checkpoints: x cannot be read (away)") == 4, "each time it is said"
-    assert all(weights_file(ledger.context.folder, r).exists() for r in by_trial.values() if r.status == "ok")
+    assert all(weights_file(controller.context.folder, r).exists() for r in by_trial.values() if r.status == "ok")
     assert not listing(Path(store.uri.removeprefix("file://")) / "run-1/checkpoints")
 
 
@@ -233,9 +235,9 @@ def test_a_store_that_is_gone_ends_the_search_and_no_net(
             (tmp_path / "store").touch()
         return JobResult(job.trial, "lost", error="away")
 
-    ledger = open_with(store, trials=3)
+    controller = open_with(store, trials=3)
     with pytest.raises(OperationError, match=r"storage-path: file:///.* cannot be written"):
-        run_loop(ledger, FakeExecutor(1, fate), SilentView())
+        run_loop(controller, FakeExecutor(1, fate), SilentView())
     assert read_records(tmp_path) == []
 
 

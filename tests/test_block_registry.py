@@ -245,13 +245,13 @@ def trained(model: nn.Module, steps: int) -> list[float]:
 def inherited(net: Genotype, parent: Any) -> None:
     """A deeper, wider child takes the parent's blocks, adds a near identity, and gives nearly the same logits."""
     child = Genotype(net.stem, (Stage("depthwise", 1, 8), Stage("depthwise", 3, 12, 2)))
-    heir = build(child, 5, 16)
-    rows = {row.place: row.how for row in inherit(heir, parent)}
+    net_of_child = build(child, 5, 16)
+    rows = {row.place: row.how for row in inherit(net_of_child, parent)}
     assert rows["stage 1 block 1"] == "copied"
     assert [*rows.values()].count("identity") == 1
     x = torch.randn(4, 3, 16, 16)
     with torch.no_grad():
-        torch.testing.assert_close(heir.eval()(x), parent.eval()(x), atol=0.05, rtol=0.05)
+        torch.testing.assert_close(net_of_child.eval()(x), parent.eval()(x), atol=0.05, rtol=0.05)
     wide = build(Genotype(net.stem, (Stage("depthwise", 1, 16), Stage("depthwise", 2, 24, 2))), 5, 16)
     taken = {row.place: row.taken for row in inherit(wide, parent)}
     assert all(taken[f"stage 2 block {number}"] for number in (1, 2))

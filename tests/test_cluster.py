@@ -32,8 +32,8 @@ from alternas.search.engine.resources import Resources
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.trials.controller import SearchController
 from fakes import SilentView, fake_accuracy
+from image_files import noise, write
 from pages import BLOCK, ROOT
-from picture_files import noise, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 Open = Callable[..., SearchController]
@@ -71,13 +71,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controller: Open) -> None:
     cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    ledger = open_controller(trials=20)
+    controller = open_controller(trials=20)
     with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         assert workers.size == 3
         while workers.starting:
             workers.poll(1.0)
-        assert run_loop(ledger, workers, SilentView())
-    trained = [r for r in ledger.store.records if r.status == "ok"]
+        assert run_loop(controller, workers, SilentView())
+    trained = [r for r in controller.store.records if r.status == "ok"]
     by_node = Counter(node for node, _ in {(r.device, r.runtime["process"]) for r in trained})
     assert sorted(by_node.values()) == [1, 2], "every slot of both nodes"
     assert all(r.runtime["shared"] for r in trained)
@@ -86,21 +86,21 @@ def test_both_nodes_work_and_hold_the_data_once(cluster: Cluster, open_controlle
 def test_a_node_that_dies_loses_no_net(cluster: Cluster, open_controller: Open) -> None:
     second = cluster.add_node(num_cpus=2)
     cluster.wait_for_nodes()
-    ledger = open_controller(trials=20)
+    controller = open_controller(trials=20)
 
     class Killer(SilentView):
         left: Any = second
 
         def ended(self, record: Any, trial: int) -> None:
-            if self.left and len(ledger.store.records) == 6:
+            if self.left and len(controller.store.records) == 6:
                 cluster.remove_node(self.left, allow_graceful=False)
                 self.left = None
 
     with closing(pool.Pool(Resources(cluster.address), load(DataConfig("digits")), 9)) as workers:
         while workers.starting:
             workers.poll(1.0)
-        assert run_loop(ledger, workers, Killer())
-    found = Counter(r.status for r in ledger.store.records if r.kind == "search")
+        assert run_loop(controller, workers, Killer())
+    found = Counter(r.status for r in controller.store.records if r.kind == "search")
     assert found["ok"] == 20
     assert set(found) <= {"ok", "duplicate"}
 

@@ -114,19 +114,19 @@ def test_what_is_not_fair_is_said() -> None:
 
 
 def test_other_budgets_are_said_and_marked(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
-    heir = {"budget": {"done": 4, "full": 4}, "lineage": {"trial": 0, "flops": 5}}
-    write("one", [(0, 0.8, 100), (1, 0.9, 1000, heir)])
+    child = {"budget": {"done": 4, "full": 4}, "lineage": {"trial": 0, "flops": 5}}
+    write("one", [(0, 0.8, 100), (1, 0.9, 1000, child)])
     write("two", [(0, 0.85, 100, {"budget": {"done": 16, "full": 16}})])
-    said = "budgets differ, which is no fair comparison: 1 net 8 steps, 1 net 4 steps on inherited weights (heir)"
+    said = "budgets differ, which is no fair comparison: 1 net 8 steps, 1 net 4 steps on inherited weights"
     code, out, _ = alternas("front", "one", "--json")
     assert code == 0
     assert [(row["budget_steps"], row["inherited"]) for row in json.loads(out)] == [(8, False), (4, True)]
     assert said in caplog.text
     code, out, _ = alternas("front", "one")
     assert said in " ".join(out.split())
-    assert [line.split()[0] for line in out.splitlines() if line.rstrip().endswith(" heir")] == ["1"]
+    assert [line.split()[0] for line in out.splitlines() if line.rstrip().endswith(" inherited")] == ["1"]
     (note,) = compare(["one", "two"], RankingQuery()).notes
-    assert note.endswith(": 1 net 16 steps, 1 net 4 steps on inherited weights (heir), 1 net 8 steps")
+    assert note.endswith(": 1 net 16 steps, 1 net 4 steps on inherited weights, 1 net 8 steps")
 
 
 def test_latencies_of_different_settings_are_not_compared() -> None:
@@ -250,8 +250,8 @@ def test_a_frame_has_the_columns_that_the_page_names() -> None:
 
 
 def test_a_frame_holds_what_the_leaderboard_says() -> None:
-    heir = {"factors": {"size": 3}, "lineage": {"trial": 0, "flops": 5}}
-    frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, heir), (4, None, 9, {"status": "nan"})]))
+    child = {"factors": {"size": 3}, "lineage": {"trial": 0, "flops": 5}}
+    frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
     assert frame["rank"].dropna().to_dict() == {0: 1, 1: 1, 2: 2, 3: 1}
     assert frame.loc[3, ["factor_size", "inherited", "train_flops", "memory", "steps_full"]].tolist() == [
         3, True, 6 * 9 * 8 * 32 + 5, 5, 8,

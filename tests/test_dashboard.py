@@ -29,7 +29,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.dashboard import study_of
+from alternas.search.trials.storage import study_of
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 
@@ -39,17 +39,17 @@ FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--dis
 
 
 @pytest.fixture(params=["journal", "sqlite"])
-def ledger(request: pytest.FixtureRequest, open_controller: Open, tmp_path: Path) -> SearchController:
+def controller(request: pytest.FixtureRequest, open_controller: Open, tmp_path: Path) -> SearchController:
     """Of a search that has ended; its folder is a run's."""
     storage = f"sqlite:///{tmp_path}/study.db" if request.param == "sqlite" else ""
-    ledger = open_controller(get("resnet", 8), trials=6, storage=storage)
-    run_loop(ledger, FakeExecutor(), SilentView())
+    controller = open_controller(get("resnet", 8), trials=6, storage=storage)
+    run_loop(controller, FakeExecutor(), SilentView())
     (tmp_path / "run.json").write_text('{"format": 2}')
-    return ledger
+    return controller
 
 
 def storage_of(folder: Path) -> list[str]:
-    """The option that names the database of the `ledger`, if it has one."""
+    """The option that names the database of the `controller`, if it has one."""
     return ["--storage", f"sqlite:///{folder}/study.db"] if (folder / "study.json").exists() else []
 
 
@@ -80,7 +80,7 @@ def until(true: Callable[[], Any], what: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_front_is_on_the_page(ledger: SearchController, tmp_path: Path) -> None:
+def test_the_front_is_on_the_page(controller: SearchController, tmp_path: Path) -> None:
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium: pip install selenium")
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs chromium and chromedriver")
@@ -102,13 +102,13 @@ def test_the_front_is_on_the_page(ledger: SearchController, tmp_path: Path) -> N
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
     drawn = {(round(x, 6), round(y)) for xs, ys in found for x, y in zip(xs, ys, strict=True)}
-    trials = ledger.study.study.get_trials(states=(TrialState.COMPLETE,))
+    trials = controller.study.study.get_trials(states=(TrialState.COMPLETE,))
     assert drawn == {(round(t.values[0], 6), round(t.values[1])) for t in trials}
 
 
 @pytest.mark.slow
-def test_the_page_changes_nothing(ledger: SearchController, tmp_path: Path) -> None:
-    before = len(ledger.study.study.get_trials())
+def test_the_page_changes_nothing(controller: SearchController, tmp_path: Path) -> None:
+    before = len(controller.study.study.get_trials())
     with served(tmp_path, *storage_of(tmp_path)) as (address, _):
         number = address.rsplit("/", 1)[1]
         api = address.split("/dashboard")[0] + "/api/studies"
@@ -126,8 +126,8 @@ def test_the_axes_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     settings = Settings("resnet", "digits", "random", "none", "params", recipes.get("smoke"))
     ready = prepare(SearchConfig(settings, DataConfig("digits"), 1, "mine"), Console(stderr=True))
     for _ in range(2):
-        with opened(ready) as ledger:
-            assert ledger.study.study.metric_names == ["accuracy", "params"]
+        with opened(ready) as controller:
+            assert controller.study.study.metric_names == ["accuracy", "params"]
 
 
 def test_what_cannot_be_shown_is_one_line(tmp_path: Path) -> None:

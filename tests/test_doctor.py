@@ -15,7 +15,7 @@ from alternas.search.data.load import load
 from alternas.search.engine import doctor as checkup
 from alternas.search.engine.doctor import TOKEN, Check, Place, checked, drawn, look
 from command_line import doctor
-from picture_files import noise, write
+from image_files import noise, write
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ def by_pool(plan: SearchConfig) -> None:
 
 
 def by_tune(plan: SearchConfig) -> None:
-    ray.init(plan.resources.address, log_to_driver=False, logging_level=logging.CRITICAL)
+    ray.init(plan.run.resources.address, log_to_driver=False, logging_level=logging.CRITICAL)
     try:
         search = inside_tune.from_config(plan)
         kept = ray.tune.CheckpointConfig(checkpoint_at_end=False)

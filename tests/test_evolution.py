@@ -62,19 +62,19 @@ def test_families_and_names_may_change_to_any_other() -> None:
     assert families == {"resnet", "alternet", "hybrid"}
 
 
-def run(ledger: SearchController, slots: int = 1) -> FakeExecutor:
+def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
     executor = FakeExecutor(slots)
-    run_loop(ledger, executor, SilentView())
+    run_loop(controller, executor, SilentView())
     return executor
 
 
 def test_children_are_new_and_of_the_front(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Evolution, "_select", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
-    ledger = open_controller(trials=60, strategy="evolution")
-    run(ledger)
-    records = [r for r in ledger.store.records if r.kind == "search"]
+    controller = open_controller(trials=60, strategy="evolution")
+    run(controller)
+    records = [r for r in controller.store.records if r.kind == "search"]
     assert Counter(r.status for r in records)["duplicate"] < 10, "only fresh draws can be known"
-    options, near, front = options_of(ledger.context.space), 0, 0
+    options, near, front = options_of(controller.context.space), 0, 0
     for i, child in enumerate(records):
         parents = [r for r in records[:i] if r.status == "ok"]
         ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
@@ -132,9 +132,9 @@ def test_it_resumes_as_if_unbroken(open_controller: Open, tmp_path: Any) -> None
         if file.is_file():
             file.unlink()
     for trials in (13, 17, 30):  # as many baselines
-        ledger = open_controller(trials=trials, strategy="evolution")
-        run(ledger)
-    assert [(r.trial, r.key) for r in ledger.store.records] == whole
+        controller = open_controller(trials=trials, strategy="evolution")
+        run(controller)
+    assert [(r.trial, r.key) for r in controller.store.records] == whole
 
 
 def test_seeds_matter(open_controller: Open, tmp_path: Any) -> None:
@@ -143,7 +143,7 @@ def test_seeds_matter(open_controller: Open, tmp_path: Any) -> None:
         for file in tmp_path.iterdir():
             if file.is_file():
                 file.unlink()
-        ledger = open_controller(trials=15, strategy="evolution", seed=seed)
-        run(ledger)
-        keys.append([r.key for r in ledger.store.records if r.kind == "search"])
+        controller = open_controller(trials=15, strategy="evolution", seed=seed)
+        run(controller)
+        keys.append([r.key for r in controller.store.records if r.kind == "search"])
     assert keys[0] != keys[1]

@@ -22,17 +22,17 @@ from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Network, OperationError, Stage, Stem, build, zoo
 from alternas.archs.weights import save
-from alternas.results.export import formats, isolated
+from alternas.results.export import formats, isolated, pt2
 from alternas.results.export import onnx as onnx_format
 from alternas.results.export import write as writing
 from alternas.results.export.export_net import RANDOM_IMAGES, export_net_of
-from alternas.results.export.formats import FORMATS, check_formats
+from alternas.results.export.formats import FORMATS, check_formats, format_of
 from alternas.results.export.write import export_network, summary_lines, write_formats
 from alternas.results.runs.weights_spec import parse_run_spec
 from nets import NETS, lively
 from runs import finished_run
 
-ALL = tuple(FORMATS)
+ALL = FORMATS
 MODERN = Genotype(
     Stem("patchify", 8, 2),
     (
@@ -267,7 +267,7 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
         (folder / "model.pt2").write_text("half")
         raise NotImplementedError("no such\noperator")
 
-    monkeypatch.setitem(FORMATS, "pt2", replace(FORMATS["pt2"], write=fails))
+    monkeypatch.setattr(pt2, "FORMAT", replace(pt2.FORMAT, write=fails))
     with pytest.raises(OperationError, match=r"export: pt2: NotImplementedError: no such$"):
         export_network(network_of(NETS["basic"]), tmp_path / "out", ("package", "pt2"))
     assert list(tmp_path.iterdir()) == []
@@ -392,7 +392,7 @@ def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     }
     subject = export_net_of(network_of(NETS["hybrid"]), about)
     write_formats(subject, tmp_path / "draft", ("package", "timm"))
-    known = {name: {"file": FORMATS[name].file} for name in ("package", "timm")}
+    known = {name: {"file": format_of(name).file} for name in ("package", "timm")}
     writing.write_card(subject, tmp_path / "draft", known, {"package": 0.0, "timm": 1e-7})
     card: Any = ModelCard.load(tmp_path / "draft" / "README.md", ignore_metadata_errors=False)
     assert (card.data.license, card.data.library_name) == ("unknown", "timm")
@@ -427,7 +427,7 @@ def test_what_users_wrote_is_text_on_the_card(tmp_path: Path) -> None:
     }
     subject = export_net_of(network_of(NETS["hybrid"]), about)
     write_formats(subject, tmp_path / "draft", ("package",))
-    writing.write_card(subject, tmp_path / "draft", {"package": {"file": FORMATS["package"].file}}, {"package": 0.0})
+    writing.write_card(subject, tmp_path / "draft", {"package": {"file": format_of("package").file}}, {"package": 0.0})
     text = ModelCard.load(tmp_path / "draft" / "README.md", ignore_metadata_errors=True).text
     assert text.count("&lt;img" if "&lt;" in text else "&#60;img") >= 6
     assert "<img" not in text

@@ -97,17 +97,17 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_record_that_does_not_fit_is_an_error_and_the_run_goes_on(open_controller: Open, tmp_path: Path) -> None:
-    ledger = open_controller(trials=6)
-    rest = ledger.store._file
+    controller = open_controller(trials=6)
+    rest = controller.store._file
 
     def fill(*_: Any) -> None:
-        if len(ledger.store.records) == 3:
-            ledger.store._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+        if len(controller.store.records) == 3:
+            controller.store._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
 
     view = SilentView()
     view.ended = fill  # type: ignore[method-assign]
     with pytest.raises(OSError, match="No space left"):
-        run_loop(ledger, FakeExecutor(2), view)
+        run_loop(controller, FakeExecutor(2), view)
     rest.close()
     assert len(read_records(tmp_path)) == 3
     again = open_controller(trials=6)
@@ -265,10 +265,10 @@ def test_a_lock_of_the_journal_that_was_left_behind_is_deleted(
     other.touch()
     for _ in range(2):
         left.symlink_to(f"runs/mine/{left.stem}") if kind == "link" else left.touch()
-        ledger = open_controller(trials=3)
+        controller = open_controller(trials=3)
         assert not os.path.lexists(left)
-    run_loop(ledger, FakeExecutor(2), SilentView())
-    assert [r.status for r in ledger.store.records] == ["ok"] * (3 + len(ledger.baselines))
+    run_loop(controller, FakeExecutor(2), SilentView())
+    assert [r.status for r in controller.store.records] == ["ok"] * (3 + len(controller.baselines))
     assert other.exists(), "the run's own lock stays"
 
 
@@ -321,8 +321,8 @@ def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path
 def test_a_hundred_tears_of_records_and_journal(open_controller: Open, tmp_path: Path) -> None:
     """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)
-    ledger = open_controller(space, trials=5)
-    run_loop(ledger, FakeExecutor(2), SilentView())
+    controller = open_controller(space, trials=5)
+    run_loop(controller, FakeExecutor(2), SilentView())
     files = [tmp_path / "records.jsonl", tmp_path / "study.journal"]
     whole = [path.read_bytes() for path in files]
     last = whole[0].rfind(b"\n", 0, -1) + 1
@@ -331,11 +331,11 @@ def test_a_hundred_tears_of_records_and_journal(open_controller: Open, tmp_path:
         which = chance.choice([(0,), (1,), (0, 1)])
         for i, path in enumerate(files):
             path.write_bytes(whole[i][: cuts[i]] if i in which else whole[i])
-        ledger = open_controller(space, trials=5)
-        run_loop(ledger, FakeExecutor(2), SilentView())
+        controller = open_controller(space, trials=5)
+        run_loop(controller, FakeExecutor(2), SilentView())
         kept = whole[0][:last] if 0 in which else whole[0]
         assert files[0].read_bytes().startswith(kept), f"tear {tear} at {cuts}, of {which}"
-        in_order(read_records(tmp_path), len(ledger.baselines))
+        in_order(read_records(tmp_path), len(controller.baselines))
 
 
 def in_order(records: list[Record], baselines: int) -> None:
@@ -373,10 +373,10 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
         return made
 
     monkeypatch.setattr(train, "build", frail)
-    ledger = open_controller(get("resnet", 8), trials=7)
-    first = len(ledger.baselines)
+    controller = open_controller(get("resnet", 8), trials=7)
+    first = len(controller.baselines)
     fates.update(zip(range(first, first + 3), ("oom", "nan", "error"), strict=True))
-    assert run_loop(ledger, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
+    assert run_loop(controller, FakeExecutor(1, lambda job: run(job, digits)), SilentView())
     records = [r for r in read_records(tmp_path) if r.status not in FREE]
     assert {keys.index(r.key): r.status for r in records} == dict.fromkeys(range(first + 7), "ok") | fates
     assert all(r.error and r.accuracy is None for r in records if r.status != "ok")
@@ -393,10 +393,10 @@ def test_a_gene_that_is_no_option_is_a_trial_that_failed(open_controller: Open, 
     row["genes"] = dict.fromkeys(row["genes"], gene)
     (tmp_path / "records.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "study.journal").unlink()
-    ledger = open_controller(get("resnet", 8), trials=4)
-    assert ledger.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
-    assert run_loop(ledger, FakeExecutor(2), SilentView())
-    assert ledger.started == 4
+    controller = open_controller(get("resnet", 8), trials=4)
+    assert controller.study.study.get_trials()[row["trial"]].state == TrialState.FAIL
+    assert run_loop(controller, FakeExecutor(2), SilentView())
+    assert controller.started == 4
 
 
 @pytest.mark.parametrize("journal", [True, False])

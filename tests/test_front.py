@@ -153,12 +153,12 @@ def test_training_compute_counts_ancestors() -> None:
     net = zoo.get("alternet18", 32)
     cost = static_cost(net, 10, 32)
     first = record(0, 0.5, cost.macs, budget={"done": 7, "full": 7}, recipe={"batch_size": 32}, seconds=3.0)
-    heir = record(1, 0.6, 1000, budget={"done": 4, "full": 4}, recipe={"batch_size": 32}, seconds=6.0,
+    child = record(1, 0.6, 1000, budget={"done": 4, "full": 4}, recipe={"batch_size": 32}, seconds=6.0,
                   accuracies={"0": 0.6, "1": 0.6}, lineage={"trial": 0, "flops": train_flops(first)})  # fmt: skip
     assert train_flops(first) == cost.training_flops(7 * 32)
-    assert train_flops(heir) == 6 * 1000 * 4 * 32 + cost.training_flops(7 * 32)
-    assert train_seconds(heir, {0: first, 1: heir}) == 6.0, "one of two seeds, and the ancestor"
-    assert train_seconds(heir, {1: heir}) is None
+    assert train_flops(child) == 6 * 1000 * 4 * 32 + cost.training_flops(7 * 32)
+    assert train_seconds(child, {0: first, 1: child}) == 6.0, "one of two seeds, and the ancestor"
+    assert train_seconds(child, {1: child}) is None
     assert train_flops(record(2, 0.5, 10)) is None
     unknown = record(2, 0.5, 10, budget={"done": 1}, recipe={"batch_size": 2}, lineage={"weights": "timm"})
     assert train_flops(unknown) is None

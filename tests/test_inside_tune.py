@@ -143,7 +143,7 @@ def test_pickled_it_is_its_plan_and_takes_the_run_up() -> None:
     more.searcher.suggest("a")
     more.searcher.close()
     kept = pickle.dumps(more.searcher)
-    assert len(kept) < 5000, "no data, no ledger"
+    assert len(kept) < 5000, "no data, no controller"
     again = pickle.loads(kept)
     again.save("file")
     again.restore("file")

@@ -33,7 +33,7 @@ TIMING = (LatencySetting(), (1, 8, 8), 10)
 
 
 @pytest.fixture
-def ledger(open_controller: Callable[..., SearchController]) -> Callable[..., SearchController]:
+def controller(open_controller: Callable[..., SearchController]) -> Callable[..., SearchController]:
     def open_it(strategy: str = "random", **more: Any) -> SearchController:
         return open_controller(strategy=strategy, objective="latency_ms", latency=str(LatencySetting()), **more)
 
@@ -43,9 +43,9 @@ def ledger(open_controller: Callable[..., SearchController]) -> Callable[..., Se
 @pytest.mark.parametrize("strategy", ["random", "nsga2", "tpe", "evolution"])
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 def test_every_net_is_measured_once_before_it_is_trained(
-    ledger: Callable[..., SearchController], strategy: str, scheduler: str, tmp_path: Path
+    controller: Callable[..., SearchController], strategy: str, scheduler: str, tmp_path: Path
 ) -> None:
-    work, executor = ledger(strategy, scheduler=scheduler, trials=14), FakeExecutor(3, timed)
+    work, executor = controller(strategy, scheduler=scheduler, trials=14), FakeExecutor(3, timed)
     run_loop(work, executor, SilentView())
     measured: set[str] = set()
     for job in executor.ran:
@@ -61,29 +61,29 @@ def test_every_net_is_measured_once_before_it_is_trained(
             assert told[record.trial] == [record.accuracy, by_key[record.key]]
 
 
-def test_a_resumed_search_measures_nothing_again(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
-    run_loop(ledger(trials=4), FakeExecutor(2, timed), SilentView())
+def test_a_resumed_search_measures_nothing_again(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+    run_loop(controller(trials=4), FakeExecutor(2, timed), SilentView())
     (tmp_path / "study.journal").unlink()
     executor = FakeExecutor(2, timed)
-    run_loop(ledger(trials=8), executor, SilentView())
+    run_loop(controller(trials=8), executor, SilentView())
     again = [job.genotype.key for job in executor.ran if isinstance(job, LatencyJob)]
     assert len(again) == len(set(again)) == 4
     assert len(read_latencies(tmp_path)) == len({m.key for m in read_latencies(tmp_path)})
 
 
-def test_a_net_that_cannot_be_measured_is_not_trained(ledger: Callable[..., SearchController]) -> None:
+def test_a_net_that_cannot_be_measured_is_not_trained(controller: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
         if isinstance(job, LatencyJob) and job.trial == 5:
             return JobResult(job.trial, "error", error="no such operator")
         return timed(job)
 
-    work, executor = ledger(trials=4), FakeExecutor(1, fate)
+    work, executor = controller(trials=4), FakeExecutor(1, fate)
     run_loop(work, executor, SilentView())
     assert {r.trial: r.error for r in work.store.records}[5] == "no such operator"
     assert not any(job.trial == 5 and not isinstance(job, LatencyJob) for job in executor.ran)
 
 
-def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
+def test_a_lost_meter_is_asked_again(controller: Callable[..., SearchController], tmp_path: Path) -> None:
     from fakes import lose
 
     lost: list[int] = []
@@ -94,12 +94,12 @@ def test_a_lost_meter_is_asked_again(ledger: Callable[..., SearchController], tm
             return lose(job)
         return timed(job)
 
-    work = ledger(trials=3)
+    work = controller(trials=3)
     run_loop(work, FakeExecutor(1, fate), SilentView())
     assert all(r.status in ("ok", "duplicate") for r in work.store.records)
 
 
-def test_another_machine_ends_the_search(ledger: Callable[..., SearchController]) -> None:
+def test_another_machine_ends_the_search(controller: Callable[..., SearchController]) -> None:
     def fate(job: Job) -> Any:
         return (
             JobResult(job.trial, "ok", latency=row(1.0, "Chip" if job.trial < 2 else "Other"))
@@ -108,11 +108,11 @@ def test_another_machine_ends_the_search(ledger: Callable[..., SearchController]
         )
 
     with pytest.raises(OperationError, match=r"Chip before, and now in .*Other"):
-        run_loop(ledger(trials=4), FakeExecutor(1, fate), SilentView())
+        run_loop(controller(trials=4), FakeExecutor(1, fate), SilentView())
 
 
-def test_trained_nets_without_a_latency_are_named(ledger: Callable[..., SearchController], tmp_path: Path) -> None:
-    run_loop(ledger(trials=3), FakeExecutor(2, timed), SilentView())
+def test_trained_nets_without_a_latency_are_named(controller: Callable[..., SearchController], tmp_path: Path) -> None:
+    run_loop(controller(trials=3), FakeExecutor(2, timed), SilentView())
     lines = (tmp_path / FILE).read_text().splitlines(keepends=True)
     (tmp_path / FILE).write_text("".join(lines[1:]))
     latencies = Latencies(tmp_path, price, *TIMING)

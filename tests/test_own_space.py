@@ -200,13 +200,13 @@ def test_every_strategy_takes_it(
     shutil.copy(EXAMPLE, "mine.py")
     nets = {net.key for _, net in members(FileSpace("mine.py", (8, 8)))}
     for trials in (6, 12):
-        ledger = open_controller(FileSpace("mine.py", (8, 8)), trials, strategy)
-        run_loop(ledger, FakeExecutor(), SilentView())
-    searched: list[Record] = [r for r in ledger.store.records if r.kind == "search" and r.status == "ok"]
+        controller = open_controller(FileSpace("mine.py", (8, 8)), trials, strategy)
+        run_loop(controller, FakeExecutor(), SilentView())
+    searched: list[Record] = [r for r in controller.store.records if r.kind == "search" and r.status == "ok"]
     assert len({r.key for r in searched}) == len(searched)
     assert len(searched) == (6 if strategy == "buildup" else 12), "three baselines, two steps each, all of them kept"
     assert {r.key for r in searched} <= nets
-    assert {r.key for r in ledger.store.records if r.kind == "baseline"} <= nets
+    assert {r.key for r in controller.store.records if r.kind == "baseline"} <= nets
     if strategy == "buildup":
         assert {r.family for r in searched} == {"alternet"}
 

@@ -134,13 +134,13 @@ def test_a_search_that_was_interrupted_has_each_step_once(
             raise KilledError
 
     for part in (1, 2):
-        ledger = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
-        view = TensorBoardView(SilentView(), ledger) if part >= noted_from else SilentView()
+        controller = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
+        view = TensorBoardView(SilentView(), controller) if part >= noted_from else SilentView()
         try:
-            run_loop(ledger, FakeExecutor(fate=fate), view)
+            run_loop(controller, FakeExecutor(fate=fate), view)
         except KilledError:
             assert part == 1
-    trained = [r for r in ledger.store.records if r.curve]
+    trained = [r for r in controller.store.records if r.curve]
     assert len(trained) >= 8
     for record in trained:
         folder = tmp_path / "tensorboard" / f"trial-{record.trial:05d}"

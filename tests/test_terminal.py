@@ -19,7 +19,7 @@ from alternas.results.render.terminal import Console, Guarded, LogHandler, plain
 from alternas.search.data.load import track
 from command_line import EVIL, FORGED, SIGNS, STYLE, obeyed
 from command_line import run_here as run
-from picture_files import noise, write
+from image_files import noise, write
 from runs import DATA, drawn_records, made_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

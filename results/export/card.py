@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
-from .formats import FORMATS
+from .formats import format_of
 
 FILES = {  # of every export
     "README.md": "this card",
@@ -37,7 +37,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
         "## Use\n\nWith this folder as the working folder. `images` are (N, C, H, W), in the data's own values.\n",
-        *(f"### {FORMATS[name].title}\n\n{FORMATS[name].usage(facts)}" for name in facts["formats"]),
+        *(f"### {format_of(name).title}\n\n{format_of(name).usage(facts)}" for name in facts["formats"]),
         "## Limitations\n\n" + "".join(f"- {line}\n" for line in limitations(facts)),
         "Licence of the code: Apache-2.0. The licence of the weights is for whoever trained them to say; "
         "it depends on the data.\n",
@@ -122,7 +122,7 @@ def _files(facts: Mapping[str, Any]) -> dict[str, str]:
     rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items()}
     for name, known in facts["formats"].items():
         written = (known["file"], known.get("weights"))
-        rows |= {f"`{file}`": about for file, about in FORMATS[name].files.items() if file in written}
+        rows |= {f"`{file}`": about for file, about in format_of(name).files.items() if file in written}
     return rows
 
 

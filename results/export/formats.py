@@ -1,20 +1,26 @@
-"""The registry of export formats: each is a file of this folder; `isolated.py` checks what it wrote."""
+"""Registry of export formats. Nothing here loads torch before a format is asked for.
+
+A new format is a file of this folder, named as the format, that defines FORMAT; its name below; and a function of its
+name in `isolated.py`, which loads it again without alternas.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from ...archs import InputError
-from ...archs.errors import check_choice
-from . import onnx, package, pt2, timm
-from .export_net import Format
+from ...archs.errors import InputError, check_choice
 
-FORMATS: dict[str, Format] = {
-    "package": package.FORMAT,
-    "onnx": onnx.FORMAT,
-    "pt2": pt2.FORMAT,
-    "timm": timm.FORMAT,
-}
+if TYPE_CHECKING:
+    from .export_net import Format
+
+FORMATS = ("package", "onnx", "pt2", "timm")
+
+
+def format_of(name: str) -> Format:
+    """The format of this name."""
+    return import_module(f".{name}", __package__).FORMAT
 
 
 def check_formats(text: str) -> tuple[str, ...]:
@@ -26,7 +32,7 @@ def check_formats(text: str) -> tuple[str, ...]:
     names = {check_choice("formats", name.strip(), FORMATS) for name in text.split(",")}
     names |= {"package"} if "timm" in names else set()
     for name in names:
-        missing = [package for package in FORMATS[name].requires if find_spec(package) is None]
+        missing = [package for package in format_of(name).requires if find_spec(package) is None]
         if missing:
             which = f"which {'is' if len(missing) == 1 else 'are'} not installed"
             hint = 'pip install "alternas[export]"'

@@ -49,12 +49,10 @@ def onnx(folder: Path) -> Answer:
     return lambda images: np.asarray(session.run(["logits"], {"images": _normalised(folder, images)})[0])
 
 
-ANSWERS: dict[str, Callable[[Path], Answer]] = {"package": package, "timm": timm, "pt2": pt2, "onnx": onnx}
-
-
 def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
     """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all."""
-    answer = ANSWERS[name](folder)
+    load: Callable[[Path], Answer] = globals()[name]  # the function above that has the format's name
+    answer = load(folder)
     return np.concatenate([answer(images[:1]), answer(images)])
 
 

@@ -28,7 +28,7 @@ from ..runs.weights_spec import facts_of, select_net, trained_weights
 from . import isolated, package
 from .card import card
 from .export_net import ExportNet, export_net_of
-from .formats import FORMATS, check_formats
+from .formats import check_formats, format_of
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
@@ -45,7 +45,7 @@ def export_net(
         out: folder to create; it must not exist, or be empty.
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
-        formats: package, onnx, pt2, timm.
+        formats: names of `formats.FORMATS`.
 
     Raises:
         InputError: if there is no such net or format, the net has no weights, or `out` cannot be written.
@@ -126,7 +126,7 @@ def export_network(
     Args:
         network: left as it is.
         out: folder to create; it must not exist, or be empty.
-        formats: of `FORMATS`; timm brings the package.
+        formats: names of `formats.FORMATS`; timm brings the package.
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
 
@@ -168,7 +168,7 @@ def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str
     written = {}
     for name in names:
         try:
-            written[name] = {"file": FORMATS[name].file} | FORMATS[name].write(net, draft)
+            written[name] = {"file": format_of(name).file} | format_of(name).write(net, draft)
         except FAILURES as error:
             reason = re.sub(r"\x1b?\[\d+m", "", str(error)).strip().split("\n")[0]
             raise OperationError(f"export: {name}: {type(error).__name__}: {reason[:300]}") from error

@@ -15,7 +15,7 @@ import optuna
 from optuna.trial import FrozenTrial
 
 from ...results.ranking.pareto import pareto_ranks
-from ...spaces import Genes, options_of
+from ...spaces import Genes
 from ...spaces.base import mutations
 from .random import JointSampler, uniform
 from .sampler_context import Observation, SamplerContext, Traits, TrialReader
@@ -39,7 +39,7 @@ class Evolution(JointSampler):
     """
 
     def __init__(self, context: SamplerContext) -> None:
-        super().__init__(context.seed, options_of(context.space))
+        super().__init__(context)
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate()
         self._curves = LearningCurves(context.features_of)
         self._running: list[FrozenTrial] = []  # train or wait

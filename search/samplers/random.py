@@ -20,8 +20,8 @@ from .sampler_context import SamplerContext, TrialReader
 class RandomSampler(BaseSampler):
     """Uniform draws that depend on (seed, trial number, gene) alone, so a resumed search goes on unchanged."""
 
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
+    def __init__(self, context: SamplerContext) -> None:
+        self._seed = context.seed
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {}
@@ -41,9 +41,9 @@ class RandomSampler(BaseSampler):
 class JointSampler(RandomSampler):
     """Base of samplers that propose all genes of a net at once; without a proposal, they are drawn uniformly."""
 
-    def __init__(self, seed: int, options: Mapping[str, tuple[Gene, ...]]) -> None:
-        super().__init__(seed)
-        self._options = options
+    def __init__(self, context: SamplerContext) -> None:
+        super().__init__(context)
+        self._options = options_of(context.space)
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         """All genes of trial `number`; None to have them drawn uniformly."""
@@ -86,7 +86,7 @@ class Enumerate(JointSampler):
     """Proposes the feasible members of a space that are not known yet, in `members`' order, whatever the seed."""
 
     def __init__(self, context: SamplerContext) -> None:
-        super().__init__(context.seed, options_of(context.space))
+        super().__init__(context)
         self._members, self._reader = _feasible_members(context), TrialReader()
         self._next = next(self._members, None)
 

@@ -1,4 +1,7 @@
-"""Strategies are Optuna samplers: ours and Optuna's by name, any other by import path."""
+"""Registry of search strategies, which are Optuna samplers: ours by name, any other by import path.
+
+A new strategy is a file of this folder and its entry. Nothing here loads Optuna before a sampler is made.
+"""
 
 from __future__ import annotations
 
@@ -7,64 +10,41 @@ import inspect
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from optuna.distributions import BaseDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
-from optuna.study import Study
-from optuna.trial import FrozenTrial
+from typing import TYPE_CHECKING
 
 from ...archs.errors import InputError, check_choice
 from ...archs.user_code import time_limit, user_code_errors
-from ...spaces import options_of
-from .buildup import BuildUp
-from .evolution import Evolution
-from .random import Enumerate, RandomSampler, distributions
-from .sampler_context import SamplerContext
+
+if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
+
+    from .sampler_context import SamplerContext
 
 
-class _FixedSpace:
-    """Tells a sampler of Optuna's which genes there are, so that it need not intersect all trials each time.
+@dataclass(frozen=True)
+class Strategy:
+    """A search strategy: its sampler, and what a search must know of it."""
 
-    Genes with a single choice are left out: these samplers don't take them.
-    """
-
-    def _fix(self, context: SamplerContext) -> None:
-        self._genes = distributions({name: c for name, c in options_of(context.space).items() if len(c) > 1})
-
-    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return dict(self._genes)
+    sampler: str  # "module:Class" in this folder, made of a `SamplerContext`
+    stateless: bool = True  # whether what it draws depends on the trial's number and the finished trials alone
+    planned: bool = False  # whether it follows a plan of its own: no gene of its nets is set by others
 
 
-class FixedTPE(_FixedSpace, TPESampler):
-    """TPE over all genes together."""
-
-    def __init__(self, context: SamplerContext) -> None:
-        super().__init__(seed=context.seed, multivariate=True)
-        self._fix(context)
-
-
-class FixedNSGAII(_FixedSpace, NSGAIISampler):
-    """NSGA-II."""
-
-    def __init__(self, context: SamplerContext) -> None:
-        super().__init__(seed=context.seed)
-        self._fix(context)
-
-
-STRATEGIES: dict[str, Callable[[SamplerContext], BaseSampler]] = {
-    "random": lambda context: RandomSampler(context.seed),
-    "tpe": FixedTPE,
-    "nsga2": FixedNSGAII,
-    "buildup": BuildUp,
-    "evolution": Evolution,
-    "enumerate": Enumerate,
+STRATEGIES = {
+    "random": Strategy("random:RandomSampler"),
+    "tpe": Strategy("optuna_samplers:FixedTPE", stateless=False),
+    "nsga2": Strategy("optuna_samplers:FixedNSGAII", stateless=False),
+    "buildup": Strategy("buildup:BuildUp", planned=True),
+    "evolution": Strategy("evolution:Evolution"),
+    "enumerate": Strategy("random:Enumerate", planned=True),
 }
-# What these draw depends on the trial's number and the finished trials alone.
-STATELESS = ("random", "buildup", "evolution", "enumerate")
-# These follow a plan of their own: no gene of theirs is set by others.
-PLANNED = ("buildup", "enumerate")
+
+
+def find_strategy(name: str) -> Strategy:
+    """The entry of a strategy; one of the user's own may hold state, and plans nothing that we know of."""
+    return STRATEGIES.get(name) or Strategy(name, stateless=False)
 
 
 def is_own(name: str) -> bool:
@@ -95,7 +75,9 @@ def sampler(name: str, context: SamplerContext, offset: int = 0) -> BaseSampler:
     """
     check_strategy(name)
     if name in STRATEGIES:
-        return STRATEGIES[name](replace(context, seed=context.seed + offset))
+        module, _, kind = STRATEGIES[name].sampler.partition(":")
+        made_of = replace(context, seed=context.seed + offset)
+        return getattr(importlib.import_module(f".{module}", __package__), kind)(made_of)
     kind = _import_sampler(name)
     takes_seed = "seed" in inspect.signature(kind).parameters
     what = f"strategy {name!r}: cannot be made without arguments but a seed"
@@ -105,6 +87,8 @@ def sampler(name: str, context: SamplerContext, offset: int = 0) -> BaseSampler:
 
 def _import_sampler(name: str) -> Callable[..., BaseSampler]:
     """The class at "package.module:Class", from an installed package or a module of the current folder."""
+    from optuna.samplers import BaseSampler
+
     module, _, attribute = name.partition(":")
     sys.path.append(str(Path.cwd()))  # behind all else, so that no file there hides a package
     try:

@@ -34,6 +34,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     confusions: Any = {"val": scores.confusion_KK.numpy()}
     atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
     evaluated = int(scores.confusion_KK.sum()) + min(STATISTICS_IMAGES, len(loader.data.train))
+    how = {"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device), "evaluated": evaluated}
     metrics = scores.numbers()
     del metrics["accuracy"]
     return JobResult(
@@ -43,7 +44,11 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
         metrics=metrics,
         seconds=time.perf_counter() - start,
         device=loader.device.type,
-        how={"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device), "evaluated": evaluated},
+        how={
+            "loader": loader.data.loader,
+            "precision": precision_of(job.recipe, loader.device),
+            "evaluated": evaluated,
+        },
     )
 
 

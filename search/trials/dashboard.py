@@ -1,4 +1,4 @@
-"""optuna-dashboard on the study of a run: to look at, never to write, for the driver is the one writer of a study."""
+"""optuna-dashboard on a run's study, read-only: the driver of the search is the one writer of a study."""
 
 from __future__ import annotations
 
@@ -8,21 +8,10 @@ from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
-from optuna.storages import BaseStorage
-
 from ...archs.errors import InputError
 from ...results.render.terminal import print_lines
-from .storage import connect, parse_url, shown, study_note
-from .study import BROKEN, JOURNAL_STUDY, journal, quiet
-
-
-class _Server(ThreadingMixIn, WSGIServer):
-    daemon_threads = True
-
-
-class _Silent(WSGIRequestHandler):
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+from .storage import study_of
+from .study import quiet
 
 
 def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
@@ -36,11 +25,7 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
     from optuna_dashboard import wsgi
 
     quiet()
-    study, name = study_of(folder, storage)
-    try:
-        number = study.get_study_id_from_name(name)
-    except KeyError:
-        raise InputError(f"run {folder.name!r}: its study {name!r} is not in the storage any more") from None
+    study, number = study_of(folder, storage)
     app = wsgi(study)
 
     def read_only(environ: dict[str, Any], start_response: Any) -> Any:
@@ -49,8 +34,14 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
         start_response("405 Method Not Allowed", [("Content-Type", "application/json")])
         return [b'{"reason": "alternas shows this study and does not change it"}']
 
+    class ThreadingServer(ThreadingMixIn, WSGIServer):  # browsers open connections that they do not use at once
+        daemon_threads = True
+
+    class Handler(WSGIRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None: ...
+
     try:
-        server = make_server(host, port, read_only, server_class=_Server, handler_class=_Silent)
+        server = make_server(host, port, read_only, ThreadingServer, Handler)
     except (OSError, OverflowError) as error:
         raise InputError(f"dashboard: cannot listen on {host}:{port} ({error})") from None
     with server:
@@ -60,32 +51,3 @@ def serve(folder: Path, host: str, port: int, storage: str = "") -> None:
             server.serve_forever()
         except KeyboardInterrupt:
             print_lines("")
-
-
-def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, str]:
-    """Where the study of a run is, and its name there. A database is opened at the URL that the user gives alone.
-
-    Raises:
-        InputError: if it is not there, or in a database that is not the one at `storage`.
-    """
-    note, path, run = study_note(folder), folder / "study.journal", f"run {folder.name!r}"
-    if not note:
-        if storage:
-            raise InputError(f"storage: the study of {run} is in its journal, {path}")
-        if not path.exists():
-            raise InputError(f"{run} has no study: {path} is not there; its search makes it")
-        try:
-            return journal(path), JOURNAL_STUDY
-        except BROKEN as error:
-            hint = "the command of its search rebuilds it from the records"
-            raise InputError(f"{path}: is broken ({error!r}); {hint}") from None
-    recorded = shown(parse_url(note["storage"]))  # without its password
-    if not storage:
-        rule = "a URL is opened where you give it: repeat it, with its password if it has one: --storage URL"
-        raise InputError(f"storage: the study of {run} is in {recorded}; {rule}")
-    url = parse_url(storage)
-    if shown(url) != recorded:
-        raise InputError(f"storage: the study of {run} is in {recorded}, not in {shown(url)}")
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        raise InputError(f"{run} has no study: {url.database} is not there")
-    return connect(url), note["study"]

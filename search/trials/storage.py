@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from optuna.exceptions import StorageInternalError
-from optuna.storages import RDBStorage
+from optuna.storages import BaseStorage, RDBStorage
 
 from ...archs.errors import InputError, OperationError
 from ...archs.files import parse_json, read_own
@@ -23,7 +23,7 @@ from ...results.runs.record import Record
 from ...results.runs.store import write_json
 from ..redact import redact, shown_url
 from ..samplers.sampler_context import SamplerContext, candidate_baselines
-from .study import CostOf, StudyAdapter, check_numbers, fill_study, open_journal
+from .study import BROKEN, JOURNAL_STUDY, CostOf, StudyAdapter, check_numbers, fill_study, journal, open_journal
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -151,6 +151,51 @@ def open_study(
     fill_study(adapter, records, context, cost_of)
     write_json(folder / "study.json", {"storage": shown(url), "study": name})  # last: one half filled is never found
     return adapter
+
+
+def study_of(folder: Path, storage: str = "") -> tuple[BaseStorage, int]:
+    """The storage that holds the study of a run, and its number there.
+
+    A database is opened only at the URL that the user gives.
+
+    Raises:
+        InputError: if it is not there, or in a database that is not the one at `storage`.
+    """
+    note = study_note(folder)
+    if note:
+        database, name = _database_of(folder, note["storage"], storage), note["study"]
+    else:
+        database, name = _journal_of(folder, storage), JOURNAL_STUDY
+    try:
+        return database, database.get_study_id_from_name(name)
+    except KeyError:
+        raise InputError(f"run {folder.name!r}: its study {name!r} is not in the storage any more") from None
+
+
+def _database_of(folder: Path, recorded: str, storage: str) -> RDBStorage:
+    recorded, run = shown(parse_url(recorded)), f"run {folder.name!r}"  # without its password
+    if not storage:
+        rule = "a URL is opened where you give it: repeat it, with its password if it has one: --storage URL"
+        raise InputError(f"storage: the study of {run} is in {recorded}; {rule}")
+    url = parse_url(storage)
+    if shown(url) != recorded:
+        raise InputError(f"storage: the study of {run} is in {recorded}, not in {shown(url)}")
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        raise InputError(f"{run} has no study: {url.database} is not there")
+    return connect(url)
+
+
+def _journal_of(folder: Path, storage: str) -> BaseStorage:
+    path, run = folder / "study.journal", f"run {folder.name!r}"
+    if storage:
+        raise InputError(f"storage: the study of {run} is in its journal, {path}")
+    if not path.exists():
+        raise InputError(f"{run} has no study: {path} is not there; its search makes it")
+    try:
+        return journal(path)
+    except BROKEN as error:
+        hint = "the command of its search rebuilds it from the records"
+        raise InputError(f"{path}: is broken ({error!r}); {hint}") from None
 
 
 def study_note(folder: Path) -> dict[str, str]:

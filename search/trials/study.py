@@ -23,7 +23,7 @@ from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
-from ..samplers.registry import PLANNED, STATELESS, is_own, sampler, user_sampler_errors
+from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
 
 log = logging.getLogger("alternas")
@@ -63,10 +63,10 @@ class StudyAdapter:
 
     def __init__(self, storage: BaseStorage, strategy: str, context: SamplerContext, name: str = JOURNAL_STUDY) -> None:
         quiet()
-        self._user_errors, self.planned = partial(user_sampler_errors, strategy), strategy in PLANNED
+        self._user_errors, self.planned = partial(user_sampler_errors, strategy), find_strategy(strategy).planned
         self.study = optuna.create_study(storage=storage, study_name=name, directions=DIRECTIONS, load_if_exists=True)
         # A sampler that starts anew must not repeat its draws; some go by the trial's number anyway.
-        offset = 0 if strategy in STATELESS else len(self._trials())
+        offset = 0 if find_strategy(strategy).stateless else len(self._trials())
         self.study.sampler = sampler(strategy, context, offset)
         self._open: dict[int, Trial] = {}
         baselines = (trial for trial in self._trials() if trial.user_attrs.get("baseline"))

@@ -41,14 +41,14 @@ Open = Callable[..., SearchController]
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 def test_steps_are_used_up_and_no_more_are_begun(open_controller: Open, scheduler: str) -> None:
     most = 12 * STEPS
-    ledger = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most))
+    controller = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most))
     executor = FakeExecutor(3)
-    assert run_loop(ledger, executor, SilentView())
-    taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in ledger.store.records)
-    assert taken == ledger.steps_done
+    assert run_loop(controller, executor, SilentView())
+    taken = sum(r.budget["done"] * max(1, len(r.accuracies)) for r in controller.store.records)
+    assert taken == controller.steps_done
     assert most <= taken < most + 3 * STEPS, "those that run are trained to their next stop"
-    found = Counter(r.status for r in ledger.store.records if r.kind == "search")
-    assert not ledger.live
+    found = Counter(r.status for r in controller.store.records if r.kind == "search")
+    assert not controller.live
     assert set(found) <= {"ok", "pruned", "duplicate"}
     assert open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=most)).complete
     more = open_controller(trials=100, scheduler=scheduler, budget=Budget(train_steps=2 * most))
@@ -58,19 +58,19 @@ def test_steps_are_used_up_and_no_more_are_begun(open_controller: Open, schedule
 
 
 def test_seeds_and_live_nets_count(open_controller: Open) -> None:
-    ledger = open_controller(trials=9, budget=Budget(train_steps=8 * STEPS - 1))
+    controller = open_controller(trials=9, budget=Budget(train_steps=8 * STEPS - 1))
     for _ in range(8):  # four plain ResNets, two seeds each
-        assert not ledger.budget_spent
-        job = ledger.next_job()
+        assert not controller.budget_spent
+        job = controller.next_job()
         assert isinstance(job, TrainJob)
-        ledger.report(JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
-    assert ledger.budget_spent
-    assert ledger.next_job() is None
-    assert ledger.complete
+        controller.report(JobResult(job.trial, "ok", job.stop_step, fake_accuracy(job.genotype, job.stop_step)))
+    assert controller.budget_spent
+    assert controller.next_job() is None
+    assert controller.complete
 
 
 def test_time_that_is_over_leaves_the_work_as_it_stands(open_controller: Open) -> None:
-    ledger, executor = open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1)
+    controller, executor = open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1)
     poll = executor.poll
 
     def slow(timeout: float) -> list[Any]:
@@ -78,14 +78,14 @@ def test_time_that_is_over_leaves_the_work_as_it_stands(open_controller: Open) -
         return poll(timeout)
 
     executor.poll = slow  # type: ignore[method-assign]
-    assert not run_loop(ledger, executor, SilentView(), seconds=0.2)
-    before = len(ledger.store.records)
+    assert not run_loop(controller, executor, SilentView(), seconds=0.2)
+    before = len(controller.store.records)
     assert before < 54
     assert run_loop(open_controller(trials=50, scheduler="mo-asha"), FakeExecutor(1), SilentView())
 
 
 def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open) -> None:
-    ledger = open_controller(trials=8, scheduler="mo-asha", budget=Budget(trial_minutes=2.0))
+    controller = open_controller(trials=8, scheduler="mo-asha", budget=Budget(trial_minutes=2.0))
     limits: dict[int, list[float]] = {}
 
     def fate(job: TrainJob) -> Any:
@@ -93,7 +93,7 @@ def test_a_net_has_the_minutes_that_its_earlier_legs_left(open_controller: Open)
         accuracy = fake_accuracy(job.genotype, job.stop_step)
         return JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=30.0 * len(limits[job.trial]))
 
-    run_loop(ledger, FakeExecutor(1, fate), SilentView())
+    run_loop(controller, FakeExecutor(1, fate), SilentView())
     assert limits[0] == [120.0, 120.0], "another seed is another training"
     assert [120.0, 90.0, 60.0, 30.0] in limits.values()
     unlimited = open_controller(trials=9, scheduler="mo-asha").next_job()
@@ -123,13 +123,13 @@ def test_a_net_that_hangs_is_ended_and_its_worker_replaced(
     monkeypatch.setattr(pool, "Worker", Hanging)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
         cloudpickle.register_pickle_by_value(module)
-    ledger = open_controller(trials=4, budget=Budget(trial_minutes=0.02))
+    controller = open_controller(trials=4, budget=Budget(trial_minutes=0.02))
     with closing(pool.Pool(Resources(workers=1), load(DataConfig("digits")), 1)) as workers:
-        assert run_loop(ledger, workers, SilentView())
-    for record in ledger.store.records:
+        assert run_loop(controller, workers, SilentView())
+    for record in controller.store.records:
         if record.status != "duplicate":
             assert record.status == ("timeout" if record.trial % 2 else "ok")
-    late = next(r for r in ledger.store.records if r.status == "timeout")
+    late = next(r for r in controller.store.records if r.status == "timeout")
     assert late.error == "took longer than 1 s"
     assert late.budget["done"] == 3
 

@@ -52,40 +52,40 @@ def said(console: Console, width: int) -> str:
     return " ".join(text.split())
 
 
-def watched(ledger: SearchController, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
+def watched(controller: SearchController, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
-    with view(ShownSearch(ledger, 8), console) as shown:
+    with view(ShownSearch(controller, 8), console) as shown:
         assert isinstance(shown, LiveView)
-        run_loop(ledger, FakeExecutor(2, fate), shown)
+        run_loop(controller, FakeExecutor(2, fate), shown)
     return said(console, width)
 
 
 @WIDTHS
 def test_all_nets_fail(open_controller: Callable[..., SearchController], width: int) -> None:
-    ledger = open_controller(trials=3)
-    text = watched(ledger, width, lambda job: JobResult(job.trial, "error", error=EVIL))
+    controller = open_controller(trials=3)
+    text = watched(controller, width, lambda job: JobResult(job.trial, "error", error=EVIL))
     assert "front so far no net has been trained to the end" in text
-    assert f"{3 + len(ledger.baselines)} failed" in text
+    assert f"{3 + len(controller.baselines)} failed" in text
 
 
 @WIDTHS
 def test_no_net_is_within_the_limits(open_controller: Callable[..., SearchController], width: int) -> None:
     """The baselines, trained with two seeds, tell the noise; no net that there is is within the limits."""
-    ledger = open_controller(trials=2)
-    watched(ledger, width)
+    controller = open_controller(trials=2)
+    watched(controller, width)
     for trials in (3, 4):  # the second time it is resumed
         text = watched(open_controller(trials=trials, limits={"macs": 1}), width)
-        assert f"no net is within the limits (at most 1 MACs): {2 + len(ledger.baselines)} nets left out" in text
+        assert f"no net is within the limits (at most 1 MACs): {2 + len(controller.baselines)} nets left out" in text
 
 
 @WIDTHS
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
 def test_a_search_and_its_front(open_controller: Callable[..., SearchController], scheduler: str, width: int) -> None:
     for trials in (16, 20):  # the second time it is resumed
-        ledger = open_controller(trials=trials, scheduler=scheduler)
-        text = watched(ledger, width)
-        nets = trials + len(ledger.baselines)
+        controller = open_controller(trials=trials, scheduler=scheduler)
+        text = watched(controller, width)
+        nets = trials + len(controller.baselines)
         assert f"{nets}/{nets} nets" in text
         assert "front so far" in text
         assert "no net" not in text.rpartition("front so far")[2]
@@ -93,8 +93,8 @@ def test_a_search_and_its_front(open_controller: Callable[..., SearchController]
 
 @WIDTHS
 def test_latency_is_measured_first(open_controller: Callable[..., SearchController], width: int) -> None:
-    ledger = open_controller(trials=4, objective="latency_ms", latency=str(LatencySetting()))
-    text = watched(ledger, width, timed)
+    controller = open_controller(trials=4, objective="latency_ms", latency=str(LatencySetting()))
+    text = watched(controller, width, timed)
     assert "latency" in text
     assert "no net" not in text.rpartition("front so far")[2]
 
@@ -115,14 +115,14 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
 
 
 def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchController]) -> None:
-    console, ledger = Console(file=io.StringIO(), width=20), open_controller(trials=3)
-    with view(ShownSearch(ledger, 8), console) as shown:
+    console, controller = Console(file=io.StringIO(), width=20), open_controller(trials=3)
+    with view(ShownSearch(controller, 8), console) as shown:
         assert isinstance(shown, PlainView)
-        run_loop(ledger, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
+        run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
     lines = re.findall(r"^\[(\d)/(\d)\] trial \d: error ", text, re.M)
-    assert lines == [(str(n + 1), str(3 + len(ledger.baselines))) for n in range(3 + len(ledger.baselines))]
+    assert lines == [(str(n + 1), str(3 + len(controller.baselines))) for n in range(3 + len(controller.baselines))]
 
 
 def test_log_lines_stay_above_a_view_and_in_their_file(

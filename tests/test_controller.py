@@ -1,4 +1,4 @@
-"""The ledger with an executor that trains nothing: states, promises, restarts."""
+"""The controller with an executor that trains nothing: states, promises, restarts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import controller as ledger_module
+from alternas.search.trials import controller as controller_module
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
     SCHEDULERS,
@@ -44,60 +44,60 @@ from fakes import FakeExecutor, SilentView, lose
 Open = Callable[..., SearchController]
 
 
-def finish(ledger: SearchController, **how: Any) -> FakeExecutor:
+def finish(controller: SearchController, **how: Any) -> FakeExecutor:
     executor = FakeExecutor(**how)
-    run_loop(ledger, executor, SilentView())
+    run_loop(controller, executor, SilentView())
     return executor
 
 
-def statuses(ledger: SearchController, kind: str = "search") -> Counter[str]:
-    return Counter(r.status for r in ledger.store.records if r.kind == kind)
+def statuses(controller: SearchController, kind: str = "search") -> Counter[str]:
+    return Counter(r.status for r in controller.store.records if r.kind == kind)
 
 
-def states(ledger: SearchController) -> Counter[TrialState]:
-    return Counter(t.state for t in ledger.study.study.get_trials(deepcopy=False))
+def states(controller: SearchController) -> Counter[TrialState]:
+    return Counter(t.state for t in controller.study.study.get_trials(deepcopy=False))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("rungs", SCHEDULERS)
 def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, strategy: str, rungs: str) -> None:
-    ledger = open_controller(trials=30, strategy=strategy, scheduler=rungs)
-    executor = finish(ledger, slots=3)
-    found = statuses(ledger)
+    controller = open_controller(trials=30, strategy=strategy, scheduler=rungs)
+    executor = finish(controller, slots=3)
+    found = statuses(controller)
     nets = found["ok"] + found["pruned"]
-    assert nets == 30 or (strategy == "buildup" and ledger.exhausted), "a build-up comes to an end"
-    assert statuses(ledger, "baseline") == {"ok": 4}
-    keys = [r.key for r in ledger.store.records if r.status not in ("duplicate", "infeasible")]
-    assert len(keys) == len(set(keys)) == nets + len(ledger.baselines)
-    trials = [r.trial for r in ledger.store.records]
+    assert nets == 30 or (strategy == "buildup" and controller.exhausted), "a build-up comes to an end"
+    assert statuses(controller, "baseline") == {"ok": 4}
+    keys = [r.key for r in controller.store.records if r.status not in ("duplicate", "infeasible")]
+    assert len(keys) == len(set(keys)) == nets + len(controller.baselines)
+    trials = [r.trial for r in controller.store.records]
     assert len(trials) == len(set(trials))
-    told = states(ledger)
+    told = states(controller)
     assert told[TrialState.RUNNING] == 0
     assert told[TrialState.COMPLETE] >= found["ok"]
     assert {job.trial for job in executor.ran} == set(trials) - {
-        r.trial for r in ledger.store.records if r.status == "duplicate"
+        r.trial for r in controller.store.records if r.status == "duplicate"
     }
     assert {"resnet", "alternet"} | ({"hybrid"} if strategy != "buildup" else set()) <= {
-        r.family for r in ledger.store.records
+        r.family for r in controller.store.records
     }
 
 
 def test_same_seed_same_sequence(open_controller: Open, tmp_path: Path) -> None:
     runs = []
     for _ in range(2):
-        ledger = open_controller(trials=12, strategy="nsga2", seed=5)
-        finish(ledger, slots=1)
-        runs.append([r.key for r in ledger.store.records])
+        controller = open_controller(trials=12, strategy="nsga2", seed=5)
+        finish(controller, slots=1)
+        runs.append([r.key for r in controller.store.records])
         for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
             path.unlink()
     assert runs[0] == runs[1]
 
 
 def test_the_study_learns_what_happened(open_controller: Open) -> None:
-    ledger = open_controller(trials=20, strategy="tpe")
-    finish(ledger)
-    by_trial = {r.trial: r for r in ledger.store.records}
-    for trial in ledger.study.study.get_trials(deepcopy=False):
+    controller = open_controller(trials=20, strategy="tpe")
+    finish(controller)
+    by_trial = {r.trial: r for r in controller.store.records}
+    for trial in controller.study.study.get_trials(deepcopy=False):
         record = by_trial[trial.number]
         if trial.state == TrialState.COMPLETE:
             assert trial.values == [record.accuracy, record.cost["macs"]]
@@ -107,15 +107,15 @@ def test_the_study_learns_what_happened(open_controller: Open) -> None:
 
 
 def test_limits_are_a_static_gate(open_controller: Open) -> None:
-    ledger = open_controller(trials=10, limits={"macs": 300_000})
-    executor = finish(ledger)
-    searched = [r for r in ledger.store.records if r.kind == "search"]
+    controller = open_controller(trials=10, limits={"macs": 300_000})
+    executor = finish(controller)
+    searched = [r for r in controller.store.records if r.kind == "search"]
     refused = [r for r in searched if r.status == "infeasible"]
     assert refused
     assert all("macs" in r.error and r.cost["macs"] > 300_000 for r in refused)
     assert all(r.cost["macs"] <= 300_000 for r in searched if r.status == "ok")
     assert not {r.trial for r in refused} & {job.trial for job in executor.ran}
-    for trial in ledger.study.study.get_trials(deepcopy=False):
+    for trial in controller.study.study.get_trials(deepcopy=False):
         if trial.number in {r.trial for r in refused}:
             assert trial.state == TrialState.PRUNED
             assert trial.constraints["macs"] > 0
@@ -123,14 +123,14 @@ def test_limits_are_a_static_gate(open_controller: Open) -> None:
 
 def test_a_small_space_is_used_up(open_controller: Open, small_scale: SpacePreset) -> None:
     space = ResNetSpace(8, small_scale)
-    ledger = open_controller(space, trials=100)
-    finish(ledger)
-    assert ledger.exhausted
-    assert statuses(ledger)["ok"] == space.size() - len(space.baselines())
-    twins = [r for r in ledger.store.records if r.status == "duplicate"]
-    known = {r.key: r.accuracy for r in ledger.store.records if r.status == "ok"}
+    controller = open_controller(space, trials=100)
+    finish(controller)
+    assert controller.exhausted
+    assert statuses(controller)["ok"] == space.size() - len(space.baselines())
+    twins = [r for r in controller.store.records if r.status == "duplicate"]
+    known = {r.key: r.accuracy for r in controller.store.records if r.status == "ok"}
     assert any(r.accuracy == known[r.key] for r in twins)
-    assert ledger.started == space.size() - len(space.baselines())
+    assert controller.started == space.size() - len(space.baselines())
 
 
 @pytest.mark.parametrize("status", ["error", "nan", "oom"])
@@ -143,27 +143,27 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
             else None
         )
 
-    ledger = open_controller(trials=12)
-    finish(ledger, fate=fate)
-    found = statuses(ledger)
+    controller = open_controller(trials=12)
+    finish(controller, fate=fate)
+    found = statuses(controller)
     assert found[status] + found["ok"] == 12
     assert found[status] >= 3
-    assert all(r.error == "because" and r.accuracy is None for r in ledger.store.records if r.status == status)
-    assert all(row["trial"] % 3 for row in leaderboard(ledger.store.records))
-    json.dumps([r.to_dict() for r in ledger.store.records], allow_nan=False)
+    assert all(r.error == "because" and r.accuracy is None for r in controller.store.records if r.status == status)
+    assert all(row["trial"] % 3 for row in leaderboard(controller.store.records))
+    json.dumps([r.to_dict() for r in controller.store.records], allow_nan=False)
 
 
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(ledger_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
-    ledger = open_controller(get("all", 8), trials=1)
-    count = len(ledger.baselines)
+    monkeypatch.setattr(controller_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    controller = open_controller(get("all", 8), trials=1)
+    count = len(controller.baselines)
     for _ in range(2 * count):
-        job = ledger.next_job()
+        job = controller.next_job()
         assert isinstance(job, TrainJob)
-        ledger.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
-    records = ledger.store.records
+        controller.report(JobResult(job.trial, "ok", job.stop_step, 0.5, seconds=60.0))
+    records = controller.store.records
     assert [r.seconds for r in records] == [120.0] * count
     assert [r.started_at for r in records] == [f"minute {i + 1} less 60" for i in range(count)]
 
@@ -176,12 +176,12 @@ def test_a_lost_worker_is_tried_again_twice(open_controller: Open) -> None:
         unlucky = (job.trial == 5) or (job.trial == 6 and seen[6] < 3)
         return lose(job) if unlucky else None
 
-    ledger = open_controller(trials=6)
-    finish(ledger, fate=fate)
-    by_trial = {r.trial: r for r in ledger.store.records}
+    controller = open_controller(trials=6)
+    finish(controller, fate=fate)
+    by_trial = {r.trial: r for r in controller.store.records}
     assert (seen[5], by_trial[5].status) == (3, "lost")
     assert (seen[6], by_trial[6].status) == (3, "ok")
-    assert statuses(ledger) == {"ok": 5, "lost": 1}
+    assert statuses(controller) == {"ok": 5, "lost": 1}
 
 
 class KilledError(Exception):
@@ -207,42 +207,42 @@ def test_a_driver_killed_anywhere_resumes(
                 raise KilledError
             trained[job.trial, job.seed, job.stop_step] += 1
 
-        ledger = open_controller(trials=20, strategy=strategy, scheduler=rungs)
+        controller = open_controller(trials=20, strategy=strategy, scheduler=rungs)
         try:
-            finish(ledger, fate=fate, slots=3)
+            finish(controller, fate=fate, slots=3)
             done = True
         except KilledError:
             kills += 1
             if journal == "lost":
                 (tmp_path / "study.journal").unlink()
-    found = statuses(ledger)
+    found = statuses(controller)
     nets = found["ok"] + found["pruned"]
-    assert nets == 20 or (strategy == "buildup" and ledger.exhausted)
-    keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
-    assert len(keys) == len(set(keys)) == nets + len(ledger.baselines)
-    trials = [r.trial for r in ledger.store.records]
+    assert nets == 20 or (strategy == "buildup" and controller.exhausted)
+    keys = [r.key for r in controller.store.records if r.status != "duplicate"]
+    assert len(keys) == len(set(keys)) == nets + len(controller.baselines)
+    trials = [r.trial for r in controller.store.records]
     assert len(trials) == len(set(trials))
     if journal == "kept":
         again = {leg for leg, times in trained.items() if times > 1}
         assert all(trial < 4 and seed == 0 for trial, seed, _ in again), (
             "but a seed before the last: its checkpoint has it"
         )
-        assert states(ledger)[TrialState.RUNNING] == 0
+        assert states(controller)[TrialState.RUNNING] == 0
 
 
 def test_killed_between_record_and_tell(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = open_controller(trials=6)
-    tell = ledger.study.tell
+    controller = open_controller(trials=6)
+    tell = controller.study.tell
 
     def die(record: Record, *rest: Any) -> None:
         if record.kind == "search":
             raise KilledError
         tell(record, *rest)
 
-    monkeypatch.setattr(ledger.study, "tell", die)
+    monkeypatch.setattr(controller.study, "tell", die)
     with pytest.raises(KilledError):
-        finish(ledger)
-    written = [r.trial for r in ledger.store.records if r.kind == "search"]
+        finish(controller)
+    written = [r.trial for r in controller.store.records if r.kind == "search"]
     again = open_controller(trials=6)
     finish(again)
     assert statuses(again)["ok"] == 6
@@ -255,17 +255,17 @@ def test_random_resumes_as_if_unbroken(open_controller: Open, tmp_path: Path) ->
     for path in (tmp_path / "records.jsonl", tmp_path / "study.journal"):
         path.unlink()
     for trials in (13, 14, 15):  # as many baselines
-        ledger = open_controller(trials=trials)
-        finish(ledger)
-    assert [r.key for r in ledger.store.records] == whole
+        controller = open_controller(trials=trials)
+        finish(controller)
+    assert [r.key for r in controller.store.records] == whole
     assert open_controller(trials=15).complete
     assert not open_controller(trials=16).complete
 
 
 def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_controller: Open, tmp_path: Path) -> None:
-    ledger = open_controller(trials=15, limits={"macs": 900_000})
-    finish(ledger)
-    before = ledger.study.study.get_trials()
+    controller = open_controller(trials=15, limits={"macs": 900_000})
+    finish(controller)
+    before = controller.study.study.get_trials()
     (tmp_path / "study.journal").unlink()
     after = open_controller(trials=15, limits={"macs": 900_000}).study.study.get_trials()
     assert [(t.state, t.values) for t in after] == [(t.state, t.values) for t in before]
@@ -320,16 +320,16 @@ def test_rungs_and_eta_are_the_users() -> None:
 
 
 def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> None:
-    ledger = open_controller(trials=40, scheduler="mo-asha")
-    executor = finish(ledger)
-    found = statuses(ledger)
+    controller = open_controller(trials=40, scheduler="mo-asha")
+    executor = finish(controller)
+    found = statuses(controller)
     assert found["pruned"] >= 15
     assert found["ok"] >= 2
     spent: dict[int, int] = {}
     for job in executor.ran:
         spent[job.trial] = max(spent.get(job.trial, 0), job.stop_step)
     assert sum(spent.values()) < 0.75 * 16 * len(spent)
-    for r in ledger.store.records:
+    for r in controller.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
 
 
@@ -343,12 +343,12 @@ def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:
             job.trial, "ok", job.stop_step, 0.5, {"nll": math.nan, "top5": 0.9}, curve, 2.0, "fake", how, lineage
         )
 
-    ledger = open_controller(trials=12, scheduler="mo-asha")
+    controller = open_controller(trials=12, scheduler="mo-asha")
     for _ in range(20):
-        job = ledger.next_job()
+        job = controller.next_job()
         assert job
-        ledger.report(told(job))
-    waiting = {t.number: t.finish("pruned") for t in ledger.live.values() if t.paused}
+        controller.report(told(job))
+    waiting = {t.number: t.finish("pruned") for t in controller.live.values() if t.paused}
     assert len(waiting) > 2
     again = {r.trial: r for r in open_controller(trials=12, scheduler="mo-asha").close()}
     assert again.keys() == waiting.keys()
@@ -363,16 +363,18 @@ def test_enumerate_ends_when_every_net_was_proposed(open_controller: Open) -> No
     space = get("resnet", 8)
     for limits in ({}, {"macs": 40_000}):
         for _ in range(2):
-            ledger = open_controller(space, 99, "enumerate", limits=limits)
-            finish(ledger)
-            assert ledger.exhausted
-            keys = Counter(r.key for r in ledger.store.records)
+            controller = open_controller(space, 99, "enumerate", limits=limits)
+            finish(controller)
+            assert controller.exhausted
+            keys = Counter(r.key for r in controller.store.records)
             assert keys.keys() >= {
-                n.key for _, n in members(space) if not ledger.context.settings.over_limit(ledger.context.cost_fn(n))
+                n.key
+                for _, n in members(space)
+                if not controller.context.settings.over_limit(controller.context.cost_fn(n))
             }
             assert set(keys.values()) == {1}
-        (ledger.context.folder / "records.jsonl").unlink()
-        (ledger.context.folder / "study.journal").unlink()
+        (controller.context.folder / "records.jsonl").unlink()
+        (controller.context.folder / "study.journal").unlink()
 
 
 def test_journal_is_small_and_quiet(open_controller: Open, capfd: pytest.CaptureFixture[str]) -> None:
@@ -382,9 +384,9 @@ def test_journal_is_small_and_quiet(open_controller: Open, capfd: pytest.Capture
 
 
 def test_costs_in_records_are_static_costs(open_controller: Open) -> None:
-    ledger = open_controller(trials=4)
-    finish(ledger)
-    for r in ledger.store.records:
+    controller = open_controller(trials=4)
+    finish(controller)
+    for r in controller.store.records:
         assert r.cost == static_cost(Genotype.from_dict(r.genotype), 10, 8, 1).totals()
 
 
@@ -395,10 +397,10 @@ def test_a_broken_journal_is_put_aside_and_rebuilt(
     finish(open_controller(trials=5))
     before = [r.trial for r in open_controller(trials=5).store.records]
     (tmp_path / "study.journal").write_text(content)
-    ledger = open_controller(trials=8)
-    finish(ledger)
-    assert statuses(ledger)["ok"] == 8
-    assert [r.trial for r in ledger.store.records][: len(before)] == before
+    controller = open_controller(trials=8)
+    finish(controller)
+    assert statuses(controller)["ok"] == 8
+    assert [r.trial for r in controller.store.records][: len(before)] == before
     assert "rebuilt from the records" in caplog.text
 
 
@@ -409,12 +411,12 @@ def test_every_tear_of_the_journal_is_survived(open_controller: Open, tmp_path: 
     chance = random.Random(0)
     for trials, cut in enumerate([0, 1, *(chance.randrange(len(whole)) for _ in range(6))], start=5):
         path.write_bytes(path.read_bytes()[:cut])
-        ledger = open_controller(trials=trials)
-        finish(ledger)
-        assert statuses(ledger)["ok"] == trials
-        keys = [r.key for r in ledger.store.records if r.status != "duplicate"]
+        controller = open_controller(trials=trials)
+        finish(controller)
+        assert statuses(controller)["ok"] == trials
+        keys = [r.key for r in controller.store.records if r.status != "duplicate"]
         assert len(keys) == len(set(keys))
-        assert len({r.trial for r in ledger.store.records}) == len(ledger.store.records)
+        assert len({r.trial for r in controller.store.records}) == len(controller.store.records)
 
 
 @pytest.mark.parametrize(
@@ -432,13 +434,13 @@ def test_every_tear_of_the_journal_is_survived(open_controller: Open, tmp_path: 
 def test_baselines_span_the_limits_and_cost_less_than_the_search(
     open_controller: Open, limit: int, trials: int, trained: list[int]
 ) -> None:
-    ledger = open_controller(trials=trials, limits={"macs": limit} if limit else {})
-    executor = finish(ledger)
-    assert [r.cost["macs"] for r in ledger.store.records if r.kind == "baseline"] == trained
-    assert [ledger.context.cost_fn(net).macs for net in ledger.baselines] == trained
+    controller = open_controller(trials=trials, limits={"macs": limit} if limit else {})
+    executor = finish(controller)
+    assert [r.cost["macs"] for r in controller.store.records if r.kind == "baseline"] == trained
+    assert [controller.context.cost_fn(net).macs for net in controller.baselines] == trained
     spent = Counter[str]()
     for job in executor.ran:
-        spent["search" if job.trial >= len(ledger.baselines) else "baseline"] += ledger.context.cost_fn(
+        spent["search" if job.trial >= len(controller.baselines) else "baseline"] += controller.context.cost_fn(
             job.genotype
         ).macs
     draws = [static_cost(get("all", 8).sample(RandomChooser(seed)), 10, 8, 1).macs for seed in range(100)]
@@ -455,15 +457,15 @@ def test_a_run_that_goes_on_keeps_its_baselines_and_may_train_more(open_controll
     """Their numbers follow from space and limits: with more trials the next of them can be afforded."""
     chosen = {}
     for trials in (2, 2, 8, 16):
-        ledger = open_controller(trials=trials)
-        finish(ledger)
-        found = {r.trial: r.key for r in ledger.store.records if r.kind == "baseline"}
+        controller = open_controller(trials=trials)
+        finish(controller)
+        found = {r.trial: r.key for r in controller.store.records if r.kind == "baseline"}
         assert chosen.items() <= found.items()
-        assert statuses(ledger)["ok"] == trials
+        assert statuses(controller)["ok"] == trials
         chosen = found
         assert open_controller(trials=trials).complete
     assert sorted(chosen) == [0, 1, 2, 3]
-    trials = [r.trial for r in ledger.store.records]
+    trials = [r.trial for r in controller.store.records]
     assert len(trials) == len(set(trials))
 
 

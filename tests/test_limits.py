@@ -94,21 +94,21 @@ def test_draws_are_moved_within_a_limit_and_no_further(space: Space, kind: str) 
     assert not list(within(space, kind, least - 1).walk())
 
 
-def searched(ledger: SearchController) -> list[str]:
+def searched(controller: SearchController) -> list[str]:
     """Keys of the nets that a search has trained, in their order."""
-    run_loop(ledger, FakeExecutor(), SilentView())
-    return [r.key for r in ledger.store.records if r.status == "ok" and r.kind == "search"]
+    run_loop(controller, FakeExecutor(), SilentView())
+    return [r.key for r in controller.store.records if r.status == "ok" and r.kind == "search"]
 
 
 @pytest.mark.parametrize("limits", [{"macs": 60_000}, {"params": 3_800}, {"macs": 80_000, "params": 5_000}])
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_sixteen_nets_within_a_limit_are_found(open_controller: Open, strategy: str, limits: dict[str, int]) -> None:
     """Of space `all`: 17 of 9,320 are below 60 k MACs, one of them a baseline."""
-    ledger = open_controller(trials=16, strategy=strategy, limits=limits)
-    found = searched(ledger)
+    controller = open_controller(trials=16, strategy=strategy, limits=limits)
+    found = searched(controller)
     assert len(found) == len(set(found)) == 16
-    assert not ledger.exhausted
-    refused = [r for r in ledger.store.records if r.status == "infeasible"]
+    assert not controller.exhausted
+    refused = [r for r in controller.store.records if r.status == "infeasible"]
     assert len(refused) <= 6 * 16, "a few for each net found, from which strategies learn"
 
 
@@ -118,14 +118,14 @@ def test_a_search_ends_when_all_within_its_limits_were_tried(
 ) -> None:
     space = AllSpace(8, small_scale)
     within = {net.key for _, net in members(space) if cost_of(net, "macs") <= 80_000}
-    ledger = open_controller(space, 10_000, strategy, limits={"macs": 80_000})
-    found = searched(ledger)
-    assert ledger.exhausted
-    assert {*found, *(net.key for net in ledger.baselines)} >= within
+    controller = open_controller(space, 10_000, strategy, limits={"macs": 80_000})
+    found = searched(controller)
+    assert controller.exhausted
+    assert {*found, *(net.key for net in controller.baselines)} >= within
     assert within >= set(found)
     assert len(found) == len(set(found))
     console = Console(record=True, width=200)
-    conclude(ledger, console)
+    conclude(controller, console)
     ends = "search strategy finished", "no other net of the space was found within the limits"
     said = f"{ends[strategy != 'enumerate']}: {len(found)} of 10000 nets, beside the baselines\n"
     assert console.export_text() == said

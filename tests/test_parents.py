@@ -38,7 +38,7 @@ Fate = Callable[[TrainJob], Any]
 
 @pytest.fixture
 def opened(open_controller: Open) -> Open:
-    """Opens a ledger on space `bench`."""
+    """Opens a controller on space `bench`."""
     return partial(open_controller, get("bench", 8))
 
 
@@ -61,16 +61,19 @@ class Hearer(SilentView):
 
 
 def finish(
-    ledger: SearchController, fate: Fate = trained, slots: int = 1, hear: Callable[[TrainJob], Any] = lambda job: None
+    controller: SearchController,
+    fate: Fate = trained,
+    slots: int = 1,
+    hear: Callable[[TrainJob], Any] = lambda job: None,
 ) -> FakeExecutor:
     """Drive to the end; an outcome for each job."""
     executor = FakeExecutor(slots, fate)
-    run_loop(ledger, executor, Hearer(hear))
+    run_loop(controller, executor, Hearer(hear))
     return executor
 
 
-def searched(ledger: SearchController) -> list[Record]:
-    return [r for r in ledger.store.records if r.kind == "search" and r.status not in ("duplicate", "infeasible")]
+def searched(controller: SearchController) -> list[Record]:
+    return [r for r in controller.store.records if r.kind == "search" and r.status not in ("duplicate", "infeasible")]
 
 
 def alike(a: Genotype, b: Genotype) -> float:
@@ -83,54 +86,54 @@ def net_of(record: Record) -> Genotype:
 
 
 def test_a_net_inherits_from_the_most_alike_that_is_trained(opened: Open) -> None:
-    ledger = opened(25, inherit=True)
-    executor = finish(ledger)
-    by_trial = {r.trial: r for r in ledger.store.records}
-    heirs, others = list[TrainJob](), list[TrainJob]()
+    controller = opened(25, inherit=True)
+    executor = finish(controller)
+    by_trial = {r.trial: r for r in controller.store.records}
+    children, others = list[TrainJob](), list[TrainJob]()
     for number, job in enumerate(executor.ran):
         before = [by_trial[other.trial] for other in executor.ran[:number]]
         found = [(alike(net_of(r), job.genotype), -r.trial, r.key) for r in before]
         best = max(found, default=(0.0, 0, ""))
         if by_trial[job.trial].kind == "search" and best[0] >= MIN_SIMILARITY:
             assert job.start is not None
-            assert Path(job.start.weights) == ledger.context.folder / "weights" / f"{best[2]}.safetensors"
+            assert Path(job.start.weights) == controller.context.folder / "weights" / f"{best[2]}.safetensors"
             assert Path(job.start.weights).exists()
             assert (job.total_steps, job.stop_step) == (STEPS // 2, STEPS // 2)
-            heirs.append(job)
+            children.append(job)
         else:
             assert job.start is None
             assert job.total_steps == STEPS
             others.append(job)
-    assert len(heirs) > 5
-    assert len(others) > len(ledger.baselines), "some are too different from all"
+    assert len(children) > 5
+    assert len(others) > len(controller.baselines), "some are too different from all"
 
 
 def test_baselines_never_inherit(opened: Open) -> None:
-    ledger = opened(5, inherit=True)
-    executor = finish(ledger)
-    first = [job for job in executor.ran if job.trial < len(ledger.baselines)]
-    assert len(first) == len(ledger.baselines) * BASELINE_SEEDS
+    controller = opened(5, inherit=True)
+    executor = finish(controller)
+    first = [job for job in executor.ran if job.trial < len(controller.baselines)]
+    assert len(first) == len(controller.baselines) * BASELINE_SEEDS
     assert max(alike(a.genotype, b.genotype) for a in first for b in first if a.trial != b.trial) >= MIN_SIMILARITY, (
         "though alike"
     )
     assert all(job.start is None and job.total_steps == STEPS for job in first)
-    assert all(not r.lineage for r in ledger.store.records if r.kind == "baseline")
+    assert all(not r.lineage for r in controller.store.records if r.kind == "baseline")
 
 
 def test_nothing_is_inherited_unasked(opened: Open) -> None:
-    ledger = opened(20)
-    executor = finish(ledger)
+    controller = opened(20)
+    executor = finish(controller)
     assert all(job.start is None and job.total_steps == STEPS for job in executor.ran)
-    assert not any(row["inherited"] for row in leaderboard(ledger.store.records))
+    assert not any(row["inherited"] for row in leaderboard(controller.store.records))
 
 
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
-    ledger = opened(25, inherit=True)
-    finish(ledger)
-    by_trial, batch = {r.trial: r for r in ledger.store.records}, ledger.context.settings.recipe.batch_size
+    controller = opened(25, inherit=True)
+    finish(controller)
+    by_trial, batch = {r.trial: r for r in controller.store.records}, controller.context.settings.recipe.batch_size
     assert BACKWARD_FACTOR == 6
     depths = Counter[int]()
-    for record in searched(ledger):
+    for record in searched(controller):
         assert record.budget["full"] == record.budget["done"] == (STEPS // 2 if record.lineage else STEPS)
         flops, steps, at, depth = 0, 0, record, 0
         while at.lineage:
@@ -143,16 +146,16 @@ def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
         depths[depth] += 1
     assert depths[0]
     assert depths[1]
-    assert depths[2], "heirs of heirs"
+    assert depths[2], "children of children"
 
 
 def test_fronts_say_what_is_inherited(opened: Open) -> None:
-    ledger = opened(25, inherit=True)
-    finish(ledger)
-    heirs = {r.trial for r in ledger.store.records if r.lineage}
-    for rows in (leaderboard(ledger.store.records), front(ledger.store.records)):
-        assert {row["trial"] for row in rows if row["inherited"]} == heirs & {row["trial"] for row in rows}
-    assert heirs & {row["trial"] for row in front(ledger.store.records)}
+    controller = opened(25, inherit=True)
+    finish(controller)
+    children = {r.trial for r in controller.store.records if r.lineage}
+    for rows in (leaderboard(controller.store.records), front(controller.store.records)):
+        assert {row["trial"] for row in rows if row["inherited"]} == children & {row["trial"] for row in rows}
+    assert children & {row["trial"] for row in front(controller.store.records)}
 
 
 def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
@@ -162,9 +165,9 @@ def test_only_weights_that_are_there_are_inherited(opened: Open) -> None:
             Path(job.weights).unlink()
         return outcome
 
-    ledger = opened(30, inherit=True)
-    executor = finish(ledger, thrown_away)
-    parents = {r.lineage["trial"] for r in searched(ledger) if r.lineage}
+    controller = opened(30, inherit=True)
+    executor = finish(controller, thrown_away)
+    parents = {r.lineage["trial"] for r in searched(controller) if r.lineage}
     assert parents
     assert not any(trial % 2 for trial in parents)
     assert all(Path(job.start.weights).exists() for job in executor.ran if job.start)
@@ -176,24 +179,24 @@ def test_nothing_is_inherited_of_failures(opened: Open, status: str) -> None:
         done = trained(job)
         return done if job.trial % 2 else JobResult(job.trial, status, job.stop_step, error="because")
 
-    ledger = opened(30, inherit=True)
-    finish(ledger, fate)
-    parents = {r.lineage["trial"] for r in ledger.store.records if r.status == "ok" and r.lineage}
+    controller = opened(30, inherit=True)
+    finish(controller, fate)
+    parents = {r.lineage["trial"] for r in controller.store.records if r.status == "ok" and r.lineage}
     assert parents
     assert all(trial % 2 for trial in parents)
 
 
-def test_heirs_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
-    ledger = opened(40, scheduler="mo-asha", rungs=(0.25, 0.5), inherit=True)
-    executor = finish(ledger)
+def test_children_stop_at_rungs_of_their_own_budget(opened: Open) -> None:
+    controller = opened(40, scheduler="mo-asha", rungs=(0.25, 0.5), inherit=True)
+    executor = finish(controller)
     stops = defaultdict(set)
     for job in executor.ran:
-        if job.trial >= len(ledger.baselines):
+        if job.trial >= len(controller.baselines):
             stops[job.start is not None].add((job.stop_step, job.total_steps))
     assert stops[False] == {(STEPS // 4, STEPS), (STEPS // 2, STEPS), (STEPS, STEPS)}
     assert stops[True] == {(STEPS // 8, STEPS // 2), (STEPS // 4, STEPS // 2), (STEPS // 2, STEPS // 2)}
-    parents = {r.lineage["trial"] for r in searched(ledger) if r.status == "ok" and r.lineage}
-    assert {r.status for r in ledger.store.records if r.trial in parents} == {"ok"}, "pruned nets leave nothing"
+    parents = {r.lineage["trial"] for r in searched(controller) if r.status == "ok" and r.lineage}
+    assert {r.status for r in controller.store.records if r.trial in parents} == {"ok"}, "pruned nets leave nothing"
 
 
 class KilledError(Exception):
@@ -220,15 +223,15 @@ def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
 
     draw, tempted, kills = random.Random(0), 0, 0
     while True:
-        ledger = opened(30, scheduler=scheduler, inherit=True)
-        heirs = ledger.parents
-        assert heirs
-        for trial, candidate in ledger.live.items():
-            nearest = heirs.most_similar(candidate.net)
+        controller = opened(30, scheduler=scheduler, inherit=True)
+        parents = controller.parents
+        assert parents
+        for trial, candidate in controller.live.items():
+            nearest = parents.most_similar(candidate.net)
             tempted += bool(seen[trial]) and nearest is not None and (nearest.start, STEPS // 2) not in seen[trial]
         try:
             finish(
-                ledger,
+                controller,
                 killed_after(draw.randint(3, 12)),
                 6,
                 lambda job: seen[job.trial].add((job.start, job.total_steps)),
@@ -239,7 +242,7 @@ def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
     assert kills > 3
     assert tempted, "meanwhile another has been trained that is more alike"
     assert all(len(starts) == 1 for starts in seen.values())
-    for record in searched(ledger):
+    for record in searched(controller):
         ((start, steps),) = seen[record.trial]
         assert record.budget["full"] == steps
         assert (start is not None) == bool(record.lineage)
@@ -247,12 +250,12 @@ def test_an_orphan_keeps_its_parent(opened: Open, scheduler: str) -> None:
 
 
 def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
-    ledger = opened(6, repeats=3, seed=7)
-    executor = finish(ledger, slots=2)
+    controller = opened(6, repeats=3, seed=7)
+    executor = finish(controller, slots=2)
     jobs = defaultdict(list)
     for job in executor.ran:
         jobs[job.trial].append(job)
-    for record in ledger.store.records:
+    for record in controller.store.records:
         own = jobs[record.trial]
         assert [job.seed for job in own] == [7, 8, 9]
         assert all((job.stop_step, job.total_steps) == (STEPS, STEPS) for job in own)
@@ -264,15 +267,15 @@ def test_a_net_is_trained_with_each_seed(opened: Open) -> None:
         assert record.seconds == 3.0
     files = [job.weights for job in executor.ran] + [job.checkpoint for job in executor.ran]
     assert len(files) == len(set(files))
-    assert all(row["seeds"] == 3 for row in leaderboard(ledger.store.records))
+    assert all(row["seeds"] == 3 for row in leaderboard(controller.store.records))
 
 
 def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
     for _ in range(2):
-        ledger = opened(6, repeats=2)
-        finish(ledger)
-        for record in ledger.store.records:
-            trial = ledger.study.study.trials[record.trial]
+        controller = opened(6, repeats=2)
+        finish(controller)
+        for record in controller.store.records:
+            trial = controller.study.study.trials[record.trial]
             assert trial.values == [record.accuracy, record.cost["macs"]]
             if record.kind == "search":
                 assert trial.user_attrs["accuracies"] == record.accuracies
@@ -281,37 +284,37 @@ def test_the_study_hears_every_seed(opened: Open, tmp_path: Path) -> None:
 
 
 def test_one_training_leaves_no_accuracies_by_seed(opened: Open) -> None:
-    ledger = opened(4)
-    finish(ledger)
-    searched = {r.trial: r for r in ledger.store.records if r.kind == "search"}
+    controller = opened(4)
+    finish(controller)
+    searched = {r.trial: r for r in controller.store.records if r.kind == "search"}
     assert all(not r.accuracies for r in searched.values())
-    assert not any("accuracies" in t.user_attrs for t in ledger.study.study.trials if t.number in searched)
+    assert not any("accuracies" in t.user_attrs for t in controller.study.study.trials if t.number in searched)
 
 
 def test_baselines_are_trained_with_several_seeds(opened: Open) -> None:
-    ledger = opened(4, seed=7)
-    executor = finish(ledger)
+    controller = opened(4, seed=7)
+    executor = finish(controller)
     seeds = [str(7 + i) for i in range(BASELINE_SEEDS)]
-    for record in ledger.store.records:
+    for record in controller.store.records:
         if record.kind == "baseline":
             assert list(record.accuracies) == seeds
             assert record.accuracy == pytest.approx(statistics.mean(record.accuracies.values()))
             assert [str(job.seed) for job in executor.ran if job.trial == record.trial] == seeds
-    assert noise_of(ledger.store.records) is not None, "what the seed noise of a run is estimated from"
+    assert noise_of(controller.store.records) is not None, "what the seed noise of a run is estimated from"
 
 
 def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
-    ledger = opened(30, scheduler="mo-asha", repeats=3)
-    executor = finish(ledger, slots=3)
-    whole = {r.trial for r in ledger.store.records if r.status == "ok"}
+    controller = opened(30, scheduler="mo-asha", repeats=3)
+    executor = finish(controller, slots=3)
+    whole = {r.trial for r in controller.store.records if r.status == "ok"}
     for job in executor.ran:
         assert job.seed == 0 or (job.stop_step == STEPS and job.trial in whole)
     by_seed = Counter(job.seed for job in executor.ran)
     assert by_seed[1] == by_seed[2] == len(whole)
-    for record in ledger.store.records:
+    for record in controller.store.records:
         assert set(record.accuracies) == ({"0", "1", "2"} if record.status == "ok" else set())
         assert record.rung == len(record.rungs) <= 4, "a rung for each stop of the first seed"
-    assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
+    assert {r.status for r in searched(controller)} == {"ok", "pruned"}
 
 
 @pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
@@ -319,14 +322,14 @@ def test_further_seeds_stop_at_no_rung(opened: Open) -> None:
 def test_killed_between_seeds(opened: Open, scheduler: str, inherit: bool) -> None:
     draw, kills = random.Random(1), 0
     while True:
-        ledger = opened(10, scheduler=scheduler, repeats=3, inherit=inherit)
+        controller = opened(10, scheduler=scheduler, repeats=3, inherit=inherit)
         try:
-            finish(ledger, killed_after(draw.randint(2, 9)), slots=2)
+            finish(controller, killed_after(draw.randint(2, 9)), slots=2)
             break
         except KilledError:
             kills += 1
     assert kills > 3
-    for record in ledger.store.records:
+    for record in controller.store.records:
         if record.status == "ok":
             accuracies = list(record.accuracies.values())
             assert list(record.accuracies) == ["0", "1", "2"]
@@ -343,16 +346,16 @@ def test_a_seed_that_diverges_ends_the_net(opened: Open) -> None:
         diverged = job.trial % 3 == 0 and job.seed == 1
         return JobResult(job.trial, "nan", 3, error="loss is not finite") if diverged else trained(job)
 
-    ledger = opened(9, repeats=3)
-    executor = finish(ledger, fate)
+    controller = opened(9, repeats=3)
+    executor = finish(controller, fate)
     ran = Counter(job.trial for job in executor.ran)
-    for record in ledger.store.records:
+    for record in controller.store.records:
         ill = record.trial % 3 == 0
         assert record.status == ("nan" if ill else "ok")
         assert ran[record.trial] == (2 if ill else 3)
         assert (record.accuracy is None) == ill
-        assert ledger.study.study.trials[record.trial].state == (TrialState.FAIL if ill else TrialState.COMPLETE)
-    assert any(r.status == "nan" for r in ledger.store.records)
+        assert controller.study.study.trials[record.trial].state == (TrialState.FAIL if ill else TrialState.COMPLETE)
+    assert any(r.status == "nan" for r in controller.store.records)
 
 
 def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) -> None:
@@ -362,20 +365,20 @@ def test_checkpoints_of_all_seeds_are_thrown_away(opened: Open, tmp_path: Path) 
         Path(job.checkpoint).touch()
         return trained(job)
 
-    ledger = opened(4, repeats=2)
-    finish(ledger, saved)
+    controller = opened(4, repeats=2)
+    finish(controller, saved)
     assert not list((tmp_path / "checkpoints").iterdir())
-    assert len(list((tmp_path / "weights").iterdir())) == 2 * (4 + len(ledger.baselines))
+    assert len(list((tmp_path / "weights").iterdir())) == 2 * (4 + len(controller.baselines))
 
 
 def test_records_tell_how_far_a_net_came(opened: Open) -> None:
-    ledger = opened(40, scheduler="mo-asha")
-    executor = finish(ledger, slots=3)
+    controller = opened(40, scheduler="mo-asha")
+    executor = finish(controller, slots=3)
     reached = defaultdict(list)
     for job in executor.ran:
         reached[job.trial].append((job.stop_step, trained(job).accuracy))
-    assert {r.status for r in searched(ledger)} == {"ok", "pruned"}
-    for record in searched(ledger):
+    assert {r.status for r in searched(controller)} == {"ok", "pruned"}
+    for record in searched(controller):
         assert [(rung["step"], rung["accuracy"]) for rung in record.rungs] == reached[record.trial]
         assert [rung["step"] for rung in record.rungs] == [2, 4, 8, 16][: len(record.rungs)]
         promoted = [rung["promoted"] for rung in record.rungs]
@@ -383,13 +386,13 @@ def test_records_tell_how_far_a_net_came(opened: Open) -> None:
         assert record.rung == len(record.rungs)
         assert (record.status == "ok") == (len(record.rungs) == 4)
         assert record.accuracy == record.rungs[-1]["accuracy"]
-    assert len({len(r.rungs) for r in searched(ledger)}) > 2
+    assert len({len(r.rungs) for r in searched(controller)}) > 2
 
 
 def test_baselines_pass_no_rung_before_their_end(opened: Open) -> None:
-    ledger = opened(1, scheduler="mo-asha")
-    finish(ledger)
-    for record in ledger.store.records:
+    controller = opened(1, scheduler="mo-asha")
+    finish(controller)
+    for record in controller.store.records:
         if record.kind == "baseline":
             assert record.budget["done"] == STEPS
             assert [rung["step"] for rung in record.rungs][-1:] in ([], [STEPS])
@@ -405,10 +408,10 @@ def test_memory_is_a_constraint(opened: Open, tmp_path: Path) -> None:
         return JobResult(job.trial, "oom", 2, error="out of memory") if large else trained(job)
 
     limits = {"macs": 1_000_000, "params": 45_000}
-    ledger = opened(20, limits=limits)
-    finish(ledger, fate)
-    before = ledger.study.study.get_trials()
-    records = {r.trial: r for r in ledger.store.records}
+    controller = opened(20, limits=limits)
+    finish(controller, fate)
+    before = controller.study.study.get_trials()
+    records = {r.trial: r for r in controller.store.records}
     assert {"oom", "infeasible", "ok"} <= {r.status for r in records.values() if r.kind == "search"}
     for trial in before:
         record = records.get(trial.number)
@@ -466,21 +469,21 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_sampler_of_a_module_in_the_current_folder(opened: Open, module: str) -> None:
     nets = []
     for seed in (1, 1, 2):
-        ledger = opened(10, f"{module}:Seeded", seed=seed)
-        assert type(ledger.study.study.sampler).__name__ == "Seeded"
-        assert getattr(ledger.study.study.sampler, "seed", None) == seed
-        finish(ledger)
-        assert len(searched(ledger)) == 10
-        nets.append([r.key for r in searched(ledger)])
+        controller = opened(10, f"{module}:Seeded", seed=seed)
+        assert type(controller.study.study.sampler).__name__ == "Seeded"
+        assert getattr(controller.study.study.sampler, "seed", None) == seed
+        finish(controller)
+        assert len(searched(controller)) == 10
+        nets.append([r.key for r in searched(controller)])
         for file in ("records.jsonl", "study.journal"):
-            (ledger.context.folder / file).unlink()
+            (controller.context.folder / file).unlink()
     assert nets[0] == nets[1] != nets[2]
 
 
 def test_a_sampler_that_starts_anew_gets_another_seed(opened: Open, module: str) -> None:
     finish(opened(5, f"{module}:Seeded"))
-    ledger = opened(10, f"{module}:Seeded")
-    assert getattr(ledger.study.study.sampler, "seed", 0) == len(ledger.study.study.trials) > 5
+    controller = opened(10, f"{module}:Seeded")
+    assert getattr(controller.study.study.sampler, "seed", 0) == len(controller.study.study.trials) > 5
 
 
 @pytest.mark.parametrize(("name", "about"), [
@@ -530,13 +533,13 @@ def test_a_sampler_that_needs_more_is_bad_input(opened: Open) -> None:
 
 
 def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: str) -> None:
-    ledger = opened(8, f"{module}:Stubborn")
-    finish(ledger)
-    nets = searched(ledger)
+    controller = opened(8, f"{module}:Stubborn")
+    finish(controller)
+    nets = searched(controller)
     assert len(nets) == 8
-    assert not ledger.exhausted
+    assert not controller.exhausted
     known, runs = 0, list[int]()
-    for record in ledger.store.records:
+    for record in controller.store.records:
         known = known + 1 if record.status == "duplicate" else 0
         runs.append(known)
     assert max(runs) == REPEATS_BEFORE_UNIFORM_DRAW, "so many known proposals come first, then a net that is new"
@@ -548,21 +551,21 @@ def test_the_last_nets_of_a_space_are_found(open_controller: Open, module: str) 
     """Few of many draws are new at the end; those that are not leave no records."""
     space = get("placements", 16)
     nets = {net.key for _, net in members(space)}
-    ledger = open_controller(space, len(nets) + 1, f"{module}:Stubborn")
-    finish(ledger)
-    assert ledger.exhausted
-    assert nets <= {r.key for r in ledger.store.records}
-    assert len(ledger.store.records) <= (REPEATS_BEFORE_UNIFORM_DRAW + 1) * (len(nets) + 1) + len(space.baselines())
+    controller = open_controller(space, len(nets) + 1, f"{module}:Stubborn")
+    finish(controller)
+    assert controller.exhausted
+    assert nets <= {r.key for r in controller.store.records}
+    assert len(controller.store.records) <= (REPEATS_BEFORE_UNIFORM_DRAW + 1) * (len(nets) + 1) + len(space.baselines())
 
 
 def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:
     nets = []
     for seed in (1, 1, 2):
-        ledger = opened(5, f"{module}:Stubborn", seed=seed)
-        finish(ledger)
-        nets.append([r.key for r in searched(ledger)])
+        controller = opened(5, f"{module}:Stubborn", seed=seed)
+        finish(controller)
+        nets.append([r.key for r in searched(controller)])
         for file in ("records.jsonl", "study.journal"):
-            (ledger.context.folder / file).unlink()
+            (controller.context.folder / file).unlink()
     assert nets[0] == nets[1] != nets[2]
 
 

@@ -65,7 +65,7 @@ def no_secret_in(folder: Path) -> None:
     assert b"se/cret" not in kept
 
 
-def test_a_search_with_a_depot_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_with_an_artifact_store_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
     words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far"]
     words += ["--save-weights-at", "warmup", "--inherit"]

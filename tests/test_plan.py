@@ -1,4 +1,4 @@
-"""The bookkeeping of a plan, without Ray: order, identity, dependence, resuming, failures; the studies' plans."""
+"""A plan of trainings, without Ray: order, identity, dependence, resuming, failures; the studies' plans."""
 
 from __future__ import annotations
 

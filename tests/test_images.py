@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 from alternas.search.data import images as pictures
 from alternas.search.data.dataset import ImageSpec, Pictures
 from alternas.search.data.images import BROKEN, check_all, decode, form_of, read_all, survey, to_array, to_mode
-from picture_files import ORIENTATION, encoded, noise
+from image_files import ORIENTATION, encoded, noise
 
 
 @dataclass(frozen=True)
