@@ -24,6 +24,7 @@ from alternas.results.runs.store import read_records
 from alternas.search import context as plan
 from alternas.search import run
 from alternas.search.config import Budget, RunConfig, Settings
+from alternas.search.context import TRIALS
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
@@ -231,7 +232,8 @@ def test_a_leg_of_an_earlier_driver_is_not_trained(monkeypatch: pytest.MonkeyPat
 def test_the_arguments_are_the_options_of_the_command() -> None:
     options = inspect.signature(commands.search).parameters
     own = inspect.signature(inside_tune.search).parameters
-    assert {name: own[name].default for name in own} == {name: options[name].default for name in own}
+    defaults = {name: options[name].default for name in own} | {"trials": TRIALS}  # the command's depends on --supernet
+    assert {name: own[name].default for name in own} == defaults
     with pytest.raises(InputError, match="strategy"):
         inside_tune.search("all", strategy="guess")
 

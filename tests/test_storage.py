@@ -190,7 +190,7 @@ def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, 
         ("mysql+rowboat://me:sesame@127.0.0.1/db", "leave the driver out"),
     ],
 )
-def test_a_wrong_storage_is_database_errors(alternas: Any, url: str, hint: str) -> None:
+def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None:
     if "127.0.0.1:1/" in url:
         pytest.importorskip("psycopg", reason='needs psycopg: pip install "psycopg[binary]"')
     code, out, err = alternas("search", "--trials", "1", "--storage", url)

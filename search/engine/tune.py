@@ -26,7 +26,7 @@ from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
 from ...results.runs.store import plain_name, run_folder
 from ..config import Settings, limits_of
-from ..context import SearchConfig, SearchContext, default_scheduler, prepare
+from ..context import TRIALS, SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
 from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
@@ -170,7 +170,7 @@ class TuneSearch:
 def search(
     space: str = "all",
     data: str = "digits",
-    trials: int = 16,
+    trials: int = TRIALS,
     name: str = "",
     *,
     strategy: str = "evolution",

@@ -44,11 +44,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
         metrics=metrics,
         seconds=time.perf_counter() - start,
         device=loader.device.type,
-        how={
-            "loader": loader.data.loader,
-            "precision": precision_of(job.recipe, loader.device),
-            "evaluated": evaluated,
-        },
+        how=how,
     )
 
 
