@@ -68,7 +68,7 @@ def search(
     ] = "",
     polish: Annotated[
         float, option("Share of the supernet's compute that trains the front's nets on from their slices.")
-    ] = 0.25,
+    ] = 0.35,
     objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
     latency: Annotated[
         str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")

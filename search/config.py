@@ -16,7 +16,7 @@ from ..results.ranking.objectives import COSTS, LATENCY
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
-POLISH = 0.25
+POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MOST_TRAININGS = 1e6

@@ -114,13 +114,13 @@ def test_what_is_not_fair_is_said() -> None:
 
 
 def test_other_budgets_are_said_and_marked(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
-    child = {"budget": {"done": 4, "full": 4}, "lineage": {"trial": 0, "flops": 5}}
+    child = {"budget": {"done": 4, "full": 4}, "weights": "inherited", "lineage": {"trial": 0, "flops": 5}}
     write("one", [(0, 0.8, 100), (1, 0.9, 1000, child)])
     write("two", [(0, 0.85, 100, {"budget": {"done": 16, "full": 16}})])
     said = "budgets differ, which is no fair comparison: 1 net 8 steps, 1 net 4 steps on inherited weights"
     code, out, _ = alternas("front", "one", "--json")
     assert code == 0
-    assert [(row["budget_steps"], row["inherited"]) for row in json.loads(out)] == [(8, False), (4, True)]
+    assert [(row["budget_steps"], row["weights"]) for row in json.loads(out)] == [(8, "alone"), (4, "inherited")]
     assert said in caplog.text
     code, out, _ = alternas("front", "one")
     assert said in " ".join(out.split())
@@ -250,11 +250,11 @@ def test_a_frame_has_the_columns_that_the_page_names() -> None:
 
 
 def test_a_frame_holds_what_the_leaderboard_says() -> None:
-    child = {"factors": {"size": 3}, "lineage": {"trial": 0, "flops": 5}}
+    child = {"factors": {"size": 3}, "weights": "inherited", "lineage": {"trial": 0, "flops": 5}}
     frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
     assert frame["rank"].dropna().to_dict() == {0: 1, 1: 1, 2: 2, 3: 1}
-    assert frame.loc[3, ["factor_size", "inherited", "train_flops", "memory", "steps_full"]].tolist() == [
-        3, True, 6 * 9 * 8 * 32 + 5, 5, 8,
+    assert frame.loc[3, ["factor_size", "weights", "train_flops", "memory", "steps_full"]].tolist() == [
+        3, "inherited", 6 * 9 * 8 * 32 + 5, 5, 8,
     ]  # fmt: skip
     assert frame.loc[4, ["rank", "gain", "train_flops"]].isna().all()
     assert load_run("one", "params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}

@@ -124,7 +124,7 @@ def test_nothing_is_inherited_unasked(opened: Open) -> None:
     controller = opened(20)
     executor = finish(controller)
     assert all(job.start is None and job.total_steps == STEPS for job in executor.ran)
-    assert not any(row["inherited"] for row in leaderboard(controller.store.records))
+    assert not any(row["weights"] != "alone" for row in leaderboard(controller.store.records))
 
 
 def test_lineage_sums_what_the_ancestors_cost(opened: Open) -> None:
@@ -154,7 +154,9 @@ def test_fronts_say_what_is_inherited(opened: Open) -> None:
     finish(controller)
     children = {r.trial for r in controller.store.records if r.lineage}
     for rows in (leaderboard(controller.store.records), front(controller.store.records)):
-        assert {row["trial"] for row in rows if row["inherited"]} == children & {row["trial"] for row in rows}
+        assert {row["trial"] for row in rows if row["weights"] == "inherited"} == children & {
+            row["trial"] for row in rows
+        }
     assert children & {row["trial"] for row in front(controller.store.records)}
 
 

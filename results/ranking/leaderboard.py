@@ -331,12 +331,15 @@ def budget_lines(rows: Sequence[Row]) -> list[str]:
 
     Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
     """
-    own = Counter(row["budget_steps"] for row in rows if row["weights"] == "alone")
-    others = Counter(row["weights"] for row in rows if row["weights"] != "alone")
-    if len(own) + len(others) < 2:
+    budgets = Counter(
+        f"on {row['weights']} weights"
+        if row["weights"] in ("shared", "polished")
+        else f"{row['budget_steps'] or '?'} steps{' on inherited weights' * (row['weights'] == 'inherited')}"
+        for row in rows
+    )
+    if len(budgets) < 2:
         return []
-    each = [f"{count_nets(n)} {steps or '?'} steps" for steps, n in own.items()]
-    each += [f"{count_nets(n)} on {weights} weights" for weights, n in others.items()]
+    each = [f"{count_nets(n)} {budget}" for budget, n in budgets.items()]
     return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
 
 

@@ -18,6 +18,7 @@ from .draws import NetSampler
 
 NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
 EVALUATION_SHARE = 0.1
+WATCHED = 4  # times that a bank's training is watched by evaluating some fixed nets
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
 STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
 FILE = "supernet.json"
@@ -46,9 +47,11 @@ class SupernetBudget:
 
 def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
     """The budget of a search at the compute of so many full trainings of `steps` steps, a share of it for `polish`."""
-    training = BACKWARD_FACTOR * sampler.mean_macs * steps * recipe.batch_size
+    images = steps * recipe.batch_size
+    training = BACKWARD_FACTOR * sampler.mean_macs * images
     evaluation, polish = EVALUATION_SHARE * trainings * training, polish * trainings * training
-    bank = trainings * training - evaluation - polish
+    watching = WATCHED * sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
+    bank = trainings * training - evaluation - polish - watching
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
     a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / len(macs)
     return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)))

@@ -86,7 +86,7 @@ class Trainer:
         self.optimizer = optimizer_for(self.net, recipe, self.peak, self.init.slow, self.init.rate)
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
         self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
-        self.step, self.seconds, self.curve, self.evaluated = 0, 0.0, list[Point](), 0
+        self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.scores: Scores | None = None  # at this step, once evaluated
         self.checkpoint_broken = False
         if Path(job.checkpoint).exists():
@@ -154,9 +154,7 @@ class Trainer:
 
         self.best.eval()
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
-        scores = evaluate(map(predict, self.loader.images(split, batch_size, most)), self.task.num_answers)
-        self.evaluated += int(scores.confusion_KK.sum())
-        return scores
+        return evaluate(map(predict, self.loader.images(split, batch_size, most)), self.task.num_answers)
 
     def finish(self, val: Scores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
@@ -170,14 +168,15 @@ class Trainer:
 
     def result(self, status: str, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
-        device, gradients = self.loader.device, self.gradients
+        device, gradients, data = self.loader.device, self.gradients, self.loader.data
+        at_end = min(len(data.train), len(data.val)) if self.step >= self.job.total_steps else 0
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
         how = {
-            "loader": self.loader.data.loader,
+            "loader": data.loader,
             "precision": gradients.precision,
             "passes": gradients.passes,
             "compiled": self.recipe.compile,
-            "evaluated": self.evaluated,
+            "evaluated": len(self.curve) * len(data.val) + at_end,
         } | ({"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {})
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
         return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
@@ -199,14 +198,12 @@ class Trainer:
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
-        self.evaluated = state["evaluated"]
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
         """Leave a checkpoint, whole or not at all."""
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
-        state |= {"evaluated": self.evaluated}
         state |= {"of": self._identity(), "curve": [astuple(point) for point in self.curve]}
         atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
         self._send(self.job.checkpoint)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from ...archs import Genotype
@@ -19,7 +20,7 @@ from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file, write_json
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, divide, evaluation_flops, read_progress
+from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, WATCHED, divide, evaluation_flops, read_progress
 from ..supernet.draws import NetSampler
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
@@ -31,10 +32,10 @@ from .trial import Parent, Trial
 log = logging.getLogger("alternas")
 BANK = -1  # number of the bank's job, which is no trial of the study
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
-VALIDATED_SEGMENTS = 4  # of these one measures some fixed nets
 MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
-MAX_POLISH = 1.0  # share of a full training that a cheap net is polished for, at most
-POLISH_RATE = 0.375  # of the recipe's learning rate
+MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
+MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
+POLISH_RATE = 0.75  # of the recipe's learning rate
 MAX_LOST = 2  # times that a segment's worker is lost in a row
 
 
@@ -102,7 +103,7 @@ class SupernetController(SearchController):
             start,
             total,
             tuple(self.sampler.pool),
-            self.sampler.fixed() if number % VALIDATED_SEGMENTS == 0 else (),
+            self.sampler.fixed() if number % (SEGMENTS // WATCHED) == 0 else (),
             replace(settings.recipe, lr=settings.recipe.lr * factor),
             settings.seed + 7919 * self._attempts,
             str(self.folder / "checkpoints" / "bank.pt"),
@@ -190,7 +191,7 @@ class SupernetController(SearchController):
         polished = sum(r.weights == "polished" for r in self.store.records)
         left = 0 if self.proposed_all else max(1, round((self.budget.evaluation - self._eval_flops) / a_net))
         most = self.context.config.trials - self.started
-        return min(left, most) + max(0, len(self._front()) - polished) * (self.budget.polish > 0)
+        return min(left, most) + max(0, min(MAX_POLISHED, len(self._front())) - polished) * (self.budget.polish > 0)
 
     def flops_of(self, job: Job, step: int) -> float:
         """FLOPs of a job up to a step."""
@@ -217,7 +218,7 @@ class SupernetController(SearchController):
         records = [r for r in self.known.values() if r.status == "ok" and r.accuracy is not None]
         points = [(r.accuracy or 0.0, self.context.cost_of(r.key, r.cost)) for r in records]
         front = [r for r, rank in zip(records, pareto_ranks(points), strict=True) if rank == 1]
-        return sorted(front, key=lambda r: r.cost["macs"])
+        return sorted(front, key=lambda r: self.context.cost_of(r.key, r.cost))
 
     def _drop_dominated(self) -> None:
         """Only the front's slices are kept: of thousands of nets, all would fill the disk."""
@@ -232,7 +233,7 @@ class SupernetController(SearchController):
         if self.live or not self.budget.polish:
             return None
         done = {r.key for r in self.store.records if r.weights == "polished"}
-        front = self._front()
+        front = thinned(self._front(), [self.context.cost_of(r.key, r.cost) for r in self._front()])
         share = self.budget.polish / max(1, len(front))
         for record in front:
             if record.key not in done:
@@ -258,6 +259,16 @@ class SupernetController(SearchController):
             self._recall(record)
         else:
             super()._learn(record)
+
+
+def thinned(front: Sequence[Record], costs: Sequence[float]) -> list[Record]:
+    """The nets of a front, the cheapest first, that keep the most hypervolume, `MAX_POLISHED` at most."""
+    nets = [(r.accuracy or 0.0, math.log(cost), r) for r, cost in zip(front, costs, strict=True)]
+    while len(nets) > MAX_POLISHED:
+        inner = range(1, len(nets) - 1)  # both ends stay
+        least = min(inner, key=lambda i: (nets[i][0] - nets[i - 1][0]) * (nets[i + 1][1] - nets[i][1]))
+        del nets[least]
+    return [record for _, _, record in nets]
 
 
 def polish_recipe(recipe: Recipe) -> Recipe:
