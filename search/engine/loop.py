@@ -59,7 +59,7 @@ def run_loop(controller: Controller, executor: Executor, view: ProgressView, sec
     began = last = time.monotonic()
     running = set[int]()
     while time.monotonic() - began < seconds:
-        while executor.idle and (job := controller.next_job()) is not None:
+        while (job := _next_job(controller, executor)) is not None:
             executor.submit(job)
             running.add(job.trial)
             view.started(job)
@@ -83,3 +83,9 @@ def run_loop(controller: Controller, executor: Executor, view: ProgressView, sec
             )
         view.refresh()
     return False
+
+
+def _next_job(controller: Controller, executor: Executor) -> Job | None:
+    """What an idle worker should do; None if there is no such worker, or nothing to do."""
+    controller.idle, controller.starting = executor.idle, executor.starting
+    return controller.next_job() if executor.idle else None

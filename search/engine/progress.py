@@ -132,7 +132,8 @@ class ProgressCounts:
         self._done = 0.0
 
     def started(self, job: Job) -> None:
-        self.jobs[job.trial] = job
+        if not (isinstance(job, SupernetJob) and job.rank):  # workers that train the bank together have one line
+            self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
         if not isinstance(job := self.jobs.get(tick.trial), TrainJob | SupernetJob):

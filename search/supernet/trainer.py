@@ -24,10 +24,11 @@ from ...archs.files import atomic_write
 from ..training.augment import mixed
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
-from ..training.optim import Ema, Gradients, loss_of, optimizer_for, rate_at
+from ..training.optim import Ema, Gradients, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
 from ..training.trainer import read_checkpoint
-from .bank import Bank, NetInput, region
+from .bank import Bank, NetInput, region, skeleton
+from .distributed import Group, GroupError, open_group
 from .evaluate import evaluate_net
 from .files import save_bank
 
@@ -36,16 +37,25 @@ log = logging.getLogger("alternas")
 
 
 def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
-    """Train the bank of `job` up to its stop: a `Progress`, then one `JobResult`, "ok" or "nan".
+    """Train the bank of `job` up to its stop: a `Progress`, then one `JobResult`, "ok", "nan" or "lost".
 
     The state is left in the job's checkpoint and, at the full budget, the bank in its file. A loss that is not finite
-    or that jumps leaves the checkpoint as it was: the last good state.
+    or that jumps leaves the checkpoint as it was: the last good state. Of several workers the first alone evaluates,
+    writes and reports progress; "lost" is what the others report where one has died.
     """
     trainer = BankTrainer(job, loader)
-    loss = trainer.train()
+    try:
+        with open_group(job, loader.device, trainer.step) as trainer.gradients.group:
+            loss = trainer.train()
+    except GroupError as error:
+        yield trainer.result("lost", error=str(error))
+        return
     last = trainer.curve[-1].loss if trainer.curve else math.inf
     if not math.isfinite(loss) or loss > LOSS_JUMP * last:
         yield trainer.result("nan", error=f"training loss {loss:.4g} by step {trainer.step}, {last:.4g} before")
+        return
+    if job.rank:
+        yield trainer.result("ok")
         return
     accuracy = trainer.validate()
     trainer.curve.append(Point(trainer.step, loss, accuracy))
@@ -61,15 +71,41 @@ class SharedGradients(Gradients):
 
     Attributes:
         nets: of this step.
+        seeds: of what is random in each of them: dropout and stochastic depth.
+        group: the workers among which the nets are dealt out.
     """
 
+    net: Bank
     nets: Sequence[Genotype] = ()
+    seeds: Sequence[int] = ()
+    group = Group()
 
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        if self.group.world == 1:
+            return self._own(x_BCHW, target)
+        failed = False
+        try:
+            loss = self._own(x_BCHW, target)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            loss, failed = torch.zeros((), device=self.device), True
+        roles = (skeleton(net, self.net.inputs).roles.values() for net in self.nets)
+        touched = dict.fromkeys(role.name for of_net in roles for role in of_net)
+        loss, failed = self.group.add_up([self.net.tensor(role) for role in touched], loss, failed)
+        if failed:  # all workers must go on with as many passes
+            raise torch.OutOfMemoryError("a worker of the bank ran out of memory")
+        return loss
+
+    def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """The gradients of this worker's nets, and their share of the step's loss."""
         total, parts = torch.zeros((), device=self.device), len(self.nets)
-        for net, x, t in zip(self.nets, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True):
-            self.forward = partial(self.net, net)
-            total += super()._backward(x, t) / parts
+        places = zip(self.nets, self.seeds, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True)
+        for index, (net, seed, x, t) in enumerate(places):
+            if self.group.owns(index):
+                torch.manual_seed(seed)
+                self.forward = partial(self.net, net)
+                total += super()._backward(x, t) / parts
         return total
 
 
@@ -112,14 +148,14 @@ class BankTrainer:
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         self.grow(nets)
         seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
-        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
         target = y_B
         if how.mixes:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
         rate = self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        self.gradients.nets = nets
+        first = (seed * 1_000_003 + self.step) * len(nets)
+        self.gradients.nets, self.gradients.seeds = nets, [(first + i) * 4 + MIX for i in range(len(nets))]
         loss = self.gradients(x_BCHW, target)
         if self.recipe.clip_grad:
             scaler.unscale_(self.optimizer)

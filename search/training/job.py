@@ -187,6 +187,10 @@ class SupernetJob:
         weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
         facts: what the bank is trained on and for; a checkpoint of another bank is refused.
         timeout_s: the worker of a job that takes longer is killed.
+        rank: of the worker, among the `world` that do the same job together; the first one writes the files.
+        world: how many workers have it, each with its share of a step's nets.
+        rendezvous: file where they meet; a new one each time.
+        local: whether all of them are on one machine.
     """
 
     trial: int
@@ -201,6 +205,10 @@ class SupernetJob:
     weights: str
     facts: dict[str, Any] = field(default_factory=dict)
     timeout_s: float = math.inf
+    rank: int = 0
+    world: int = 1
+    rendezvous: str = ""
+    local: bool = True
 
     @property
     def stop_step(self) -> int:

@@ -42,7 +42,10 @@ class Controller(ABC):
         folder: of the run, for checkpoints and weights.
         artifacts: where workers leave files, if they do not see the folder.
         live: trials under way, by number.
+        idle, starting: workers without a job, and those that are not ready, as whatever runs the jobs last saw them.
     """
+
+    idle, starting = 1, 0
 
     def __init__(self, store: Store, folder: Path, artifacts: ArtifactStore | None) -> None:
         self.store, self.folder, self.artifacts = store, folder, artifacts

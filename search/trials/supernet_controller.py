@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
+import secrets
+import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
@@ -30,13 +34,16 @@ from .study import StudyAdapter
 from .trial import Parent, Trial
 
 log = logging.getLogger("alternas")
-BANK = -1  # number of the bank's job, which is no trial of the study
+BANK = -1  # number of the bank's job, which is no trial of the study; -2 and so on where several workers share it
 SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
 MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
 MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
 MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
 POLISH_RATE = 0.75  # of the recipe's learning rate
 MAX_LOST = 2  # times that a segment's worker is lost in a row
+SAID_BEFORE = {"lost": 1, "ok": 2}  # of a segment's results: a fault of the bank decides, then a worker's loss
+RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
+START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
 
 class SupernetController(SearchController):
@@ -59,7 +66,10 @@ class SupernetController(SearchController):
         self.bank = context.bank
         self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
-        self._out, self._lost, self._attempts = False, 0, 0
+        self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
+        self._results: list[JobResult] = []  # of the segment's other workers
+        self._lost, self._attempts = 0, 0
+        self._patient_until = time.monotonic() + START_SECONDS
         self._eval_flops = 0.0
         super().__init__(context, store, study)
 
@@ -67,7 +77,7 @@ class SupernetController(SearchController):
 
     @property
     def done(self) -> bool:
-        return super().done and not self._out
+        return super().done and self.bank_is_trained
 
     @property
     def bank_is_trained(self) -> bool:
@@ -83,10 +93,39 @@ class SupernetController(SearchController):
     def next_job(self) -> Job | None:
         if self._queue or self.bank_is_trained:
             return super().next_job()
-        if self._out:
+        if not self._dealt and not self._out and not self._waits:
+            self._dealt.extend(self._deal())
+        if not self._dealt:
             return None
-        self._out = True
-        return self._segment()
+        job = self._dealt.popleft()
+        self._out.add(job.trial)
+        return job
+
+    @property
+    def _waits(self) -> bool:
+        """Whether a segment had better wait for workers that are starting."""
+        return self.idle < NETS_A_STEP and self.starting > 0 and time.monotonic() < self._patient_until
+
+    def _deal(self) -> list[SupernetJob]:
+        """The next segment: a job for each idle worker, as far as a step has nets for them."""
+        segment, world = self._segment(), min(self.idle, NETS_A_STEP)
+        if world < 2:
+            return [segment]
+        self._clear_rendezvous()
+        self._checkpoints.mkdir(exist_ok=True)
+        meet = str(self._checkpoints / f"{RENDEZVOUS}{secrets.token_hex(8)}")
+        local = self.context.config.run.resources.address in ("", "local")
+        shared = replace(segment, world=world, rendezvous=meet, local=local)
+        return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
+
+    @property
+    def _checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def _clear_rendezvous(self) -> None:
+        """Delete the files where workers met, of an earlier driver too."""
+        for file in self._checkpoints.glob(f"{RENDEZVOUS}*"):
+            file.unlink(missing_ok=True)
 
     def _next_trial(self) -> Trial | None:
         return super()._next_trial() or (self._next_polish() if self.proposed_all else None)
@@ -106,7 +145,7 @@ class SupernetController(SearchController):
             self.sampler.fixed() if number % (SEGMENTS // WATCHED) == 0 else (),
             replace(settings.recipe, lr=settings.recipe.lr * factor),
             settings.seed + 7919 * self._attempts,
-            str(self.folder / "checkpoints" / "bank.pt"),
+            str(self._checkpoints / "bank.pt"),
             str(self.bank),
             self.context.bank_facts,
         )
@@ -125,11 +164,21 @@ class SupernetController(SearchController):
     # What becomes of it.
 
     def report(self, result: JobResult) -> Record | None:
-        if result.trial != BANK:
+        if result.trial > BANK:
             return super().report(result)
-        self._out = False
+        self._out.discard(result.trial)
+        self._results.append(result)
+        if not self._out and not self._dealt:
+            results, self._results = self._results, []
+            self._clear_rendezvous()
+            self._end_segment(min(results, key=lambda r: (SAID_BEFORE.get(r.status, 0), -r.trial)))
+        return None
+
+    def _end_segment(self, result: JobResult) -> None:
+        """Take what decides over a segment: the first worker's result, or the fault of another."""
         if result.status == "lost" and self._lost < MAX_LOST:
             self._lost += 1
+            self._patient_until = time.monotonic() + START_SECONDS
             log.warning("supernet: %s; its segment is tried again", result.error)
         elif result.status in ("nan", "oom") and self._attempts + 1 < MAX_ATTEMPTS:
             self._attempts += 1
@@ -138,7 +187,6 @@ class SupernetController(SearchController):
             raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
         else:
             self._advance(result)
-        return None
 
     def _advance(self, result: JobResult) -> None:
         """Note that the bank stands at a new step."""

@@ -1,0 +1,307 @@
+"""Several workers train one bank: the bank of one worker, whoever dies meanwhile."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from rich.console import Console
+
+from alternas.archs import OperationError
+from alternas.results.runs.store import Store
+from alternas.search.config import RunConfig, Settings
+from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.engine.loop import run_loop
+from alternas.search.engine.progress import PlainView, ShownSupernet
+from alternas.search.supernet.budget import NETS_A_STEP, read_progress
+from alternas.search.supernet.draws import NetSampler
+from alternas.search.supernet.files import load_bank
+from alternas.search.supernet.trainer import train_bank
+from alternas.search.training import recipes
+from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, Progress, SupernetJob
+from alternas.search.training.loaders import DeviceLoader, open_loader
+from alternas.search.training.recipe import Recipe
+from alternas.search.trials.storage import open_study
+from alternas.search.trials.supernet_controller import BANK, MAX_LOST, SEGMENTS, SupernetController
+from alternas.spaces import get
+from command_line import run, start, wait_for
+from fakes import STEPS, FakeExecutor, lose, price
+
+SMOKE = recipes.get("smoke")
+RANDOM = replace(SMOKE, batch_size=32, dropout=0.2, drop_path=0.2)
+UPHILL = replace(RANDOM, sam_rho=0.05)
+# Sums in another order: AdamW would make whole steps of the rounding errors of weights that have no gradient.
+IN_PASSES = replace(UPHILL, grad_accum_steps=2, optimizer="sgd", lr=0.05)
+
+# Two workers on digits: one here, one in a process of its own, which may misbehave.
+
+OTHER = """
+import os, pickle, sys
+import torch
+torch.set_num_threads(1)
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.supernet import trainer
+from alternas.search.training.loaders import open_loader
+
+with open(sys.argv[1], "rb") as file:
+    job = pickle.load(file)
+own, calls = trainer.SharedGradients._own, []
+
+def failing(self, x_BCHW, target):
+    calls.append(len(x_BCHW))
+    if len(calls) == 3 and sys.argv[2] == "dies":
+        os._exit(1)
+    if len(calls) == 3 and sys.argv[2] == "lacks memory":
+        raise RuntimeError("out of memory")
+    return own(self, x_BCHW, target)
+
+trainer.SharedGradients._own = failing
+loader = open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), 0)
+*_, result = trainer.train_bank(job, loader)
+with open(sys.argv[1], "wb") as file:
+    pickle.dump(result, file)
+"""
+
+
+@pytest.fixture(scope="module")
+def loader() -> DeviceLoader:
+    return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), 0)
+
+
+def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> SupernetJob:
+    sampler = NetSampler(get("all", 8), lambda net: float(price(net).macs), lambda net: 0.0, 0)
+    nets = tuple(sampler.nets(step, NETS_A_STEP) for step in range(start, stop))
+    first = sampler.nets(0, 2)
+    folder.mkdir(exist_ok=True)
+    return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
+
+
+def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
+    *_, result = train_bank(job, loader)
+    assert isinstance(result, JobResult)
+    return result
+
+
+def together(job: SupernetJob, loader: DeviceLoader, fate: str = "") -> list[JobResult]:
+    """The results of two workers; None of one that died."""
+    folder = Path(job.checkpoint).parent
+    job = replace(job, world=2, rendezvous=str(folder / f"rendezvous-{job.start_step}"))
+    asked = folder / "other.pickle"
+    asked.write_bytes(pickle.dumps(replace(job, trial=BANK - 1, rank=1)))
+    with subprocess.Popen([sys.executable, "-c", OTHER, str(asked), fate]) as other:
+        first = alone(job, loader)
+    if other.returncode:
+        return [first]
+    return [first, pickle.loads(asked.read_bytes())]
+
+
+def apart(one: Path, other: Path) -> float:
+    """The largest difference between two banks."""
+    first, second = (load_bank(file, torch.device("cpu")) for file in (one, other))
+    assert first.axes == second.axes
+    return max((first.tensor(role) - second.tensor(role)).abs().max().item() for role in first.axes)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "begin"), [(RANDOM, 0), (UPHILL, 0), (IN_PASSES, 3)], ids=["dropout", "SAM", "SAM in two passes"]
+)
+def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path: Path, loader: DeviceLoader) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    expected = alone(job_of(one, 0, 8, recipe), loader)
+    if begin:
+        alone(job_of(two, 0, begin, recipe), loader)
+    first, second = together(job_of(two, begin, 8, recipe), loader)
+    assert (first.status, second.status, second.trial) == ("ok", "ok", BANK - 1)
+    assert first.accuracy == pytest.approx(expected.accuracy, abs=0.01)
+    assert apart(one / "bank", two / "bank") < 1e-5
+    assert not list(two.glob("rendezvous*")), "left behind"
+
+
+def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: DeviceLoader) -> None:
+    plain, thinned = tmp_path / "plain", tmp_path / "thinned"
+    alone(job_of(plain, 0, 8, replace(RANDOM, dropout=0.0, drop_path=0.0)), loader)
+    alone(job_of(thinned, 0, 8), loader)
+    assert apart(plain / "bank", thinned / "bank") > 1e-3, "or the other tests show nothing"
+
+
+def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: DeviceLoader) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    alone(job_of(one, 0, 8), loader)
+    alone(job_of(two, 0, 4), loader)
+    before = (two / "bank.pt").read_bytes()
+    (lost,) = together(job_of(two, 4, 8), loader, "dies")
+    assert lost.status == "lost"
+    assert "is gone" in lost.error
+    assert "\n" not in lost.error
+    assert (two / "bank.pt").read_bytes() == before
+    (two / "rendezvous-4").unlink(missing_ok=True)
+    together(job_of(two, 4, 8), loader)
+    assert apart(one / "bank", two / "bank") < 1e-5
+
+
+def test_where_one_lacks_memory_all_go_on_in_more_passes(tmp_path: Path, loader: DeviceLoader) -> None:
+    first, second = together(job_of(tmp_path, 0, 8, UPHILL), loader, "lacks memory")
+    assert (first.status, second.status) == ("ok", "ok")
+    assert first.how["passes"] == second.how["passes"] == 2
+
+
+# The controller, with workers that train nothing.
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[SupernetController]:
+    """A search on shared weights whose baselines have ended."""
+    settings = Settings("all", "digits", "random", "none", "macs", SMOKE, supernet=40.0)
+    config = SearchConfig(settings, DataConfig("digits"), UNLIMITED, "test", RunConfig())
+    fields = {"recipe": {}, "data": {}, "seed": 0, "versions": {}}
+    data: Any = SimpleNamespace(train=range(1000), val=range(300))
+    bank = tmp_path / "bank.safetensors"
+    context = SearchContext(config, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank)
+    with closing(Store(tmp_path)) as store:
+        study = open_study(tmp_path, store.records, "random", context.sampler_context(), context.cost_of, "")
+        made = SupernetController(context, store, study)
+        while made.live and (job := made.next_job()):
+            made.report(JobResult(job.trial, "error", error="not of interest"))
+        yield made
+
+
+def trained(job: Job) -> JobResult | None:
+    """The fate of a job: all goes well."""
+    if isinstance(job, SupernetJob):
+        return JobResult(job.trial, "ok", job.stop_step, curve=(Point(job.stop_step, 1.0, 0.5),))
+    return JobResult(job.trial, "error", error="not of interest") if isinstance(job, EvaluateJob) else None
+
+
+def train_with(controller: SupernetController, workers: int, fate: Callable[[Any], Any] = trained) -> list[SupernetJob]:
+    """The jobs of the bank's training, once it has ended."""
+    executor = FakeExecutor(workers, fate)
+    view = PlainView(ShownSupernet(controller, 10), Console(quiet=True))
+    while not controller.bank_is_trained:
+        run_loop(controller, executor, view, 0.01)
+    return [job for job in executor.ran if isinstance(job, SupernetJob)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: SupernetController, workers: int) -> None:
+    jobs = train_with(controller, workers)
+    ranks = list(range(min(workers, NETS_A_STEP)))
+    last = [job for job in jobs if job.stop_step == controller.budget.steps]
+    assert [(job.rank, job.trial, job.world) for job in last] == [(r, BANK - r, len(ranks)) for r in ranks]
+    assert len({job.rendezvous for job in last}) == 1
+    assert len({(job.rendezvous, job.start_step) for job in jobs}) == SEGMENTS
+    assert len({job.rendezvous for job in jobs}) == (1 if workers == 1 else SEGMENTS), "a new one each time"
+    assert controller.progress["step"] == controller.budget.steps
+
+
+def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetController) -> None:
+    lost = []
+
+    def once(job: Any) -> JobResult | None:
+        if isinstance(job, SupernetJob) and job.rank and len(lost) < MAX_LOST:
+            lost.append(job)
+            return lose(job)
+        return trained(job)
+
+    jobs = train_with(controller, 2, once)
+    assert len(lost) == MAX_LOST
+    first = [job for job in jobs if job.start_step == 0]
+    assert [job.rank for job in first] == [0, 1] * (MAX_LOST + 1)
+    assert len({job.rendezvous for job in first}) == MAX_LOST + 1
+    saved = read_progress(controller.folder)
+    assert saved is not None
+    assert saved["step"] == controller.budget.steps
+
+
+def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controller: SupernetController) -> None:
+    tries = []
+
+    def always(job: Any) -> JobResult | None:
+        tries.extend([job] if isinstance(job, SupernetJob) else [])
+        return lose(job) if isinstance(job, SupernetJob) and not job.rank else trained(job)
+
+    with pytest.raises(OperationError, match="supernet: training ended as lost: its worker died") as error:
+        train_with(controller, 2, always)
+    assert "\n" not in str(error.value)
+    assert len(tries) == 2 * (MAX_LOST + 1)
+
+
+def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controller: SupernetController) -> None:
+    def one_is_wrong(job: Any) -> JobResult | None:
+        wrong = isinstance(job, SupernetJob) and job.rank
+        return JobResult(job.trial, "error", error="because") if wrong else lose(job) if hasattr(job, "rank") else None
+
+    with pytest.raises(OperationError, match="supernet: training ended as error: because"):
+        train_with(controller, 2, one_is_wrong)
+
+
+def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
+    controller: SupernetController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    controller.idle, controller.starting = 1, 1
+    assert controller.next_job() is None
+    assert not controller.done
+    controller._patient_until = time.monotonic()
+    job = controller.next_job()
+    assert isinstance(job, SupernetJob)
+    assert job.world == 1
+
+
+def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -> None:
+    console = Console(record=True, width=200)
+    view = PlainView(ShownSupernet(controller, 10), console)
+    controller.idle = 2
+    for _ in range(2):
+        for job in (controller.next_job(), controller.next_job()):
+            assert isinstance(job, SupernetJob)
+            view.started(job)
+            if not job.rank:
+                view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
+            result = trained(job)
+            assert result is not None
+            assert len(view.jobs) == (0 if job.rank else 1)
+            view.ended(controller.report(result), job.trial)
+    step, total = controller.progress["step"], controller.budget.steps
+    assert console.export_text().count("supernet: step ") == 2
+    assert view._done == pytest.approx(controller.budget.bank * step / total), "not twice"
+
+
+# All of it, on Ray.
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
+    tmp_path: Path, reaper: list[subprocess.Popen[str]]
+) -> None:
+    words = ["search", "bench", "--data", "digits", "--supernet", "1", "--epochs", "6", "--trials", "3"]
+    words += ["--cpus-per-trial", "0.5"]
+    code, _, err = run(tmp_path, *words, "--workers", "1", "--name", "one")
+    assert code == 0, err
+    driver = start(tmp_path, *words, "--workers", "2", "--name", "two")
+    reaper.append(driver)
+    folder = tmp_path / "runs" / "two"
+    wait_for(lambda: (read_progress(folder) or {"step": 0})["step"] and list(folder.glob("checkpoints/rendezvous*")))
+    children = psutil.Process(driver.pid).children(recursive=True)
+    workers = [child for child in children if "ray::Worker" in " ".join(child.cmdline())]
+    assert len(workers) == 2
+    workers[0].send_signal(signal.SIGKILL)
+    _, err = driver.communicate(timeout=400)
+    assert driver.returncode == 0, err
+    assert "its segment is tried again" in err
+    assert apart(tmp_path / "runs" / "one" / "bank.safetensors", folder / "bank.safetensors") < 1e-5
+    assert not list(folder.glob("checkpoints/rendezvous*"))
