@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -154,6 +155,15 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
     assert apart(one / "bank", two / "bank") < 1e-5
 
 
+def test_nobody_waits_for_a_worker_that_is_known_to_be_gone(tmp_path: Path, loader: DeviceLoader) -> None:
+    job = replace(job_of(tmp_path, 0, 8), world=2, rendezvous=str(tmp_path / "rendezvous"))
+    deleted = threading.Timer(1.0, lambda: Path(job.rendezvous).unlink())
+    deleted.start()
+    began = time.monotonic()
+    assert alone(job, loader).status == "lost"
+    assert time.monotonic() - began < 30
+
+
 def test_where_one_lacks_memory_all_go_on_in_more_passes(tmp_path: Path, loader: DeviceLoader) -> None:
     first, second = together(job_of(tmp_path, 0, 8, UPHILL), loader, "lacks memory")
     assert (first.status, second.status) == ("ok", "ok")
@@ -264,20 +274,21 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
 def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -> None:
     console = Console(record=True, width=200)
     view = PlainView(ShownSupernet(controller, 10), console)
-    controller.idle = 2
+    view.rate = lambda: 1.0
+    controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
     for _ in range(2):
         for job in (controller.next_job(), controller.next_job()):
             assert isinstance(job, SupernetJob)
             view.started(job)
             if not job.rank:
                 view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
+                assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
             result = trained(job)
             assert result is not None
             assert len(view.jobs) == (0 if job.rank else 1)
             view.ended(controller.report(result), job.trial)
-    step, total = controller.progress["step"], controller.budget.steps
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(controller.budget.bank * step / total), "not twice"
+    assert view._done == pytest.approx(bank * controller.progress["step"] / total), "not twice"
 
 
 # All of it, on Ray.
@@ -288,8 +299,8 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
 def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     tmp_path: Path, reaper: list[subprocess.Popen[str]]
 ) -> None:
-    words = ["search", "bench", "--data", "digits", "--supernet", "1", "--epochs", "6", "--trials", "3"]
-    words += ["--cpus-per-trial", "0.5"]
+    words = ["search", "bench", "--data", "digits", "--supernet", "4", "--polish", "0", "--epochs", "20"]
+    words += ["--trials", "3", "--cpus-per-trial", "0.5"]
     code, _, err = run(tmp_path, *words, "--workers", "1", "--name", "one")
     assert code == 0, err
     driver = start(tmp_path, *words, "--workers", "2", "--name", "two")

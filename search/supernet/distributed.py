@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from ..training.job import SupernetJob
 
 PATIENCE = timedelta(minutes=5)  # for a worker that is starting, or has the dearer net
+POLL_SECONDS = 0.05
 
 
 class GroupError(Exception):
@@ -76,8 +79,7 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
     try:
         with _of_the_group():
             store = dist.FileStore(job.rendezvous, job.world)  # pyright: ignore[reportPrivateImportUsage]
-            store.set_timeout(PATIENCE)
-            backend = _backend(store, job, device)
+            backend = _meet(store, job, device)
             dist.init_process_group(backend, store=store, rank=job.rank, world_size=job.world, timeout=PATIENCE)
             ends = torch.tensor([step, -step], device=device)
             dist.all_reduce(ends, dist.ReduceOp.MAX)
@@ -89,11 +91,20 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
             dist.destroy_process_group()
 
 
-def _backend(store: Any, job: SupernetJob, device: torch.device) -> str:
-    """nccl where each worker has a card of its own, which nccl asks for; else gloo."""
+def _meet(store: Any, job: SupernetJob, device: torch.device) -> str:
+    """Wait for all workers. Returns the backend: nccl where each has a card of its own, which nccl asks for; else gloo.
+
+    Raises:
+        GroupError: if one does not come in time, or the file where they meet is deleted, as by who knows it is dead.
+    """
     card = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "none"
     store.set(f"card {job.rank}", card)
-    cards = {store.get(f"card {rank}") for rank in range(job.world)}
+    keys, late = [f"card {rank}" for rank in range(job.world)], time.monotonic() + PATIENCE.total_seconds()
+    while not (Path(job.rendezvous).exists() and store.check(keys)):
+        if not Path(job.rendezvous).exists() or time.monotonic() > late:
+            raise GroupError("a worker that was to train the bank beside this one did not come")
+        time.sleep(POLL_SECONDS)
+    cards = {store.get(key) for key in keys}
     return "nccl" if b"none" not in cards and len(cards) == job.world else "gloo"
 
 

@@ -168,6 +168,8 @@ class SupernetController(SearchController):
             return super().report(result)
         self._out.discard(result.trial)
         self._results.append(result)
+        if result.status != "ok":
+            self._clear_rendezvous()  # so that nobody waits there for a worker that is gone
         if not self._out and not self._dealt:
             results, self._results = self._results, []
             self._clear_rendezvous()
@@ -242,9 +244,9 @@ class SupernetController(SearchController):
         return min(left, most) + max(0, min(MAX_POLISHED, len(self._front())) - polished) * (self.budget.polish > 0)
 
     def flops_of(self, job: Job, step: int) -> float:
-        """FLOPs of a job up to a step."""
+        """FLOPs of a job up to a step; what a bank's earlier jobs have taken is not among them."""
         if isinstance(job, SupernetJob):
-            return step * self.budget.bank / job.total_steps
+            return (step - job.start_step) * self.budget.bank / job.total_steps
         if isinstance(job, EvaluateJob):
             return self._evaluation_flops(job.genotype)
         return BACKWARD_FACTOR * self.sampler.macs(job.genotype) * step * self.settings.recipe.batch_size
