@@ -18,6 +18,7 @@ from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file, write_json
+from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
 from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, WATCHED, divide, evaluation_flops, read_progress
@@ -62,6 +63,9 @@ class SupernetController(SearchController):
         self._out, self._lost, self._attempts = False, 0, 0
         self._eval_flops = 0.0
         super().__init__(context, store, study)
+        if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
+            genes = [plain_genes(context.space, net) for net in self.baselines]
+            study.enqueue([known for known in genes if known])
 
     # What runs next: baselines, the bank, then nets on slices of it, then the front once more.
 
@@ -95,7 +99,7 @@ class SupernetController(SearchController):
         """The next part of the bank's training."""
         settings, start, total = self.settings, self.progress["step"], self.budget.steps
         stop = min(total, start + math.ceil(total / SEGMENTS))
-        number = math.ceil(stop * SEGMENTS / total)
+        is_watched = stop * WATCHED // total > start * WATCHED // total
         factor = 0.5**self._attempts
         return SupernetJob(
             BANK,
@@ -103,7 +107,7 @@ class SupernetController(SearchController):
             start,
             total,
             tuple(self.sampler.pool),
-            self.sampler.fixed() if number % (SEGMENTS // WATCHED) == 0 else (),
+            self.sampler.fixed() if is_watched else (),
             replace(settings.recipe, lr=settings.recipe.lr * factor),
             settings.seed + 7919 * self._attempts,
             str(self.folder / "checkpoints" / "bank.pt"),
