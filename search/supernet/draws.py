@@ -15,6 +15,7 @@ from ...spaces import RandomChooser, Space, cheapest
 
 POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
+EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
 MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
 
 
@@ -64,7 +65,8 @@ class NetSampler:
     def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
         """The nets of one step."""
         draw = random.Random(f"{self._seed}/{step}")
-        return tuple(self._draw(draw, draw.choice([*self.families])) for _ in range(count))
+        weights = [min(len(nets), EVEN_FROM) for nets in self.families.values()]
+        return tuple(self._draw(draw, family) for family in draw.choices([*self.families], weights, k=count))
 
     def _draw(self, draw: random.Random, family: str) -> Genotype:
         """A net of a family: from the whole space where a few draws meet one, else from the pool."""
