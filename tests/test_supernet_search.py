@@ -47,8 +47,10 @@ def open_supernet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig())
         fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
         bank, facts = tmp_path / "bank.safetensors", {"space": "bench"}
+        space = get("bench", 16)
+        nets = draws.NetSampler(space, lambda net: float(cost_fn(net).macs), lambda net: 0.0, 0)
         context = SearchContext(
-            config, DATA, get("bench", 16), cost_fn, STEPS, tmp_path, fields, bank=bank, bank_facts=facts
+            config, DATA, space, cost_fn, STEPS, tmp_path, fields, bank=bank, nets=nets, bank_facts=facts
         )
         while stores:
             stores.pop().close()
@@ -241,6 +243,22 @@ def test_evaluation_counts_forward_passes_alone() -> None:
 
 # The command.
 
+APART = '''
+from alternas.archs import Genotype, Stage, Stem
+
+
+class Apart:
+    """Two nets without a block in common."""
+
+    def __init__(self, image_size):
+        pass
+
+    def sample(self, chooser):
+        if chooser.choose("kind", ("basic", "mbconv")) == "basic":
+            return Genotype(Stem("cifar", 4), (Stage("basic", 1, 4),))
+        return Genotype(Stem("patchify", 4, 2), (Stage("mbconv", 1, 4),))
+'''
+
 
 @pytest.mark.parametrize(
     ("words", "message"),
@@ -251,6 +269,8 @@ def test_evaluation_counts_forward_passes_alone() -> None:
         (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
         (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
         (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
+        (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
+        (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
         (("--supernet", "nobody"), "no run 'nobody' here"),
         (("--supernet", "8", "--storage-path", "file:///tmp/x"), "storage-path: the workers of a supernet must see"),
     ],
@@ -259,7 +279,9 @@ def test_wrong_input_is_one_line(
     words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = alternas("search", "bench", *words)
+    (tmp_path / "apart.py").write_text(APART)
+    space = () if words[0].endswith(".py") else ("bench",)
+    code, out, err = alternas("search", *space, *words)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

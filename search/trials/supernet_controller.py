@@ -22,7 +22,6 @@ from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
 from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, WATCHED, divide, evaluation_flops, read_progress
-from ..supernet.draws import NetSampler
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
@@ -52,11 +51,10 @@ class SupernetController(SearchController):
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
         settings = context.settings
-        self.sampler = NetSampler(
-            context.space, lambda net: float(context.cost_fn(net).macs), context.violation, settings.seed
-        )
-        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         assert context.bank is not None
+        assert context.nets is not None
+        self.sampler = context.nets
+        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank = context.bank
         self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
