@@ -84,6 +84,8 @@ class Settings:
             raise InputError(f"{name}: the nets of a supernet are not trained one by one; leave it out")
         if self.supernet and self.scheduler != "none":
             raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
+        if self.supernet and self.recipe.compile:
+            raise InputError("compile: the nets of a supernet change with every step; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
-from .supernet.budget import read_progress
+from .supernet.budget import LEAST_BATCH, read_progress
+from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on
 from .trials.latencies import Latencies
@@ -80,6 +81,7 @@ class SearchContext:
         latencies: of the run, where accuracy is weighed against latency.
         artifacts: where workers leave files, if they do not see the folder.
         bank: the file of the shared weights, of this run or another; None where nets are trained alone.
+        nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
     """
 
@@ -94,6 +96,7 @@ class SearchContext:
     latencies: Latencies | None = None
     artifacts: ArtifactStore | None = None
     bank: Path | None = None
+    nets: NetSampler | None = None
     bank_facts: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -163,10 +166,18 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     if settings.supernet:
         if artifacts:
             raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
+        if settings.recipe.batch_size < LEAST_BATCH:
+            raise InputError(
+                f"batch_size: a supernet's must be at least {LEAST_BATCH}, got {settings.recipe.batch_size}"
+            )
         bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts, bank, bank_facts
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts
     )
+    if bank:
+        nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
+        nets.check_shared()
+        context = replace(context, bank=bank, nets=nets, bank_facts=bank_facts)
     validate_sampler(settings.strategy, context.sampler_context())
     if config.storage:
         connect(parse_url(config.storage))  # before a folder is made

@@ -11,7 +11,11 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 SCRIPTS = sorted(path.stem for path in BENCHMARKS.glob("*.py") if path.stem != "machine")
-PARTS = {"table": ("train", "pack"), "training": ("cpu", "cue")}  # of those that must be told what to do
+PARTS = {
+    "supernet": ("search", "bank"),
+    "table": ("train", "pack"),
+    "training": ("cpu", "cue"),
+}  # of those that must be told what to do
 
 
 def run(folder: Path, name: str, *words: str) -> None:

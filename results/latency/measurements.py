@@ -83,8 +83,8 @@ def latency_settings(
         raise InputError("compile and onnx: one of them")
     runtime = "compile" if compiled else "onnx" if onnx else "eager"
     sizes = [part.strip() for part in batch.split(",") if part.strip()]
-    if bad := [size for size in sizes if not size.isdecimal()] or (not sizes and [batch]):
-        raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {bad[0]!r}")
+    if bad := [size for size in sizes if not is_whole(size)] or (not sizes and [batch]):
+        raise InputError(f"batch: whole numbers with commas between, such as 1,32, got {short_repr(bad[0])}")
     dtypes = [part.strip() for part in dtype.split(",") if part.strip()] or [dtype]
     return [LatencySetting(device, int(size), name, runtime, threads) for name in dtypes for size in sizes]
 

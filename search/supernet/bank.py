@@ -62,6 +62,24 @@ def skeleton(genotype: Genotype, inputs: NetInput) -> Skeleton:
     return Skeleton(net, roles_of(net))
 
 
+class Place(NamedTuple):
+    """Where a parameter of a net lies in the bank.
+
+    Attributes:
+        tensor: of the bank.
+        sizes: its shape with nested axes apart.
+        region: the slice of each of them.
+        shape: of the parameter.
+        layout: of the parameter in memory, as a net that is trained alone holds it.
+    """
+
+    tensor: nn.Parameter
+    sizes: list[int]
+    region: tuple[slice, ...]
+    shape: list[int]
+    layout: torch.memory_format
+
+
 class Bank(nn.Module):
     """Shared weights of all nets of a space.
 
@@ -74,6 +92,7 @@ class Bank(nn.Module):
         super().__init__()
         self.inputs, self.seed = inputs, seed
         self.axes: dict[str, tuple[Axis, ...]] = {}
+        self._places: dict[str, dict[str, Place]] = {}  # by the net's key and the parameter's name
 
     def tensor(self, role: str) -> nn.Parameter:
         """The tensor of a role."""
@@ -124,21 +143,35 @@ class Bank(nn.Module):
         else:
             self.register_parameter(role.replace(".", ":"), nn.Parameter(values))
         self.axes[role] = axes
+        self._places.clear()
+
+    def places(self, genotype: Genotype) -> dict[str, Place]:
+        """Where the parameters of a net lie, by their names."""
+        if (places := self._places.get(genotype.key)) is None:
+            if len(self._places) >= CACHED_NETS:
+                self._places.clear()
+            roles = skeleton(genotype, self.inputs).roles
+            places = self._places[genotype.key] = {name: self._place(genotype, role) for name, role in roles.items()}
+        return places
+
+    def _place(self, genotype: Genotype, role: Role) -> Place:
+        tensor, whole = self.tensor(role.name), self.axes[role.name]
+        layout = memory_format(genotype, tensor.device) if tensor.dim() == 4 else torch.contiguous_format
+        return Place(tensor, _sizes(whole), region_of(role.axes, whole), [a.length for a in role.axes], layout)
 
     def weights(self, genotype: Genotype) -> dict[str, Tensor]:
         """A net's weights by name, as a net that is trained alone holds them; gradients go to the bank's tensors."""
-        roles, weights = skeleton(genotype, self.inputs).roles, dict[str, Tensor]()
-        for name, role in roles.items():
-            tensor = self.tensor(role.name)
-            layout = memory_format(genotype, tensor.device) if tensor.dim() == 4 else torch.contiguous_format
-            weights[name] = _Slice.apply(tensor, role.axes, self.axes[role.name], layout)
-        return weights
+        places = self.places(genotype)
+        slices = _Slices.apply([*places.values()], *(place.tensor for place in places.values()))
+        return dict(zip(places, slices, strict=True))
 
     def forward(self, genotype: Genotype, x_BCHW: Tensor) -> Tensor:
         """Logits (B, num_classes) of a net on slices of the bank; BatchNorm normalises by the batch."""
         x_BCHW = x_BCHW.contiguous(memory_format=memory_format(genotype, x_BCHW.device))
-        net = skeleton(genotype, self.inputs).net.train(self.training)
-        return torch.func.functional_call(net, self.weights(genotype), (x_BCHW,))
+        net = skeleton(genotype, self.inputs).net
+        if net.training != self.training:  # which goes through all of its modules
+            net.train(self.training)
+        return torch.func.functional_call(net, self.weights(genotype), (x_BCHW,), tie_weights=False)
 
     @torch.no_grad()
     def network(self, genotype: Genotype) -> Network:
@@ -156,31 +189,46 @@ class Bank(nn.Module):
         return net
 
 
-class _Slice(torch.autograd.Function):
-    """Copies a slice of a tensor; backwards in one kernel, where indexing axis by axis has one for each."""
+class _Slices(torch.autograd.Function):
+    """Copies slices of tensors, and adds up their gradients in the tensors.
+
+    One function for a whole net: indexing axis by axis has an entry in autograd's graph for each axis of each tensor.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...], layout: torch.memory_format
-    ) -> Tensor:
-        ctx.shape, ctx.axes, ctx.whole = tensor.shape, axes, whole
-        return region(tensor, axes, whole).reshape(_lengths(axes)).clone(memory_format=layout)
+    def forward(ctx: Any, places: list[Place], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.places = places
+        views = (t.view(p.sizes)[p.region].reshape(p.shape) for t, p in zip(tensors, places, strict=True))
+        return tuple(view.clone(memory_format=p.layout) for view, p in zip(views, places, strict=True))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        total = grad.new_zeros(ctx.shape)
-        region(total, ctx.axes, ctx.whole).copy_(grad.reshape(_sizes(ctx.axes)))
-        return total, None, None, None
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return None, *(_spread(grad, place) for grad, place in zip(grads, ctx.places, strict=True))
 
 
-def region(tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> Tensor:
-    """View of the part with `axes` of a tensor with axes `whole`: its nested sizes are dimensions of their own."""
-    places = []
+def _spread(grad: Tensor, place: Place) -> Tensor:
+    """The gradient of a slice as one of the whole tensor: zero elsewhere."""
+    if list(place.tensor.shape) == place.shape:
+        return grad
+    total = grad.new_zeros(place.tensor.shape)
+    part = total.view(place.sizes)[place.region]
+    part.copy_(grad.reshape(part.shape))
+    return total
+
+
+def region_of(axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> tuple[slice, ...]:
+    """The slices that a part with `axes` takes of a tensor with axes `whole`; nested sizes are axes of their own."""
+    slices = []
     for part, all_of in zip(axes, whole, strict=True):
         for size, most in zip(part.sizes, all_of.sizes, strict=True):
             start = (most - size) // 2 if part.centred else 0
-            places.append(slice(start, start + size))
-    return tensor.view(_sizes(whole))[tuple(places)]
+            slices.append(slice(start, start + size))
+    return tuple(slices)
+
+
+def region(tensor: Tensor, axes: tuple[Axis, ...], whole: tuple[Axis, ...]) -> Tensor:
+    """View of the part with `axes` of a tensor with axes `whole`."""
+    return tensor.view(_sizes(whole))[region_of(axes, whole)]
 
 
 def _union(one: Axis, other: Axis) -> Axis:
@@ -189,7 +237,3 @@ def _union(one: Axis, other: Axis) -> Axis:
 
 def _sizes(axes: tuple[Axis, ...]) -> list[int]:
     return [size for axis in axes for size in axis.sizes]
-
-
-def _lengths(axes: tuple[Axis, ...]) -> list[int]:
-    return [axis.length for axis in axes]

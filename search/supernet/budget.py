@@ -17,6 +17,7 @@ from ..training.recipe import Recipe
 from .draws import NetSampler
 
 NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
+LEAST_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
 EVALUATION_SHARE = 0.1
 WATCHED = 4  # times that a bank's training is watched by evaluating some fixed nets
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on

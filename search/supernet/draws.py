@@ -6,15 +6,17 @@ Evenly over the families: drawn uniformly from the space, a family of few nets w
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from functools import cached_property
 
 from ...archs import Genotype
+from ...archs.errors import InputError
 from ...spaces import RandomChooser, Space, cheapest
 
 POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
+EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
 MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
 
 
@@ -57,6 +59,13 @@ class NetSampler:
             families[net.family].append(net)
         return dict(sorted(families.items()))
 
+    def check_shared(self) -> None:
+        """Raise InputError if no two nets of the pool have a part in common."""
+        counts = Counter(part for net in self.pool for part in _parts(net))
+        if len(self.pool) > 1 and max(counts.values()) < 2:
+            rule = "no two nets have a stem, a block at one place or an encoder in common"
+            raise InputError(f"supernet: the nets of space {self._space.name!r} share no weights: {rule}")
+
     def fixed(self) -> tuple[Genotype, ...]:
         """The cheapest, the median and the dearest net of the pool: what a training is watched by."""
         return self.pool[0], self.pool[len(self.pool) // 2], self.pool[-1]
@@ -64,7 +73,8 @@ class NetSampler:
     def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
         """The nets of one step."""
         draw = random.Random(f"{self._seed}/{step}")
-        return tuple(self._draw(draw, draw.choice([*self.families])) for _ in range(count))
+        weights = [min(len(nets), EVEN_FROM) for nets in self.families.values()]
+        return tuple(self._draw(draw, family) for family in draw.choices([*self.families], weights, k=count))
 
     def _draw(self, draw: random.Random, family: str) -> Genotype:
         """A net of a family: from the whole space where a few draws meet one, else from the pool."""
@@ -73,3 +83,12 @@ class NetSampler:
             if net.family == family and not self._violation(net):
                 return net
         return draw.choice(self.families[family])
+
+
+def _parts(net: Genotype) -> set[tuple[object, ...]]:
+    """What nets can share weights of: the stem, the kind of block at each place, the encoder's blocks."""
+    net = net.canonical()
+    parts: set[tuple[object, ...]] = {("stem", net.stem.kind, net.stem.patch, net.style)}
+    for number, stage in enumerate(net.stages):
+        parts |= {(number, place, kind, net.style) for place, kind in enumerate(stage.kinds)}
+    return parts | {("encoder", block) for block in range(net.encoder.depth if net.encoder else 0)}

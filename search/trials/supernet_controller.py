@@ -22,10 +22,10 @@ from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file, write_json
+from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
 from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, WATCHED, divide, evaluation_flops, read_progress
-from ..supernet.draws import NetSampler
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
@@ -58,11 +58,10 @@ class SupernetController(SearchController):
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
         settings = context.settings
-        self.sampler = NetSampler(
-            context.space, lambda net: float(context.cost_fn(net).macs), context.violation, settings.seed
-        )
-        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         assert context.bank is not None
+        assert context.nets is not None
+        self.sampler = context.nets
+        self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank = context.bank
         self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
@@ -72,6 +71,9 @@ class SupernetController(SearchController):
         self._patient_until = time.monotonic() + START_SECONDS
         self._eval_flops = 0.0
         super().__init__(context, store, study)
+        if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
+            genes = [plain_genes(context.space, net) for net in self.baselines]
+            study.enqueue([known for known in genes if known])
 
     # What runs next: baselines, the bank, then nets on slices of it, then the front once more.
 
@@ -134,7 +136,7 @@ class SupernetController(SearchController):
         """The next part of the bank's training."""
         settings, start, total = self.settings, self.progress["step"], self.budget.steps
         stop = min(total, start + math.ceil(total / SEGMENTS))
-        number = math.ceil(stop * SEGMENTS / total)
+        is_watched = stop * WATCHED // total > start * WATCHED // total
         factor = 0.5**self._attempts
         return SupernetJob(
             BANK,
@@ -142,7 +144,7 @@ class SupernetController(SearchController):
             start,
             total,
             tuple(self.sampler.pool),
-            self.sampler.fixed() if number % (SEGMENTS // WATCHED) == 0 else (),
+            self.sampler.fixed() if is_watched else (),
             replace(settings.recipe, lr=settings.recipe.lr * factor),
             settings.seed + 7919 * self._attempts,
             str(self._checkpoints / "bank.pt"),

@@ -1,0 +1,312 @@
+"""A search on shared weights: its phases, its compute, and what happens when workers and drivers are lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from alternas.archs import Genotype, OperationError, static_cost
+from alternas.results.ranking.leaderboard import rank_rows, sharing_lines
+from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.pareto import hypervolume
+from alternas.results.runs.store import Store, read_records, weights_file
+from alternas.search.config import RunConfig, Settings
+from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
+from alternas.search.data.dataset import DataConfig
+from alternas.search.engine.loop import run_loop
+from alternas.search.supernet import draws
+from alternas.search.supernet.budget import NETS_A_STEP, WATCHED, evaluation_flops, read_progress
+from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
+from alternas.search.trials.storage import open_study
+from alternas.search.trials.supernet_controller import SEGMENTS, SupernetController, thinned
+from alternas.spaces import get
+from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy
+
+STEPS = 154  # of the smoke recipe on digits
+DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
+Open = Callable[..., SupernetController]
+
+
+def cost_fn(net: Genotype) -> Any:
+    return static_cost(net, 10, 16, 1)
+
+
+@pytest.fixture
+def open_supernet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    """Opens a search of `bench` on tmp_path, again and again as a restarted driver would."""
+    monkeypatch.setattr(draws, "POOL_DRAWS", 200)
+    stores: list[Store] = []
+
+    def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SupernetController:
+        settings = Settings("bench", "digits", "random", "none", "macs", RECIPE, supernet=trainings, **more)
+        config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig())
+        fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
+        bank, facts = tmp_path / "bank.safetensors", {"space": "bench"}
+        space = get("bench", 16)
+        nets = draws.NetSampler(space, lambda net: float(cost_fn(net).macs), lambda net: 0.0, 0)
+        context = SearchContext(
+            config, DATA, space, cost_fn, STEPS, tmp_path, fields, bank=bank, nets=nets, bank_facts=facts
+        )
+        while stores:
+            stores.pop().close()
+        stores.append(Store(tmp_path))
+        study = open_study(tmp_path, stores[-1].records, "random", context.sampler_context(), context.cost_of, "")
+        return SupernetController(context, stores[-1], study)
+
+    yield open_it
+    for store in stores:
+        store.close()
+
+
+def answer(job: Job) -> JobResult | None:
+    """What a worker would say; None trains as `FakeExecutor` does."""
+    if isinstance(job, SupernetJob):
+        Path(job.weights).touch()
+        curve = (Point(job.stop_step, 1.0, 0.5 if job.validated else float("nan")),)
+        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0)
+    if isinstance(job, EvaluateJob):
+        file = Path(job.weights)
+        file.parent.mkdir(exist_ok=True)
+        file.touch()
+        return JobResult(job.trial, "ok", accuracy=fake_accuracy(job.genotype, 0), how={"evaluated": 872})
+    return None
+
+
+class Workers(FakeExecutor):
+    """Full trainings are of `STEPS` here; their curve is one point."""
+
+    def poll(self, timeout: float) -> list[Any]:
+        if self.jobs and isinstance(self.jobs[0], TrainJob) and self.fate(self.jobs[0]) is None:
+            job = self.jobs.pop(0)
+            self.ran.append(job)
+            accuracy = min(0.99, fake_accuracy(job.genotype, 0) + (0.05 if job.start else 0.2))
+            return [JobResult(job.trial, "ok", job.stop_step, accuracy, how={"evaluated": 720})]
+        return super().poll(timeout)
+
+
+def run(controller: SupernetController, fate: Callable[[Any], Any] = answer, slots: int = 2) -> Workers:
+    workers = Workers(slots, fate)
+    run_loop(controller, workers, SilentView())
+    return workers
+
+
+def test_baselines_then_the_bank_then_nets_then_the_front(open_supernet: Open, tmp_path: Path) -> None:
+    controller = open_supernet()
+    jobs = run(controller, slots=1).ran
+    kinds = [type(job).__name__ for job in jobs]
+    order = [kind for i, kind in enumerate(kinds) if i == 0 or kinds[i - 1] != kind]
+    assert order == ["TrainJob", "SupernetJob", "EvaluateJob", "TrainJob"]
+    segments = [job for job in jobs if isinstance(job, SupernetJob)]
+    assert len(segments) == SEGMENTS
+    assert [job.start_step for job in segments[1:]] == [job.stop_step for job in segments[:-1]]
+    assert all(len(nets) == NETS_A_STEP for job in segments for nets in job.nets)
+    assert sum(bool(job.validated) for job in segments) == WATCHED
+    records = read_records(tmp_path)
+    assert {r.weights for r in records} == {"alone", "shared", "polished"}
+    assert {r.kind for r in records if r.weights == "alone"} == {"baseline"}
+    polished = [job for job in jobs if isinstance(job, TrainJob) and job.start]
+    shared = {r.key: str(weights_file(tmp_path, r)) for r in records if r.weights == "shared"}
+    assert all(job.start.weights == shared[job.genotype.key] for job in polished if job.start)
+
+
+def test_the_compute_is_that_asked_for(open_supernet: Open, tmp_path: Path) -> None:
+    controller = open_supernet()
+    run(controller)
+    progress = read_progress(tmp_path)
+    assert progress is not None
+    spent = progress["train_flops"] + progress["eval_flops"]
+    for r in read_records(tmp_path):
+        if r.weights != "alone" and r.status == "ok":
+            steps, evaluated = r.budget["done"], r.runtime["evaluated"]
+            spent += 6 * r.cost["macs"] * steps * RECIPE.batch_size + 2 * r.cost["macs"] * evaluated
+    assert spent == pytest.approx(8 * controller.budget.training, rel=0.05)
+    mean = controller.sampler.mean_macs
+    assert controller.budget.training == 6 * mean * STEPS * RECIPE.batch_size
+
+
+def test_a_number_of_nets_goes_before_the_share_for_evaluations(open_supernet: Open, tmp_path: Path) -> None:
+    run(open_supernet(trials=7))
+    records = read_records(tmp_path)
+    assert sum(r.weights == "shared" and r.status == "ok" for r in records) == 7
+
+
+def test_only_the_fronts_slices_are_kept(open_supernet: Open, tmp_path: Path) -> None:
+    controller = open_supernet()
+    run(controller)
+    shared = [r for r in read_records(tmp_path) if r.weights == "shared" and r.status == "ok"]
+    rows = rank_rows(shared, RankingQuery(("accuracy", "macs"))).front
+    kept = {r.trial for r in shared if weights_file(tmp_path, r).exists()}
+    assert kept == {row["trial"] for row in rows}
+
+
+@pytest.mark.parametrize("after", range(1, 70, 13))
+def test_a_driver_killed_anywhere_resumes(open_supernet: Open, tmp_path: Path, after: int) -> None:
+    class KilledError(Exception):
+        pass
+
+    count = 0
+
+    def fate(job: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == after:
+            raise KilledError
+        return answer(job)
+
+    try:
+        run(open_supernet(trainings=4), fate, slots=1)
+    except KilledError:
+        run(open_supernet(trainings=4), slots=1)
+    records = [r for r in read_records(tmp_path) if r.status == "ok"]
+    keys = [(r.key, r.weights) for r in records]
+    assert len(keys) == len(set(keys))
+    assert read_progress(tmp_path)["step"] == open_supernet(trainings=4).budget.steps  # type: ignore[index]
+    assert sum(r.weights == "polished" for r in records) >= 1
+    assert not run(open_supernet(trainings=4)).ran, "nothing is left"
+
+
+@pytest.mark.parametrize("status", ["nan", "oom"])
+def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, status: str) -> None:
+    tried: list[SupernetJob] = []
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, SupernetJob) and job.start_step > 0:
+            tried.append(job)
+            if len(tried) == 1:
+                return JobResult(job.trial, status, job.start_step, error="training loss nan")
+        return answer(job)
+
+    run(open_supernet(), fate)
+    assert tried[1].start_step == tried[0].start_step
+    assert tried[1].recipe.lr == tried[0].recipe.lr / 2
+    assert tried[1].seed != tried[0].seed
+
+
+@pytest.mark.parametrize("status", ["nan", "lost", "error"])
+def test_a_bank_that_cannot_be_trained_is_one_line(open_supernet: Open, status: str) -> None:
+    def fate(job: Any) -> Any:
+        if isinstance(job, SupernetJob):
+            return JobResult(job.trial, status, error="so it was")
+        return answer(job)
+
+    with pytest.raises(OperationError, match=f"supernet: training ended as {status}: so it was"):
+        run(open_supernet(), fate)
+
+
+def test_a_lost_worker_is_tried_again(open_supernet: Open, tmp_path: Path) -> None:
+    lost: list[int] = []
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, SupernetJob) and len(lost) < 2:
+            lost.append(job.start_step)
+            return JobResult(job.trial, "lost", error="its worker died")
+        return answer(job)
+
+    run(open_supernet(), fate)
+    assert lost == [0, 0]
+    assert any(r.weights == "polished" for r in read_records(tmp_path))
+
+
+def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open, tmp_path: Path) -> None:
+    run(open_supernet())
+    records = read_records(tmp_path)
+    alone = {r.key: r.accuracy for r in records if r.weights == "alone"}
+    pairs = [r for r in records if r.weights == "shared" and r.key in alone and r.status == "ok"]
+    assert len(pairs) == len(alone) >= 3  # the bank's slices of the baselines are evaluated before all else
+    (line,) = sharing_lines(records)
+    assert line.startswith(f"shared weights: {len(pairs)} nets on slices -")
+    assert line.endswith("rank correlation 1.00")
+
+
+def test_ten_nets_hold_most_of_a_front() -> None:
+    front: Any = [SimpleNamespace(accuracy=1 - 1 / (i + 1), trial=i) for i in range(30)]
+    kept = thinned(front, [2.0**i for i in range(30)])
+    assert len(kept) == 10
+    assert kept[0] is front[0]
+    assert kept[-1] is front[-1]
+
+    def held(nets: Any) -> float:
+        return hypervolume([(r.accuracy, 2.0**r.trial) for r in nets], 0.0, [(1.0, 2.0**29)])
+
+    assert held(kept) > 0.97 * held(front)
+    assert held(kept) > held([front[i] for i in range(0, 30, 3)])
+
+
+def test_evaluation_counts_forward_passes_alone() -> None:
+    assert evaluation_flops(1000, 100, 50) == 2 * 1000 * 150
+
+
+# The command.
+
+APART = '''
+from alternas.archs import Genotype, Stage, Stem
+
+
+class Apart:
+    """Two nets without a block in common."""
+
+    def __init__(self, image_size):
+        pass
+
+    def sample(self, chooser):
+        if chooser.choose("kind", ("basic", "mbconv")) == "basic":
+            return Genotype(Stem("cifar", 4), (Stage("basic", 1, 4),))
+        return Genotype(Stem("patchify", 4, 2), (Stage("mbconv", 1, 4),))
+'''
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--supernet", "0.5"), "supernet: must be from 1 to"),
+        (("--supernet", "nan"), "supernet: must be from 1 to"),
+        (("--supernet", "8", "--inherit"), "inherit: the nets of a supernet are not trained one by one"),
+        (("--supernet", "8", "--repeats", "2"), "repeats: the nets of a supernet are not trained one by one"),
+        (("--supernet", "8", "--scheduler", "asha"), "scheduler: the nets of a supernet do not stop early"),
+        (("--supernet", "8", "--polish", "1"), "polish: must be a share of the compute"),
+        (("--supernet", "8", "--compile"), "compile: the nets of a supernet change with every step"),
+        (("./apart.py", "--supernet", "8"), "supernet: the nets of space 'apart.py' share no weights: no two nets"),
+        (("--supernet", "nobody"), "no run 'nobody' here"),
+        (("--supernet", "8", "--storage-path", "file:///tmp/x"), "storage-path: the workers of a supernet must see"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    words: tuple[str, ...], message: str, alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "apart.py").write_text(APART)
+    space = () if words[0].endswith(".py") else ("bench",)
+    code, out, err = alternas("search", *space, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_bank_is_searched_again_with_another_limit(
+    alternas: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = ("--epochs", "1", "--workers", "1")
+    code, out, err = alternas("search", "bench", "--supernet", "4", "--name", "first", *small, "--json")
+    assert code == 0, err
+    assert {row["weights"] for row in json.loads(out)} <= {"alone", "shared", "polished"}
+    bank = (tmp_path / "runs" / "first" / "bank.safetensors").read_bytes()
+    limit = ("--max-macs", "500k", "--name", "second")
+    code, out, err = alternas("search", "bench", "--supernet", "first", *limit, *small, "--json")
+    assert code == 0, err
+    assert all(row["macs"] <= 500_000 for row in json.loads(out) if row["weights"] != "alone")
+    assert (tmp_path / "runs" / "first" / "bank.safetensors").read_bytes() == bank
+    assert not (tmp_path / "runs" / "second" / "bank.safetensors").exists()
+    for words in (("show", "first", "5"), ("report", "first"), ("compare", "first", "second")):
+        assert alternas(*words)[0] == 0, words
+    assert alternas("export", "first", "--out", "best")[0] == 0
+    code, _, err = alternas("search", "all", "--supernet", "first", "--name", "third", *small)
+    assert code == 2
+    assert "the bank of run 'first' is for something else: space is 'bench' there, 'all' here" in err
