@@ -18,7 +18,7 @@ from alternas.archs.blocks.registry import Axis
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
-from alternas.search.supernet.budget import NETS_A_STEP, WATCHED, divide, evaluation_flops
+from alternas.search.supernet.budget import MAX_WATCHES, NETS_A_STEP, divide, evaluation_flops
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
 from alternas.search.supernet.files import load_bank, read_facts, save_bank
@@ -149,12 +149,18 @@ def test_the_budget_is_that_of_full_trainings_of_the_mean_net() -> None:
     draws, recipe = sampler(), recipes.get("cue")
     budget = divide(8, 0.25, draws, recipe, 625)
     assert budget.training == 6 * draws.mean_macs * 625 * 64
-    watching = WATCHED * sum(evaluation_flops(draws.macs(net), 40_000, 1000) for net in draws.fixed())
+    watching = MAX_WATCHES * sum(evaluation_flops(draws.macs(net), 40_000, 1000) for net in draws.fixed())
     parts = (budget.bank, budget.evaluation, budget.polish, watching)
     assert sum(parts) == pytest.approx(8 * budget.training)
     macs = sum(draws.macs(net) for step in range(budget.steps) for net in draws.nets(step, NETS_A_STEP))
     assert 6 * macs * 64 / NETS_A_STEP == pytest.approx(budget.bank, rel=0.05)
     assert evaluation_flops(100, 10_000, 10_000) == 2 * 100 * 1512
+
+
+def test_a_tiny_budget_is_spent_on_the_bank_and_not_on_watching_it() -> None:
+    budget = divide(1, 0.35, sampler(), recipes.get("cue"), 5)
+    assert budget.bank > 0.5 * budget.training
+    assert budget.watches == 0
 
 
 # Training and evaluation.

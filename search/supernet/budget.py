@@ -19,7 +19,7 @@ from .draws import NetSampler
 NETS_A_STEP = 2  # that share a step's batch: more steps of fewer images train a bank better (docs/log.md)
 LEAST_BATCH = 2 * NETS_A_STEP  # BatchNorm cannot train on one image
 EVALUATION_SHARE = 0.1
-WATCHED = 4  # times that a bank's training is watched by evaluating some fixed nets
+MAX_WATCHES, WATCH_SHARE = 4, 0.05  # times that some fixed nets are evaluated as a bank trains; of the compute, at most
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
 STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
 FILE = "supernet.json"
@@ -37,6 +37,7 @@ class SupernetBudget:
         evaluation: of evaluating nets.
         polish: of polishing the front.
         steps: of the bank's training.
+        watches: times that some fixed nets are evaluated meanwhile.
     """
 
     training: float
@@ -44,6 +45,7 @@ class SupernetBudget:
     evaluation: float
     polish: float
     steps: int
+    watches: int
 
 
 def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe, steps: int) -> SupernetBudget:
@@ -51,11 +53,12 @@ def divide(trainings: float, polish: float, sampler: NetSampler, recipe: Recipe,
     images = steps * recipe.batch_size
     training = BACKWARD_FACTOR * sampler.mean_macs * images
     evaluation, polish = EVALUATION_SHARE * trainings * training, polish * trainings * training
-    watching = WATCHED * sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
-    bank = trainings * training - evaluation - polish - watching
+    watch = sum(evaluation_flops(sampler.macs(net), images, EVALUATION_IMAGES) for net in sampler.fixed())
+    watches = min(MAX_WATCHES, int(WATCH_SHARE * trainings * training / watch))
+    bank = trainings * training - evaluation - polish - watches * watch
     macs = [sampler.macs(net) for step in range(DRAWS) for net in sampler.nets(step, NETS_A_STEP)]
     a_step = BACKWARD_FACTOR * recipe.batch_size * sum(macs) / len(macs)
-    return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)))
+    return SupernetBudget(training, bank, evaluation, polish, max(1, int(bank / a_step)), watches)
 
 
 def evaluation_flops(macs: float, train_images: int, val_images: int) -> float:

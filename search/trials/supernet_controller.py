@@ -25,7 +25,7 @@ from ...results.runs.store import Store, weights_file, write_json
 from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, WATCHED, divide, evaluation_flops, read_progress
+from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, divide, evaluation_flops, read_progress
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
@@ -136,7 +136,8 @@ class SupernetController(SearchController):
         """The next part of the bank's training."""
         settings, start, total = self.settings, self.progress["step"], self.budget.steps
         stop = min(total, start + math.ceil(total / SEGMENTS))
-        is_watched = stop * WATCHED // total > start * WATCHED // total
+        watches = self.budget.watches
+        is_watched = stop * watches // total > start * watches // total
         factor = 0.5**self._attempts
         return SupernetJob(
             BANK,
