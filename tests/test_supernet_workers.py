@@ -224,6 +224,23 @@ def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: Su
     assert controller.progress["step"] == controller.budget.steps
 
 
+@pytest.mark.parametrize(("two", "faster"), [(3.0, 1), (0.5, 2)])
+def test_each_number_of_workers_is_tried_and_the_faster_trains_the_rest(
+    controller: SupernetController, two: float, faster: int
+) -> None:
+    clock = [0.0]
+
+    def timed(job: Any) -> JobResult | None:
+        result = trained(job)
+        if isinstance(job, SupernetJob) and result and not job.rank:
+            clock[0] += two if job.world == 2 else 1.0
+            result = replace(result, seconds=clock[0])
+        return result
+
+    worlds = [job.world for job in train_with(controller, 2, timed) if not job.rank]
+    assert worlds == [2, 1] + [faster] * (SEGMENTS - 2)
+
+
 def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetController) -> None:
     lost = []
 
@@ -281,6 +298,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
     console = Console(record=True, width=200)
     view = PlainView(ShownSupernet(controller, 10), console)
     view.rate = lambda: 1.0
+    controller._rates[1] = 0.0  # one worker was tried, and is slower
     controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
     for _ in range(2):
         for job in (controller.next_job(), controller.next_job()):

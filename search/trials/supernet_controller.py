@@ -68,6 +68,7 @@ class SupernetController(SearchController):
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
         self._lost, self._attempts = 0, 0
+        self._workers, self._rates = 1, dict[int, float]()  # of this segment; optimiser steps a second by their number
         self._patient_until = time.monotonic() + START_SECONDS
         self._eval_flops = 0.0
         super().__init__(context, store, study)
@@ -97,6 +98,7 @@ class SupernetController(SearchController):
             return super().next_job()
         if not self._dealt and not self._out and not self._waits:
             self._dealt.extend(self._deal())
+            self._workers = len(self._dealt)
         if not self._dealt:
             return None
         job = self._dealt.popleft()
@@ -110,7 +112,7 @@ class SupernetController(SearchController):
 
     def _deal(self) -> list[SupernetJob]:
         """The next segment: a job for each idle worker, as far as a step has nets for them."""
-        segment, world = self._segment(), min(self.idle, NETS_A_STEP)
+        segment, world = self._segment(), self._world()
         if world < 2:
             return [segment]
         self._clear_rendezvous()
@@ -119,6 +121,15 @@ class SupernetController(SearchController):
         local = self.context.config.run.resources.address in ("", "local")
         shared = replace(segment, world=world, rendezvous=meet, local=local)
         return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
+
+    def _world(self) -> int:
+        """Number of workers for a segment: each number is tried once, then the fastest is taken.
+
+        Small nets train faster on one worker: adding up gradients takes longer than a step.
+        """
+        most = min(self.idle, NETS_A_STEP)
+        counts = [count for count in (most, 1) if count not in self._rates] or [most, 1]
+        return max(counts, key=lambda count: self._rates.get(count, math.inf))
 
     @property
     def _checkpoints(self) -> Path:
@@ -201,6 +212,8 @@ class SupernetController(SearchController):
         curve = result.record_fields()["curve"]
         validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         evaluated = sum(map(self._evaluation_flops, validated))
+        seconds = result.seconds - self.progress.get("seconds", 0.0)
+        self._rates[self._workers] = (result.step - before) / max(seconds, 1e-9)
         self.progress |= {
             "step": result.step,
             "curve": curve,
