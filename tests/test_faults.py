@@ -227,14 +227,14 @@ def test_a_run_in_another_place_resumes(open_controller: Open, tmp_path: Path) -
 TIGHT = """
 import resource, signal, sys
 from alternas.cli.app import main
-from alternas.search import run
+from alternas.search.engine import drive
 
-def tight(*words, drive=run.run_loop):
+def tight(*words, loop=drive.run_loop):
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (9_000, resource.RLIM_INFINITY))
-    return drive(*words)
+    return loop(*words)
 
-run.run_loop = tight
+drive.run_loop = tight
 sys.argv[0] = "alternas"
 main()
 """
