@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -21,7 +23,7 @@ from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import MAX_WATCHES, NETS_A_STEP, divide, evaluation_flops
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.evaluate import evaluate_job, evaluate_net
-from alternas.search.supernet.files import load_bank, read_facts, save_bank
+from alternas.search.supernet.files import NAME, load_bank, save_bank
 from alternas.search.supernet.trainer import BankTrainer, train_bank
 from alternas.search.training import recipes
 from alternas.search.training.job import EvaluateJob, JobResult, Progress, SupernetJob
@@ -273,7 +275,8 @@ def test_a_bank_comes_back_from_its_file(tmp_path: Path) -> None:
     back = load_bank(tmp_path / "bank.safetensors", torch.device("cpu"))
     assert (back.inputs, back.seed, back.axes) == (bank.inputs, bank.seed, bank.axes)
     assert all(torch.equal(back.tensor(role), bank.tensor(role)) for role in bank.axes)
-    assert read_facts(tmp_path / "bank.safetensors") == {"space": "all"}
+    with safe_open(tmp_path / "bank.safetensors", "pt") as file:
+        assert json.loads(file.metadata()[NAME])["facts"] == {"space": "all"}
 
 
 @pytest.mark.parametrize("content", [b"", b"no bank", b"\x02\0\0\0\0\0\0\0{}"])

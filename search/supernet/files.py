@@ -28,15 +28,6 @@ def save_bank(bank: Bank, path: Path, facts: dict[str, Any]) -> None:
     atomic_write(path, lambda file: file.write(content))
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """What a bank was trained on, as `save_bank` was told.
-
-    Raises:
-        InputError: if the file is no bank of this format.
-    """
-    return _read(path)[0]["facts"]
-
-
 def load_bank(path: Path, device: torch.device) -> Bank:
     """The bank of a file.
 

@@ -147,22 +147,14 @@ class BankTrainer:
 
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         self.grow(nets)
-        seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
+        seed, how = self.job.seed, self.recipe.augment
         target = y_B
         if how.mixes:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
-        rate = self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         first = (seed * 1_000_003 + self.step) * len(nets)
         self.gradients.nets, self.gradients.seeds = nets, [(first + i) * 4 + MIX for i in range(len(nets))]
         loss = self.gradients(x_BCHW, target)
-        if self.recipe.clip_grad:
-            scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(self.bank.parameters(), self.recipe.clip_grad)
-        scaler.step(self.optimizer)
-        scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.gradients.update(self.optimizer, self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps))
         self.step += 1
         if self.ema:
             self.ema.update(self.step)

@@ -170,6 +170,17 @@ class Gradients:
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
 
+    def update(self, optimizer: torch.optim.Optimizer, rate: float) -> None:
+        """One update of the net from the gradients in it, clipped as the recipe says; they are gone then."""
+        for group in optimizer.param_groups:
+            group["lr"] = rate * group.get("lr_scale", 1.0)
+        if self.recipe.clip_grad:
+            self.scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip_grad)
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
         passes, total = min(self.passes, len(x_BCHW)), torch.zeros((), device=self.device)
         for x, t in zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True):

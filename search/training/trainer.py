@@ -110,21 +110,13 @@ class Trainer:
 
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         """One optimizer step; the batch's mean loss, on the device."""
-        seed, how, scaler = self.job.seed, self.recipe.augment, self.gradients.scaler
+        seed, how = self.job.seed, self.recipe.augment
         torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
         target = y_B  # or shares of the classes (B, K)
         if how.mixes:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
-        rate = self.peak * rate_at(self.recipe, self.step, self.job.total_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate * group.get("lr_scale", 1.0)
         loss = self.gradients(x_BCHW.contiguous(memory_format=self.layout), target)
-        if self.recipe.clip_grad:
-            scaler.unscale_(self.optimizer)
-            torch.nn.utils.clip_grad_norm_(self.net.parameters(), self.recipe.clip_grad)
-        scaler.step(self.optimizer)
-        scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.gradients.update(self.optimizer, self.peak * rate_at(self.recipe, self.step, self.job.total_steps))
         self.step += 1
         if self.ema:
             self.ema.update(self.step)
