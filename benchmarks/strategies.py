@@ -17,7 +17,6 @@ from alternas.search.tabular.evaluate import BenchmarkConfig, cells, heads, rows
 from alternas.search.tabular.simulated import PLAIN, searchers
 
 DATA = sized(("cue", "clutter"), ("clutter",))
-CONTENDERS = sized(searchers((), ()), searchers(("evolution",), ("none",)))
 FILE = RESULTS / "strategies.json"
 
 
@@ -25,8 +24,9 @@ def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
     """Run what is missing, beside random search, which every row is a share of."""
     found = {(row["strategy"], row["scheduler"]): row for row in kept.get(data, [])}
     match = BenchmarkConfig(data, seeds)
+    contenders = searchers(match.table(), *sized(((), ()), (("evolution",), ("none",))))
     traces = run_benchmark(match, [PLAIN], lambda _: None)
-    for contender in CONTENDERS:
+    for contender in contenders:
         name = contender.strategy, contender.scheduler
         if name not in found:
             for row in rows(traces | run_benchmark(match, [contender], print)):

@@ -33,7 +33,9 @@ from alternas.search.data.load import load
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import NETS_A_STEP, read_progress
 from alternas.search.supernet.draws import NetSampler
-from alternas.search.tabular.benchmark_table import CHANCE, TabularBenchmark, load_table
+from alternas.search.tabular.benchmark_table import TabularBenchmark
+from alternas.search.tabular.published import load_table
+from alternas.search.tabular.trained import CHANCE
 from alternas.search.training import recipes
 from alternas.search.training.loaders import Batch, DeviceLoader, open_loader
 from alternas.search.training.optim import memory_format, optimizer_for

@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 from machine import RESULTS, TINY, options, sized
 
-from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
-from alternas.search.tabular import benchmark_table as table
-from alternas.search.tabular.benchmark_table import COLUMNS, READINGS
+from alternas.search.tabular import trained
+from alternas.search.tabular.table_file import GENE
+from alternas.spaces import Genes, get, members
 
 # Space, data, seeds, nets. Seeds 0 to 2 of `placements` are in `bench`, whose nets are a superset.
 PLAN = sized(
@@ -30,7 +30,7 @@ PLAN = sized(
     (("placements", "cue", range(1), 1),),
 )
 EPOCHS = sized([], ["--epochs", "0.06", "--workers", "1"])
-FILE = RESULTS / "table.parquet" if TINY else table.FILE
+FILE = RESULTS / "table.parquet" if TINY else trained.FILE
 
 
 def names() -> Iterator[tuple[list[str], str]]:
@@ -49,33 +49,33 @@ def train() -> None:
 
 
 def pack(runs: list[str]) -> None:
-    """One row for each training; readings at each sixteenth of the steps. What the table has already stays."""
+    """One row for each reading of a training. Trainings that the table has already stay."""
     folders = [Path(run) for run in runs] if runs else [Path("runs") / name for _, name in names()]
-    found = pd.DataFrame(row for folder in folders for row in _rows(folder))
-    found = found.astype(dict.fromkeys([*COLUMNS, "seconds"], "float32") | {"seed": "int16"})
-    _keep(pd.concat([pd.read_parquet(FILE), found]) if FILE.is_file() else found)
+    genes_of = {net.key: genes for genes, net in members(get("bench", trained.IMAGE_SIZE))}
+    found = pd.DataFrame(row for folder in folders for row in _rows(folder, genes_of))
+    whole = {name: "int16" for name in found if name.startswith(GENE) and name != f"{GENE}family"}
+    found = found.astype(whole | {"seed": "int16", "step": "int32", "accuracy": "float32", "seconds": "float32"})
+    _keep(pd.read_parquet(FILE) if FILE.is_file() else found.head(0), found)
 
 
-def _keep(rows: pd.DataFrame) -> None:
+def _keep(old: pd.DataFrame, found: pd.DataFrame) -> None:
     """Write the table."""
-    rows = rows.drop_duplicates(["data", "key", "seed"]).sort_values(["data", "key", "seed"], ignore_index=True)
+    training = ["data", *(name for name in found if name.startswith(GENE)), "seed"]
+    known = pd.MultiIndex.from_frame(found[training]).isin(pd.MultiIndex.from_frame(old[training]))
+    rows = pd.concat([old, found[~known]]).sort_values([*training, "step"], ignore_index=True)
     rows.to_parquet(FILE, compression="zstd", index=False)
-    print(rows.groupby(["data", "seed"]).size().to_string())
-    print(f"{len(rows)} trainings, {FILE.stat().st_size / 1e6:.2f} MB")
+    counts = rows.drop_duplicates(training).groupby(["data", "seed"]).size()
+    print(f"{counts.to_string()}\n{counts.sum()} trainings, {FILE.stat().st_size / 1e6:.2f} MB")
 
 
-def _rows(folder: Path) -> Iterator[dict[str, Any]]:
+def _rows(folder: Path, genes_of: dict[str, Genes]) -> Iterator[dict[str, Any]]:
     for record in read_records(folder):
         if record.status == "ok":
-            yield _row(record)
-
-
-def _row(record: Record) -> dict[str, Any]:
-    full = record.budget["full"]
-    at = {round(READINGS * point["step"] / full): point["accuracy"] for point in record.curve if point["step"]}
-    about = {"data": record.data["name"], "key": record.key, "seed": record.seed, "seconds": record.seconds}
-    costs = {name: record.cost[name] for name in ("macs", "params")}
-    return about | {name: at[i + 1] for i, name in enumerate(COLUMNS)} | costs
+            genes = {f"{GENE}{name}": value for name, value in genes_of[record.key].items()}
+            costs = {name: record.cost[name] for name in ("macs", "params")}
+            about = {"data": record.data["name"], **genes, **costs, "seed": record.seed, "seconds": record.seconds}
+            readings = {point["step"]: point["accuracy"] for point in record.curve if point["step"]}
+            yield from (about | {"step": step, "accuracy": accuracy} for step, accuracy in readings.items())
 
 
 def main() -> None:

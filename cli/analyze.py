@@ -9,6 +9,7 @@ from typing import Annotated
 from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
+from ..search.tabular.published import TABLES
 from .options import (
     Epochs,
     Eta,
@@ -92,8 +93,28 @@ def explain(
 @command(20)
 def bench(
     strategy: Annotated[str, option("Strategies, separated by commas; also oracle and largest (default: all).")] = "",
-    scheduler: Annotated[str, option("Schedulers, separated by commas (default: all; asha only for random).")] = "",
-    data: Annotated[str, option("Table to search: cue or clutter.")] = "cue",
+    scheduler: Annotated[
+        str,
+        option(
+            "Schedulers, separated by commas (default: all; asha only for random; none where the table has no "
+            "readings at the rungs)."
+        ),
+    ] = "",
+    data: Annotated[
+        str, option(f"Published table to search: {', '.join(TABLES)} (default: cue); with --table its data set.")
+    ] = "",
+    table: Annotated[
+        Path | None,
+        option(
+            "Parquet file with a table of your own: a row for each reading of a training, with columns gene_NAME, "
+            "macs, params, seed, step, accuracy.",
+        ),
+    ] = None,
+    objective: Annotated[str, option("Cost beside accuracy: a column of the table.")] = "macs",
+    floor: Annotated[
+        float | None,
+        option("Accuracy that hypervolumes are counted above (default: chance; with --table its lowest accuracy)."),
+    ] = None,
     seeds: Annotated[int, option("Number of searches per strategy.")] = 10,
     workers: Annotated[int, option("Number of simulated workers.")] = 8,
     rungs: Rungs = "",
@@ -116,15 +137,18 @@ def bench(
     if file and file.suffix not in (".png", ".svg", ".pdf"):
         raise InputError(f"plot: must end in .png, .svg or .pdf, got {short_repr(plot)}")
     defaults = SearcherConfig("", rungs=shares("rungs", rungs) if rungs else RUNGS, eta=eta)
-    chosen, done = searchers(names(strategy), names(scheduler), defaults), count(1)
+    config = BenchmarkConfig(data or ("" if table else "cue"), seeds, workers, processes, table, objective, floor)
+    chosen, done = searchers(config.table(), names(strategy), names(scheduler), defaults), count(1)
     with Console(stderr=True).status(f"0 of {len(chosen)}") as status:
         traces = run_benchmark(
-            BenchmarkConfig(data, seeds, workers, processes),
+            config,
             chosen,
             lambda last: status.update(f"{next(done)} of {len(chosen)}; last: {last}"),
         )
     results = rows(traces)
-    print_result(as_json, results, lambda: bench_table(results, f"{data}, {seeds} seeds, {workers} workers"))
+    print_result(
+        as_json, results, lambda: bench_table(results, f"{table or config.data}, {seeds} seeds, {workers} workers")
+    )
     if file:
         draw(traces, file)
 

@@ -17,7 +17,7 @@ from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.record import versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
-from ..spaces import FileSpace, Space
+from ..spaces import FeasibleNets, FileSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
@@ -107,9 +107,22 @@ class SearchContext:
     def scheduler(self) -> Scheduler:
         return scheduler(self.settings.scheduler, self.settings.rungs, self.settings.eta)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether nets of the space may be over a limit."""
+        return bool(self.settings.limits)
+
+    def over_limits(self, net: Genotype) -> dict[str, float]:
+        """By which share a net breaks each limit, of those that it breaks."""
+        return self.settings.over_limit(self.cost_fn(net))
+
     def violation(self, net: Genotype) -> float:
         """The shares by which a net breaks the limits, together."""
-        return sum(self.settings.over_limit(self.cost_fn(net)).values())
+        return sum(self.over_limits(net).values())
+
+    def feasible_nets(self) -> FeasibleNets:
+        """The nets of the space within the limits."""
+        return FeasibleNets(self.space, self.violation)
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         """What accuracy is weighed against, of a net that was measured where that needs measuring."""

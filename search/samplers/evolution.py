@@ -17,7 +17,7 @@ from optuna.trial import FrozenTrial
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes
 from ...spaces.base import mutations
-from .random import JointSampler, uniform
+from .random import JointSampler
 from .sampler_context import Observation, SamplerContext, Traits, TrialReader
 from .surrogate import FULL_TRAINING, LearningCurves, Surrogate, expected_hypervolume_improvement
 
@@ -92,7 +92,7 @@ class Evolution(JointSampler):
         weights = [0.5 ** (rank - 1) / ranks.count(rank) if rank <= PARENT_FRONTS else 0.0 for rank in ranks]
         for _ in range(N_OFFSPRING + MAX_TRIES):
             if draw.random() < RANDOM_OFFSPRING:
-                genes = uniform(draw, self._options)
+                genes = self._context.uniform(draw)
             else:
                 genes = draw.choices(self._parents, weights)[0].genes
                 genes = genes | draw.choice(mutations(genes, self._options))

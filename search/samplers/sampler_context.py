@@ -3,19 +3,44 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ...archs import Encoder, Genotype, Stage
-from ...spaces import FixedChooser, Genes, Space, cheapest, options_of
+from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
 
 if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
+
+
+def features(net: Genotype) -> Traits:
+    """The canonical genotype as a set of (place, value) pairs, which a kernel or a distance can count."""
+    stem, style = net.canonical_start()
+    stages = [(("stages", number), stage) for number, stage in enumerate(net.stages)]
+    parts = [(("stem",), stem), *stages, (("encoder",), net.encoder), (("head",), net.head), (("style",), style)]
+    return frozenset().union(*(_part_features(place, part) for place, part in parts))
+
+
+@lru_cache(maxsize=4096)  # nets that a strategy compares share most of their parts
+def _part_features(place: tuple[str | int, ...], part: Any) -> Traits:
+    return frozenset(_flatten(place, part.canonical() if isinstance(part, Stage | Encoder) else part))
+
+
+def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(part, tuple):
+        for number, inner in enumerate(part):
+            yield from _flatten((*place, number), inner)
+    elif is_dataclass(part):
+        for name in part.__dataclass_fields__:
+            yield from _flatten((*place, name), getattr(part, name))
+    else:
+        yield place, part
 
 
 @dataclass(frozen=True)
@@ -60,6 +85,8 @@ class SamplerContext:
         costs_of: cost objective and parameters of any net, in closed form.
         violation: share by which a net is over the limits; 0 within them.
         cost_is_exact: False for latencies, which are predicted until they are measured.
+        traits_of: what nets are compared by.
+        nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
     """
 
     space: Space
@@ -67,11 +94,19 @@ class SamplerContext:
     costs_of: Callable[[Genotype], tuple[float, float]]
     violation: Callable[[Genotype], float] = lambda net: 0.0
     cost_is_exact: bool = True
+    traits_of: Callable[[Genotype], Traits] = features
+    nets: Sequence[Genes] = ()
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
     @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return tuple(options_of(self.space))
+    def _options(self) -> dict[str, tuple[Gene, ...]]:
+        return options_of(self.space)
+
+    def uniform(self, draw: random.Random) -> Genes:
+        """Uniformly drawn genes: of the feasible nets where these are listed, else of all."""
+        if self.nets:
+            return draw.choice(self.nets)
+        return {name: draw.choice(choices) for name, choices in self._options.items()}
 
     def is_feasible(self, net: Genotype) -> bool:
         """Whether a net is within the limits."""
@@ -79,36 +114,12 @@ class SamplerContext:
 
     def features_of(self, genes: Genes) -> NetFeatures:
         """Features of the net that these genes give, cached."""
-        name = tuple(map(genes.__getitem__, self._names))
+        name = tuple(map(genes.__getitem__, self._options))
         if name not in self._cached:
             net = self.space.sample(FixedChooser(genes))
-            self._cached[name] = NetFeatures(net, *self.costs_of(net), features(net))
+            self._cached[name] = NetFeatures(net, *self.costs_of(net), self.traits_of(net))
         cached = self._cached[name]
         return cached if self.cost_is_exact else replace(cached, cost=self.costs_of(cached.net)[0])
-
-
-def features(net: Genotype) -> Traits:
-    """The canonical genotype as a set of (place, value) pairs, which a kernel or a distance can count."""
-    stem, style = net.canonical_start()
-    stages = [(("stages", number), stage) for number, stage in enumerate(net.stages)]
-    parts = [(("stem",), stem), *stages, (("encoder",), net.encoder), (("head",), net.head), (("style",), style)]
-    return frozenset().union(*(_part_features(place, part) for place, part in parts))
-
-
-@lru_cache(maxsize=4096)  # nets that a strategy compares share most of their parts
-def _part_features(place: tuple[str | int, ...], part: Any) -> Traits:
-    return frozenset(_flatten(place, part.canonical() if isinstance(part, Stage | Encoder) else part))
-
-
-def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
-    if isinstance(part, tuple):
-        for number, inner in enumerate(part):
-            yield from _flatten((*place, number), inner)
-    elif is_dataclass(part):
-        for name in part.__dataclass_fields__:
-            yield from _flatten((*place, name), getattr(part, name))
-    else:
-        yield place, part
 
 
 class TrialReader:

@@ -1,38 +1,33 @@
-"""The table: every net of space `bench`, trained with several seeds, as one Parquet file.
-
-Made by benchmarks/table.py from runs of `alternas search bench --strategy enumerate`. One row a training: data, key of
-the net, seed, EMA validation accuracy at each sixteenth of the budget (a1 to a16), seconds, params, macs.
-"""
+"""`TabularBenchmark`: nets that were all trained beforehand, their readings, and what a set of them is worth."""
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
+from ...archs import Genotype
 from ...archs.errors import InputError, check_choice
 from ...results.ranking.pareto import hypervolume, pareto_ranks
-
-FILE = Path(__file__).with_name("table.parquet")
-READINGS = 16  # of a training, at equal steps
-IMAGE_SIZE, CLASSES, IN_CHANS = 16, 10, 1
-CHANCE = 1 / CLASSES
-COLUMNS = [f"a{i + 1}" for i in range(READINGS)]
+from ...spaces import Space
+from .table_space import TableNet
 
 
 @dataclass(frozen=True)
 class Training:
-    """One training of a net: its accuracy at each reading, and the seconds it took."""
+    """One training of a net: its accuracy at each step that was read, and the seconds it took."""
 
-    curve: tuple[float, ...]
-    seconds: float
+    steps: tuple[int, ...]
+    accuracies: tuple[float, ...]
+    seconds: float = 1.0
 
-    def at(self, share: float) -> float:
-        """Accuracy at a share of the budget, by the nearest reading."""
-        return self.curve[max(1, round(share * READINGS)) - 1]
+    def at(self, step: float) -> float:
+        """Accuracy of the latest reading up to a step; see `TabularBenchmark.first_step`."""
+        return self.accuracies[bisect_right(self.steps, step) - 1]
 
 
 @dataclass(frozen=True)
@@ -44,8 +39,8 @@ class Entry:
 
     @cached_property
     def accuracy(self) -> float:
-        """Mean over the seeds."""
-        return statistics.mean(t.curve[-1] for t in self.trainings.values())
+        """Mean over the seeds, at the full budget."""
+        return statistics.mean(t.accuracies[-1] for t in self.trainings.values())
 
     def drawn(self, key: str, seed: int) -> Training:
         """The training that a query with `seed` gets: always the same one, noise and all."""
@@ -55,42 +50,81 @@ class Entry:
 
 @dataclass(frozen=True)
 class TabularBenchmark:
-    """All nets trained on one data set, by key."""
+    """A landscape: a space, and the nets of it that were trained.
 
-    data: str
-    entries: dict[str, Entry]
-
-    def hypervolume(self, keys: list[str], cost: str = "macs") -> float:
-        """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
-        costs = [entry.costs[cost] for entry in self.entries.values()]
-
-        def area(keys: Iterable[str]) -> float:
-            points = [(self.entries[key].accuracy, self.entries[key].costs[cost]) for key in keys]
-            return hypervolume(points, CHANCE, [(min(costs), max(costs))])
-
-        return area(keys) / area(self.entries)
-
-    def front(self, cost: str = "macs") -> list[str]:
-        """Keys of the non-dominated nets, by seed-mean accuracy."""
-        points = [(entry.accuracy, entry.costs[cost]) for entry in self.entries.values()]
-        return [key for key, rank in zip(self.entries, pareto_ranks(points), strict=True) if rank == 1]
-
-
-def load_table(data: str, path: Path = FILE) -> TabularBenchmark:
-    """The table of one data set, "cue" or "clutter".
+    Attributes:
+        name: of the table.
+        space: what is searched. Its nets are genotypes, or where a table knows genes alone, `TableNet`s.
+        entries: by key of the net; others of the space are infeasible.
+        steps: the full budget.
+        floor: accuracy that hypervolumes are counted above.
+        objective: the cost beside accuracy.
 
     Raises:
-        InputError: if the file is not there or has no such data.
+        InputError: if there is nothing to search: one net only, one cost only, no accuracy above the floor.
     """
-    import pandas as pd
 
-    if not path.is_file():
-        raise InputError(f"table {path}: not there")
-    rows = pd.read_parquet(path)
-    check_choice("data", data, sorted(set(rows["data"])))
-    entries: dict[str, Entry] = {}
-    for row in rows.loc[rows["data"] == data].to_dict(orient="records"):
-        entry = entries.setdefault(row["key"], Entry({name: float(row[name]) for name in ("macs", "params")}, {}))
-        curve = tuple(float(row[name]) for name in COLUMNS)
-        entry.trainings[int(row["seed"])] = Training(curve, float(row["seconds"]))
-    return TabularBenchmark(data, entries)
+    name: str
+    space: Space
+    entries: Mapping[str, Entry]
+    steps: int
+    floor: float
+    objective: str = "macs"
+
+    def __post_init__(self) -> None:
+        if len(self.entries) < 2:
+            raise InputError(f"table {self.name}: must have two nets or more, got {len(self.entries)}")
+        check_choice("objective", self.objective, next(iter(self.entries.values())).costs)
+        best = max(entry.accuracy for entry in self.entries.values())
+        if not 0 <= self.floor < best:
+            raise InputError(f"floor: must be from 0 to below the best accuracy, {best:.4g}, got {self.floor:g}")
+        low, high = self._bounds
+        if not 0 < low < high < math.inf:
+            rule = "must differ between nets and be above 0"
+            raise InputError(f"table {self.name}: {self.objective} {rule}, got {low:g} to {high:g}")
+
+    def cost(self, entry: Entry) -> float:
+        """What accuracy is weighed against."""
+        return entry.costs[self.objective]
+
+    def costs(self, net: Genotype | TableNet) -> dict[str, float]:
+        """All costs of a net; infinite where the table has not got it."""
+        entry = self.entries.get(net.key)
+        return entry.costs if entry else self._no_costs
+
+    @cached_property
+    def _no_costs(self) -> dict[str, float]:
+        return dict.fromkeys(next(iter(self.entries.values())).costs, math.inf)
+
+    def distance(self, net: Genotype | TableNet) -> float:
+        """0 for a net of the table; for another above 0, less the more alike it is to one, where genes can tell."""
+        if net.key in self.entries:
+            return 0.0
+        return net.distance if isinstance(net, TableNet) else 1.0
+
+    @cached_property
+    def first_step(self) -> int:
+        """The first step that all trainings were read at or before."""
+        return max(t.steps[0] for entry in self.entries.values() for t in entry.trainings.values())
+
+    @cached_property
+    def _bounds(self) -> tuple[float, float]:
+        costs = [self.cost(entry) for entry in self.entries.values()]
+        return min(costs), max(costs)
+
+    @cached_property
+    def _whole_area(self) -> float:
+        return self._area(self.entries)
+
+    def _area(self, keys: Iterable[str]) -> float:
+        points = [(self.entries[key].accuracy, self.cost(self.entries[key])) for key in keys]
+        return hypervolume(points, self.floor, [self._bounds])
+
+    def hypervolume(self, keys: Iterable[str]) -> float:
+        """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
+        return self._area(keys) / self._whole_area
+
+    def front(self) -> list[str]:
+        """Keys of the non-dominated nets, by seed-mean accuracy."""
+        points = [(entry.accuracy, self.cost(entry)) for entry in self.entries.values()]
+        return [key for key, rank in zip(self.entries, pareto_ranks(points), strict=True) if rank == 1]

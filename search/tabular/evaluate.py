@@ -17,8 +17,12 @@ from typing import Any
 
 from rich.table import Table
 
-from .benchmark_table import FILE, load_table
+from ...archs.errors import InputError
+from ..trials.schedulers import scheduler
+from .benchmark_table import TabularBenchmark
+from .published import load_table
 from .simulated import MOST, SearcherConfig, Trace, run
+from .table_file import read_table
 
 SHARES = (0.90, 0.95, 0.99)  # of the table's hypervolume
 AT = 50.0  # full trainings after which hypervolumes are compared
@@ -28,20 +32,41 @@ REFERENCE = SearcherConfig("random")
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Which table, how many seeds, how many simulated workers, over how many processes (0: one per core)."""
+    """Which table, how many seeds, how many simulated workers, over how many processes (0: one per core).
+
+    Attributes:
+        data: name of a published table; of `file` the data set, "" where it has one.
+        file: a table of one's own; see `read_table`.
+        objective: the cost beside accuracy.
+        floor: accuracy that hypervolumes are counted above; None for the table's own.
+    """
 
     data: str = "cue"
     seeds: int = 10
     workers: int = 8
     processes: int = 0
-    path: Path = FILE
+    file: Path | None = None
+    objective: str = "macs"
+    floor: float | None = None
+
+    def table(self) -> TabularBenchmark:
+        """Raise InputError if there is no such table."""
+        if self.file is None:
+            return load_table(self.data, self.objective, self.floor)
+        return read_table(self.file, self.data, self.objective, self.floor)
 
 
 def run_benchmark(
     config: BenchmarkConfig, searchers: Sequence[SearcherConfig], report: Callable[[str], None]
 ) -> dict[SearcherConfig, list[Trace]]:
-    """Run every searcher with every seed; `report` hears of each that is done."""
-    load_table(config.data, config.path)  # errors here, not in a worker
+    """Run every searcher with every seed; `report` hears of each that is done.
+
+    Raises:
+        InputError: if there is no such table, or a scheduler stops nets where the table has no readings yet.
+    """
+    table = config.table()  # errors here, not in a worker
+    for searcher in searchers:
+        _check_readings(table, searcher)
     traces: dict[SearcherConfig, list[Trace]] = {}
     count, ignore_ctrl_c = config.processes or os.cpu_count(), (signal.SIGINT, signal.SIG_IGN)  # the parent ends them
     with ProcessPoolExecutor(count, get_context("spawn"), signal.signal, ignore_ctrl_c) as pool:
@@ -59,11 +84,18 @@ def run_benchmark(
     return traces
 
 
-_table = cache(load_table)  # once in each process
+def _check_readings(table: TabularBenchmark, searcher: SearcherConfig) -> None:
+    first = scheduler(searcher.scheduler, searcher.rungs, searcher.eta).rungs(table.steps)[0]
+    if first < table.first_step:
+        rule = f"stops nets at step {first}, table {table.name} has readings from step {table.first_step} of"
+        raise InputError(f"scheduler {searcher.scheduler}: {rule} {table.steps} on")
+
+
+_table = cache(BenchmarkConfig.table)  # once in each process
 
 
 def _run_one(config: BenchmarkConfig, searcher: SearcherConfig, seed: int) -> Trace:
-    return run(_table(config.data, config.path), searcher, seed, config.workers)
+    return run(_table(config), searcher, seed, config.workers)
 
 
 def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:

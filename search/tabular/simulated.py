@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,25 +12,25 @@ from typing import Any
 
 from optuna.storages import InMemoryStorage
 
-from ...archs import Cost, Genotype, static_cost
+from ...archs import Cost, Genotype
 from ...archs.errors import InputError
 from ...results.runs.record import Record
-from ...spaces import Space, get
+from ...spaces import FeasibleNets, Space
 from ..config import ETA, RUNGS, Settings
 from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
 from ..engine.loop import run_loop
 from ..samplers.registry import STRATEGIES, check_strategy
+from ..samplers.sampler_context import SamplerContext
 from ..training.job import Job, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
 from ..trials.schedulers import SCHEDULERS, scheduler
 from ..trials.study import StudyAdapter, fill_study
-from .benchmark_table import CLASSES, IMAGE_SIZE, IN_CHANS, TabularBenchmark
+from .benchmark_table import TabularBenchmark
+from .table_space import TableNet, TableNets, TableSpace
 
-STEPS = 625  # a full training of the table
 MOST = 250.0  # full trainings after which a search is given up: random ones find 0.99 after some 200
-OUTSIDE = 10**15  # cost of a net that the table has not got: over any limit
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Simulator:
         name = job.genotype.key, job.seed
         begun, until = self._at.get(name, 0.0), job.stop_step / job.total_steps
         self._at[name] = until
-        share = (until - begun) * job.total_steps / STEPS
+        share = until - begun
         seconds = self.table.entries[job.genotype.key].drawn(*name).seconds * share
         self._jobs += 1
         heapq.heappush(self._running, (self.clock + seconds, self._jobs, self.clock, share, job))
@@ -108,7 +109,7 @@ class Simulator:
         training = self.table.entries[key].drawn(key, job.seed)
         if job.stop_step == job.total_steps:
             self._trace(key)
-        accuracy = training.at(job.stop_step / job.total_steps)
+        accuracy = training.at(job.stop_step)
         return [JobResult(job.trial, "ok", job.stop_step, accuracy, seconds=training.seconds)]
 
     def _trace(self, key: str) -> None:
@@ -138,6 +139,39 @@ class _Alone:
         return ()
 
 
+@dataclass(frozen=True, kw_only=True)
+class TabularContext(SearchContext):
+    """A search on a table: nets that it has not got are over the limit, costs are those of its columns."""
+
+    table: TabularBenchmark
+
+    @property
+    def is_limited(self) -> bool:
+        return True
+
+    def over_limits(self, net: Genotype) -> dict[str, float]:
+        distance = self.table.distance(net)
+        return {"macs": distance} if distance else {}
+
+    def feasible_nets(self) -> FeasibleNets:
+        space = self.table.space
+        return TableNets(space, self.violation) if isinstance(space, TableSpace) else super().feasible_nets()
+
+    def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
+        return self.table.cost(self.table.entries[key])
+
+    def sampler_context(self) -> SamplerContext:
+        def costs(net: Genotype) -> tuple[float, float]:
+            of_net = self.table.costs(net)
+            return of_net[self.table.objective], of_net["params"]
+
+        context = SamplerContext(self.space, self.settings.seed, costs, self.violation)
+        space = self.table.space
+        if not isinstance(space, TableSpace):
+            return context
+        return replace(context, traits_of=TableNet.traits, nets=[space.genes(row) for row in space.rows])
+
+
 class _Records:
     """A store in memory."""
 
@@ -165,16 +199,17 @@ def simulate(
 
 def _controller(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchController:
     settings = Settings(
-        "bench", table.data, how.strategy, how.scheduler, "macs", recipe("cue"), seed, {"macs": OUTSIDE - 1},
+        table.space.name, table.name, how.strategy, how.scheduler, "macs", recipe("cue"), seed,
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
     )  # fmt: skip
-    config = SearchConfig(settings, DataConfig(table.data), len(table.entries), "bench")
-    space = get("bench", IMAGE_SIZE)
+    config = SearchConfig(settings, DataConfig(table.name), len(table.entries), "bench")
     no_data: Any = None  # results are looked up
-    alone: Any = _Alone(space)
+    alone: Any = _Alone(table.space)
     store: Any = _Records()
     fields = {"recipe": {}, "data": {}, "seed": seed, "versions": {}}
-    context = SearchContext(config, no_data, space, _cost_fn(table), STEPS, Path("/nowhere"), fields)
+    context = TabularContext(
+        config, no_data, table.space, _cost_fn(table), table.steps, Path("/nowhere"), fields, table=table
+    )
     study = StudyAdapter(InMemoryStorage(), how.strategy, context.sampler_context())
     context = replace(context, space=alone)
     fill_study(study, [], context.sampler_context(), context.cost_of)
@@ -182,14 +217,9 @@ def _controller(table: TabularBenchmark, how: SearcherConfig, seed: int) -> Sear
 
 
 def _cost_fn(table: TabularBenchmark) -> Callable[[Genotype], Cost]:
-    """Static costs, each worked out once."""
-    known: dict[str, Cost] = {}
-
     def cost_fn(net: Genotype) -> Cost:
-        if net.key not in known:
-            cost = static_cost(net, CLASSES, IMAGE_SIZE, IN_CHANS)
-            known[net.key] = cost if net.key in table.entries else replace(cost, macs=OUTSIDE)
-        return known[net.key]
+        costs: Any = table.costs(net)  # fractions, where a table counts in millions
+        return Cost(costs["params"], costs["macs"], 0, 0, 0)
 
     return cost_fn
 
@@ -200,12 +230,13 @@ PLAIN = SearcherConfig("random")
 
 
 def searchers(
-    strategies: Sequence[str], schedulers: Sequence[str], base: SearcherConfig = PLAIN
+    table: TabularBenchmark, strategies: Sequence[str], schedulers: Sequence[str], base: SearcherConfig = PLAIN
 ) -> list[SearcherConfig]:
     """Every strategy with every scheduler; without strategies all of ours, Optuna's as they come, and the two orders.
 
     Orders are not run with a scheduler, nor Optuna's stock samplers. Without schedulers, `asha` is run for random
-    draws alone: successive halving as it is known.
+    draws alone: successive halving as it is known; and none at all where the table has no readings at the rungs.
+    A build-up is for genotypes.
 
     Args:
         base: rungs and eta of the schedulers.
@@ -218,8 +249,11 @@ def searchers(
             check_strategy(name)
     for name in schedulers or SCHEDULERS:
         scheduler(name, base.rungs, base.eta)
+    if not schedulers and table.first_step > math.ceil(base.rungs[0] * table.steps):
+        schedulers = ("none",)
+    left_out = ("enumerate", "buildup") if isinstance(table.space, TableSpace) else ("enumerate",)
     configs = []
-    for strategy in strategies or (ORACLE, LARGEST, *(name for name in STRATEGIES if name != "enumerate"), *STOCK):
+    for strategy in strategies or (ORACLE, LARGEST, *(name for name in STRATEGIES if name not in left_out), *STOCK):
         scheduled = strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)
         for name in schedulers or SCHEDULERS:
             if name == "none":
@@ -239,7 +273,7 @@ def run(table: TabularBenchmark, searcher: SearcherConfig, seed: int, workers: i
             keys.append(max(left, key=lambda key: table.hypervolume([*keys, key])))
             left.remove(keys[-1])
     elif searcher.strategy == LARGEST:
-        keys = sorted(table.entries, key=lambda key: (-table.entries[key].costs["macs"], key))
+        keys = sorted(table.entries, key=lambda key: (-table.cost(table.entries[key]), key))
     else:
         return simulate(table, searcher, seed, workers)
     counts = range(1, len(keys) + 1)

@@ -239,7 +239,7 @@ class SearchController(Controller):
 
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
-        violation, twin = self.settings.over_limit(trial.cost), self._twin(trial.net.key)
+        violation, twin = self.context.over_limits(trial.net), self._twin(trial.net.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import FeasibleNets, Genes, RandomChooser, RecordingChooser, cheapest, options_of
+from ...spaces import Genes, RandomChooser, RecordingChooser, cheapest, options_of
 from ..context import SearchContext
 from ..samplers.random import uniform
 from .study import StudyAdapter
@@ -80,7 +80,7 @@ class Proposer:
         self._context, self._study, self._is_known, self._proposed = context, study, is_known, proposed
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
-        self._feasible = FeasibleNets(context.space, context.violation)
+        self._feasible = context.feasible_nets()
         self._walk = self._feasible.walk()  # gone through once: what it has passed stays known
 
     def trial(self, number: int, kind: str, net: Genotype, genes: Genes) -> Trial:
@@ -115,7 +115,7 @@ class Proposer:
         Where few nets are left, draws meet known ones alone: then all that mutations lead to are gone through.
         """
         options, feasible = options_of(self._context.space), self._feasible
-        for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.settings.limits else MAX_PROPOSALS):
+        for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.is_limited else MAX_PROPOSALS):
             genes = feasible.moved(uniform(draw, options), draw)
             if genes and not self._is_known(feasible.key(genes)):
                 return genes
