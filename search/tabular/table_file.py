@@ -10,6 +10,7 @@ budget.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,13 +53,13 @@ def read_table(path: Path, data: str = "", objective: str = "macs", floor: float
 def _read(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    if not path.is_file():
-        raise InputError(f"table {path}: not there")
     try:
-        return pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # what pyarrow raises on a file that is no Parquet, or a broken one
-        reason = str(error).split("\n")[0]
-        raise InputError(f"table {path}: cannot be read as Parquet ({short_repr(reason)})") from None
+        return pd.read_parquet(BytesIO(path.read_bytes()))
+    except FileNotFoundError:
+        raise InputError(f"table {short_repr(str(path))}: not there") from None
+    except (OSError, ValueError) as error:  # the latter is what pyarrow raises on a file that is no Parquet
+        reason = getattr(error, "strerror", None) or str(error).split("\n")[0]
+        raise InputError(f"table {short_repr(str(path))}: cannot be read as Parquet ({reason[:80]})") from None
 
 
 def _rows_of(rows: pd.DataFrame, path: Path, data: str) -> pd.DataFrame:
