@@ -9,7 +9,7 @@ import math
 import random
 import statistics
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -272,13 +272,33 @@ def test_a_rebuilt_study_knows_what_the_lost_one_knew(open_controller: Open, tmp
     assert [t.params for t in after] == [t.params for t in before]
 
 
-def sent_on(by: Scheduler, standings: list[RungResult], last: bool) -> int | None:
+def sent_on(
+    by: Scheduler, standings: list[RungResult], last: bool, expected: Mapping[int, float] | None = None
+) -> int | None:
     """The trial that a scheduler sends on from its first rung."""
     rungs = RungTable(by, 100)
     for standing in standings:
         rungs.add(0, standing)
-    found = rungs.next(last)
+    found = rungs.next(last, expected or {})
     return found and found[1]
+
+
+def test_a_slow_starter_is_promoted_where_the_strategy_expects_much_of_it() -> None:
+    waiting = [RungResult(i, accuracy, 10, True) for i, accuracy in enumerate([0.5, 0.9, 0.4])]
+    assert sent_on(MoAsha(), waiting, last=False) == 1
+    assert sent_on(MoAsha(), waiting, last=False, expected={0: 0.6, 1: 0.7, 2: 0.8}) == 2
+    assert sent_on(MoAsha(), waiting, last=False, expected={0: 0.6, 2: 0.8}) == 1, "not of all that wait"
+    failed = [*waiting[:2], dataclasses.replace(waiting[2], paused=False)]
+    assert sent_on(MoAsha(eta=2.0), failed, last=False, expected={0: 0.8, 1: 0.7}) == 0, "one failed later"
+
+
+def test_promotions_follow_what_is_expected_now() -> None:
+    rungs = RungTable(MoAsha(eta=2.0), 100)
+    for number in range(2):
+        rungs.add(0, RungResult(number, 0.5, 10, True))
+    assert rungs.next(False, {0: 0.6, 1: 0.7}) == (0, 1)
+    assert rungs.next(False, {0: 0.7, 1: 0.6}) == (0, 0)
+    assert rungs.next(False, {}) == (0, 0), "of equals the first"
 
 
 def test_pareto_promotes_the_better_ones() -> None:

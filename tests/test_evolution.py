@@ -5,16 +5,18 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import optuna
 import pytest
 
-from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
-from alternas.search.samplers.evolution import MIN_PARENTS, Evolution
+from alternas.search.samplers.evolution import GROWTH, LEARNED, Evolution
 from alternas.search.samplers.sampler_context import SamplerContext
-from alternas.search.samplers.surrogate import FULL_TRAINING
+from alternas.search.samplers.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
 from alternas.spaces.base import RecordingChooser, neighbors
@@ -68,61 +70,117 @@ def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
     return executor
 
 
-def test_children_are_new_and_of_the_front(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Evolution, "_select", lambda self, brood, draw: brood[0])  # whatever the surrogate makes of it
-    controller = open_controller(trials=60, strategy="evolution")
+def test_the_first_nets_are_uniform_draws() -> None:
+    strategy = Evolution(SamplerContext(get("alternet", 32), 0, lambda net: (1.0, 1.0)))
+    assert strategy.propose(optuna.create_study(directions=["maximize", "minimize"]), 0) is None
+
+
+def test_nets_are_new(open_controller: Open) -> None:
+    controller = open_controller(trials=40, strategy="evolution")
     run(controller)
     records = [r for r in controller.store.records if r.kind == "search"]
-    assert Counter(r.status for r in records)["duplicate"] < 10, "only fresh draws can be known"
-    options, near, front = options_of(controller.context.space), 0, 0
-    for i, child in enumerate(records):
-        parents = [r for r in records[:i] if r.status == "ok"]
-        ranks = pareto_ranks([(r.accuracy or 0.0, float(r.cost["macs"])) for r in parents])
-        steps = [rank for r, rank in zip(parents, ranks, strict=True) if child.genes in neighbors(r.genes, options)]
-        near += len(parents) >= MIN_PARENTS and min(steps, default=9) <= 3
-        front += len(parents) >= MIN_PARENTS and min(steps, default=9) == 1
-    assert near > 0.2 * (len(records) - MIN_PARENTS), "uniform draws are never so near"
-    assert front > 0.1 * (len(records) - MIN_PARENTS), "about half of these from the first front"
+    assert Counter(r.status for r in records)["duplicate"] <= 3, "only the first draws can be known"
 
 
-def test_with_a_scheduler_children_come_long_before_a_net_is_trained_whole(
+def sampler_after(trials: int, open_controller: Open, slots: int = 1, **how: Any) -> tuple[Evolution, SearchController]:
+    """The strategy of a search of so many trials, once it has ended."""
+    controller = open_controller(trials=trials, strategy="evolution", **how)
+    run(controller, slots)
+    sampler: Any = controller.study.study.sampler
+    return sampler, controller
+
+
+def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
+    sampler, controller = sampler_after(12, open_controller)
+    options = options_of(controller.context.space)
+    sampler._update(controller.study.study)
+    _, front = sampler._predicted_front()
+    found = sampler._candidates(front, 40, random.Random(0))
+    assert len({net.features.traits for net in found}) == len(found)
+    known = {sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials}
+    assert not known & {net.features.traits for net in found}
+    one = [genes for net in front for genes in neighbors(net.genes, options)]
+    far = [net for net in found if net.genes not in one]
+    assert 20 < len(far) < len(found) - 20
+    again = sampler._candidates(front, 41, random.Random(0))
+    shared = [net for net in again if net in found]
+    assert len(found) > len(shared) > 0.8 * len(found), "draws stay candidates, so that few have to be described"
+
+
+def test_the_net_of_the_largest_gain_is_chosen(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampler, controller = sampler_after(12, open_controller)
+    study = controller.study.study
+    monkeypatch.setattr(evolution, "N_NEIGHBORS", 0)
+    genes = sampler.propose(study, 40)
+    assert genes is not None
+    points, front = sampler._predicted_front()
+    nets = sampler._candidates(front, 40, random.Random(f"{sampler._seed}/40"))
+    mean, sd = sampler._surrogate.predict(nets)
+    dearest = max(net.features.cost for net in nets), max(cost for _, cost in points)
+    reference = min(accuracy for accuracy, _ in points), max(dearest)
+    costs = np.array([net.features.cost for net in nets])
+    gains = expected_hypervolume_improvement(mean, sd, costs, points, reference)
+    assert genes == nets[int(gains.argmax())].genes
+    monkeypatch.setattr(evolution, "N_NEIGHBORS", 1000)
+    climbed = sampler.propose(study, 40)
+    assert climbed == genes or climbed in neighbors(genes, options_of(controller.context.space))
+
+
+def test_workers_do_not_pile_up(open_controller: Open) -> None:
+    """What trains counts as what it is expected to reach."""
+    controller = open_controller(trials=30, strategy="evolution")
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(controller, Stopping(8, after=16), SilentView())
+    sampler: Any = controller.study.study.sampler
+    sampler._update(controller.study.study)
+    training = {trial.number for trial in sampler._running}
+    assert len(training) == 8
+    assert training <= sampler._expected.keys()
+    nets = [sampler._net(trial.params) for trial in sampler._running]
+    _, sd = sampler._surrogate.predict(nets)
+    sampler._surrogate.condition(sampler._curves.observations(), [], sampler._curves, relearn=False)
+    assert (sd < sampler._surrogate.predict(nets)[1]).all()
+
+
+class Stopping(FakeExecutor):
+    """Reports nothing more once so many jobs were done."""
+
+    def __init__(self, slots: int, after: int) -> None:
+        super().__init__(slots)
+        self.after = after
+
+    def poll(self, timeout: float) -> list[Any]:
+        if len(self.ran) >= self.after:
+            raise KeyboardInterrupt
+        return super().poll(timeout)
+
+
+def test_constants_are_learned_as_data_come_and_kept_in_the_study(
     open_controller: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[int | None, int]] = []
+    counts: list[int] = []
+    keep = Evolution._keep
 
-    def first(self: Evolution, brood: list[Any], draw: Any) -> Any:
-        seen.append((self._rung, len(self._parents)))
-        return brood[0]
+    def noted(self: Evolution, study: Any) -> None:
+        counts.append(self._curves.count)
+        keep(self, study)
 
-    monkeypatch.setattr(Evolution, "_select", first)
-    monkeypatch.setattr(evolution, "MIN_PARENTS", 8)
-    run(open_controller(trials=24, strategy="evolution", scheduler="mo-asha"))
-    level, parents = seen[0]
-    assert level is not None
-    assert level < FULL_TRAINING
-    assert parents == 8
-    assert len(seen) > 12, "most of what follows are children"
-    levels = [level for level, _ in seen]
-    assert levels == sorted(levels, key=lambda level: level or 0), "and parents are compared ever further on"
+    monkeypatch.setattr(Evolution, "_keep", noted)
+    sampler, controller = sampler_after(40, open_controller)
+    assert counts[:3] == [5, 6, 7]
+    assert all(after >= max(before + 1, GROWTH * before) for before, after in pairwise(counts))
+    assert len(counts) < 0.6 * sampler._curves.count
+    readings, theta = controller.study.study.user_attrs[LEARNED]
+    assert readings == counts[-1]
+    assert theta == list(sampler._surrogate.theta if sampler._surrogate.theta is not None else ())
 
 
-def test_a_better_net_beside_the_best_of_a_brood_takes_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = get("alternet", 32)
-    strategy = Evolution(SamplerContext(space, 0, lambda net: (1.0, 1.0)))
-    genes = {name: choices[0] for name, choices in options_of(space).items()}
-    msa = [name for name in genes if name.startswith("msa")]
-
-    def most_blocks(brood: list[Any], points: Any) -> Any:
-        return max(brood, key=lambda found: sum(found[name] for name in msa))
-
-    monkeypatch.setattr(strategy, "_predicted_front", list)
-    monkeypatch.setattr(strategy, "_most_promising", most_blocks)
-    for near, expected in ((0, 0), (1000, 1)):
-        monkeypatch.setattr(evolution, "N_NEIGHBORS", near)
-        assert sum(bool(strategy._select([genes], random.Random(0))[name]) for name in msa) == expected
-    more = [child for child in neighbors(genes, options_of(space)) if any(child[name] for name in msa)]
-    strategy._proposed = {strategy._context.features_of(child).traits for child in more}
-    assert strategy._select([genes], random.Random(0)) == genes, "what was proposed is no way up"
+def test_with_a_scheduler_it_learns_long_before_a_net_is_trained_whole(open_controller: Open) -> None:
+    sampler, controller = sampler_after(24, open_controller, scheduler="mo-asha")
+    assert sampler._curves.last_rung == 2
+    expected = sampler.expected_accuracies(controller.study.study)
+    assert expected.keys() >= {r.trial for r in controller.store.records if r.status in ("ok", "pruned")}
+    assert sampler.expected_accuracies(controller.study.study) is expected
 
 
 def test_it_resumes_as_if_unbroken(open_controller: Open, tmp_path: Any) -> None:

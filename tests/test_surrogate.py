@@ -1,4 +1,4 @@
-"""The surrogate against scikit-learn and numerical integration; readings at rungs; what a study's trials came to."""
+"""What evolution guesses by, and how it follows a study."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import optuna
 import pytest
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Kernel
 
 from alternas.archs import static_cost
 from alternas.results.ranking.pareto import hypervolume
+from alternas.search.samplers.learning_curves import LearningCurves, nearest_to_front
 from alternas.search.samplers.sampler_context import (
+    FULL_TRAINING,
     NetFeatures,
     Observation,
     TrialReader,
@@ -25,135 +25,152 @@ from alternas.search.samplers.sampler_context import (
     rung_accuracies,
 )
 from alternas.search.samplers.surrogate import (
-    COST_SCALE,
-    FULL_TRAINING,
-    MIN_PAIRS,
-    NOISE_VARIANCE,
-    TRAIT_SCALE,
-    TREND_VARIANCE,
-    LearningCurves,
+    Encoder,
+    Net,
     Surrogate,
     expected_hypervolume_improvement,
+    without_far_gaps,
 )
-from alternas.spaces import Genes, RandomChooser, RecordingChooser, get
+from alternas.spaces import Gene, Genes, RandomChooser, RecordingChooser, get, options_of
 
 SPACE = get("all", 8)
+OPTIONS: dict[str, tuple[Gene, ...]] = {"depth": (1, 2, 4), "op": ("conv", "pool", "skip"), "fixed": (3,)}
 
 
-def net(seed: int) -> NetFeatures:
-    """Of a net drawn at random."""
-    genotype = SPACE.sample(RecordingChooser(RandomChooser(seed)))
+def net(seed: int) -> Net:
+    """Drawn at random."""
+    memo = RecordingChooser(RandomChooser(seed))
+    genotype = SPACE.sample(memo)
     cost = static_cost(genotype, 10, 8, 1)
-    return NetFeatures(genotype, cost.macs, cost.params, features(genotype))
+    return Net(memo.genes, NetFeatures(genotype, cost.macs, cost.params, features(genotype)))
 
 
-def made_up(cost: float, params: float, *names: str) -> NetFeatures:
-    """A net with these traits."""
-    return NetFeatures(net(0).net, cost, params, frozenset(((name,), 1) for name in names))
+def made_up(cost: float = 1e5, depth: int = 1, op: str = "conv", *traits: str) -> Net:
+    """A net of these genes and traits."""
+    known = NetFeatures(net(0).features.net, cost, 1e3, frozenset(((name,), 1) for name in traits))
+    return Net({"depth": depth, "op": op, "fixed": 3}, known)
 
 
-def observed(net: NetFeatures, accuracy: float, extra_variance: float = 0.0) -> Observation:
-    return Observation(0, {}, net, accuracy, extra_variance)
+def observed(net: Net, accuracy: float, rung: int = FULL_TRAINING, repeats: int = 1) -> Observation:
+    return Observation(0, *net, accuracy, rung, repeats)
 
 
-def taught(seeds: Sequence[int]) -> list[Observation]:
-    """Examples with arbitrary accuracies, every third in doubt."""
-    draw = random.Random(0)
-    return [observed(net(s), draw.uniform(0.3, 0.9), 0.02 * draw.random() if s % 3 == 0 else 0.0) for s in seeds]
+def no_curves() -> LearningCurves:
+    return LearningCurves(lambda genes: net(0).features, 100)
 
 
-class ByPlace(Kernel):
-    """The kernel pair by pair, from the definitions alone. Inputs are places in `nets`."""
-
-    def __init__(self, nets: Sequence[NetFeatures], centre: Sequence[float]) -> None:
-        self.nets, self.centre = nets, centre
-
-    def __call__(self, X: Any, Y: Any = None, eval_gradient: bool = False) -> Any:
-        return np.array([[self._one(int(i), int(j)) for (j,) in (X if Y is None else Y)] for (i,) in X])
-
-    def _one(self, i: int, j: int) -> float:
-        (a, b), (u, v) = ([math.log10(n.cost), math.log10(n.params)] for n in (self.nets[i], self.nets[j]))
-        apart = math.hypot(a - u, b - v)
-        near = math.exp(-0.5 * (apart / COST_SCALE) ** 2) * math.exp(
-            -len(self.nets[i].traits ^ self.nets[j].traits) / TRAIT_SCALE
-        )
-        (p, q) = self.centre
-        return near + TREND_VARIANCE * ((a - p) * (u - p) + (b - q) * (v - q))
-
-    def diag(self, X: Any) -> Any:
-        return np.array([self._one(int(i), int(i)) for (i,) in X])
-
-    def is_stationary(self) -> Any:
-        return False
+def test_distances_count_what_differs() -> None:
+    encoder = Encoder(OPTIONS)
+    nets = [
+        made_up(1e5, 1, "conv", "a", "b"),
+        made_up(1e6, 4, "pool", "a", "c"),
+        made_up(1e5, 2, "skip", "a", "d", "e"),
+    ]
+    encoder.fix_columns(nets[:2])
+    x, layout = encoder.encode(nets), encoder.layout(1)
+    squared = [np.bincount(layout.groups, (x[0] - row) ** 2) for row in x[1:]]
+    np.testing.assert_allclose(squared[0], [1, 0, 1, 1, 2], atol=1e-12)  # cost, params, depth, op, traits
+    np.testing.assert_allclose(squared[1], [0, 0, 0.25, 1, 3], atol=1e-12)
+    assert encoder.genes == 2, "the third never varies"
 
 
-def by_sklearn(examples: Sequence[Observation], nets: Sequence[NetFeatures]) -> tuple[np.ndarray, np.ndarray]:
-    """What scikit-learn guesses."""
-    every = [*(example.features for example in examples), *nets]
-    costs = np.log10([[example.features.cost, example.features.params] for example in examples])
-    y = np.array([example.accuracy for example in examples])
-    scale = y.std()
-    alpha = NOISE_VARIANCE + np.array([example.extra_variance for example in examples]) / scale**2
-    model = GaussianProcessRegressor(ByPlace(every, tuple(costs.mean(0))), alpha=alpha, optimizer=None)
-    model.fit([[i] for i in range(len(y))], (y - y.mean()) / scale)
-    mean, sd = model.predict([[i] for i in range(len(y), len(every))], return_std=True)
-    return y.mean() + scale * mean, scale * sd
+def test_a_net_whose_cost_was_measured_is_encoded_anew() -> None:
+    encoder = Encoder(OPTIONS)
+    assert [encoder.encode([made_up(cost)])[0, 0] for cost in (1e5, 1e6)] == pytest.approx([5, 6])
 
 
-def test_guesses_are_those_of_scikit_learn() -> None:
-    examples, nets = taught(range(30)), [net(seed) for seed in range(25, 50)]
-    model = Surrogate()
-    model.fit(examples)
+def smooth(net: Net) -> float:
+    """An accuracy that depends on the cost and on one gene."""
+    return 0.5 + 0.1 * math.log10(net.features.cost / 1e4) + (0.1 if net.genes["family"] == "alternet" else 0.0)
+
+
+def test_it_learns_what_matters() -> None:
+    draw, nets = random.Random(0), [net(seed) for seed in range(100)]
+    model = Surrogate(options_of(SPACE))
+    model.condition([observed(n, smooth(n) + draw.gauss(0, 0.005)) for n in nets[:50]], [], no_curves())
+    mean, sd = model.predict(nets[50:])
+    errors = mean - [smooth(n) for n in nets[50:]]
+    assert np.sqrt((errors**2).mean()) < 0.25 * np.std([smooth(n) for n in nets[50:]])
+    assert (np.abs(errors) < 3 * sd).mean() > 0.9
+    assert model.theta is not None
+    genes = model.theta[2:-4]  # behind two costs, before traits, trend, net, noise
+    assert genes.argmax() == list(options_of(SPACE)).index("family")
+
+
+def test_what_is_pending_is_less_in_doubt_and_expected_the_same() -> None:
+    examples = [observed(net(seed), smooth(net(seed))) for seed in range(20)]
+    model = Surrogate(options_of(SPACE))
+    nets = [net(30), net(31)]
+    model.condition(examples, [], no_curves())
     mean, sd = model.predict(nets)
-    expected_mean, expected_sd = by_sklearn(examples, nets)
-    np.testing.assert_allclose(mean, expected_mean, rtol=1e-7)
-    np.testing.assert_allclose(sd, expected_sd, rtol=1e-6)
-    assert sd.std() > 0.001, "some are better known than others"
-
-
-def test_a_second_fit_forgets_the_first() -> None:
-    old = Surrogate()
-    old.fit(taught(range(20)))
-    old.predict([net(60)])
-    for examples in (taught(range(30, 45)), taught(range(3))):
-        old.fit(examples)
-        for found, expected in zip(
-            old.predict([net(0), net(50)]), by_sklearn(examples, [net(0), net(50)]), strict=True
-        ):
-            np.testing.assert_allclose(found, expected, rtol=1e-6)
-
-
-def test_traits_that_no_example_has_still_set_nets_apart() -> None:
-    examples = [observed(made_up(1e5, 1e3, "a", "b"), 0.5), observed(made_up(1e6, 1e4, "a", "c"), 0.8)]
-    nets = [made_up(1e5, 1e3, "a", "b", *more) for more in ((), ("x",), ("x", "y", "z"), tuple("stuvwxyz"))]
-    model = Surrogate()
-    model.fit(examples)
-    mean, sd = model.predict(nets)
-    for found, expected in zip((mean, sd), by_sklearn(examples, nets), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-7)
-    assert list(sd) == sorted(set(sd)), "the more that is new, the less is known"
-
-
-def test_doubtful_examples_count_less() -> None:
-    sure = [observed(made_up(1e5, 1e3, "a"), 0.5), observed(made_up(1e5, 1e3, "b"), 0.9)]
-    doubted = [sure[0], observed(sure[1].features, 0.9, 0.2)]
-    guesses = []
-    for examples in (sure, doubted):
-        model = Surrogate()
-        model.fit(examples)
-        guesses.append([part[0] for part in model.predict([sure[1].features])])
-    (mean, sd), (doubted_mean, doubted_sd) = guesses
-    assert doubted_mean < mean - 0.05
-    assert doubted_sd > sd
+    _, of_pending = model.condition(examples, nets[:1], no_curves(), relearn=False)
+    mean_later, sd_later = model.predict(nets)
+    np.testing.assert_allclose(mean_later, mean)
+    assert of_pending == pytest.approx(mean[:1])
+    assert sd_later[0] < 0.9 * sd[0]
+    assert sd_later[1] <= sd[1] + 1e-12
 
 
 def test_equal_accuracies_are_guessed_again() -> None:
-    model = Surrogate()
-    model.fit([observed(net(seed), 0.7) for seed in range(5)])
+    model = Surrogate(options_of(SPACE))
+    model.condition([observed(net(seed), 0.7) for seed in range(5)], [], no_curves())
     mean, sd = model.predict([net(9), net(0)])
     np.testing.assert_allclose(mean, 0.7)
     assert np.isfinite(sd).all()
     assert (sd > 0).all()
+
+
+def test_repeated_trainings_tell_of_the_noise() -> None:
+    learned = []
+    for spread in (0.001, 0.1):
+        curves = no_curves()
+        curves.update([ended([], 0.5, accuracies={"0": 0.5 - spread, "1": 0.5 + spread}) for _ in range(20)], [])
+        model = Surrogate(options_of(SPACE))
+        model.condition([observed(net(seed), smooth(net(seed))) for seed in range(20)], [], curves)
+        assert model.theta is not None
+        learned.append(model.theta[-1])
+    assert curves.freedom == 20
+    assert curves.squares == pytest.approx(20 * 2 * 0.1**2)
+    assert learned[1] > learned[0] + 2
+
+
+def at_rungs(seeds: Sequence[int], last: int) -> list[Observation]:
+    """Readings at rung 0, which rank as the end does, and of the first `last` nets the end."""
+    early = [observed(net(seed), 0.2 + 0.5 * smooth(net(seed)), 0) for seed in seeds]
+    return [*(observed(net(seed), smooth(net(seed))) for seed in seeds[:last]), *early]
+
+
+def test_readings_at_rungs_tell_of_the_end() -> None:
+    curves, asked = no_curves(), [net(seed) for seed in range(20, 60)]
+    curves.update([ended([0.4])], [])
+    errors = []
+    for seeds in (range(8), range(60)):
+        model = Surrogate(options_of(SPACE))
+        model.condition(at_rungs(seeds, 8), [], curves)
+        errors.append(np.abs(model.predict(asked)[0] - [smooth(n) for n in asked]).mean())
+    assert errors[1] < 0.6 * errors[0]
+
+
+def test_a_misleading_rung_tells_nothing() -> None:
+    draw, curves, asked = random.Random(1), no_curves(), [net(seed) for seed in range(40, 80)]
+    curves.update([ended([0.4])], [])
+    noise = [observed(net(seed), draw.uniform(0.1, 0.2), 0) for seed in range(80)]
+    full = [observed(net(seed), smooth(net(seed))) for seed in range(40)]
+    errors = []
+    for observations in (full, [*full, *noise]):
+        model = Surrogate(options_of(SPACE))
+        model.condition(observations, [], curves)
+        errors.append(np.abs(model.predict(asked)[0] - [smooth(n) for n in asked]).mean())
+    assert errors[1] < 1.5 * errors[0]
+
+
+def test_far_gaps_to_the_front_are_cut() -> None:
+    accuracies, costs = np.array([0.5, 0.9, 0.8, 0.85, 0.1, 0.1]), np.array([1.0, 2, 3, 4, 5, 1])
+    np.testing.assert_allclose(without_far_gaps(accuracies, costs), [0.5, 0.9, 0.8, 0.85, 0.15, 0.1])  # median gap 0.25
+    far = without_far_gaps(np.append(accuracies[:5], [0.88] * 3), np.append(costs[:5], [5, 6, 7]))
+    np.testing.assert_allclose(far, [0.5, 0.9, 0.8, 0.85, 0.795, 0.88, 0.88, 0.88])  # median gap 0.035
+    rising = np.array([0.1, 0.2, 0.3])
+    np.testing.assert_allclose(without_far_gaps(rising, rising), rising)
 
 
 POINTS = [(0.3, 1e4), (0.55, 1e5), (0.5, 3e5), (0.8, 1e6), (0.8, 2e6)]  # the third and the last are dominated
@@ -201,92 +218,58 @@ def test_dominated_nets_and_the_dearest_add_nothing() -> None:
     assert improvement(np.array([0.5]), np.array([0.2]), np.array([2e5]))[0] > 0.001, "unless they may be better"
 
 
-def ended(rungs: Sequence[float], final: float | None = None, genes: Genes | None = None) -> FrozenTrial:
+def ended(rungs: Sequence[float], final: float | None = None, number: int = 0, **attrs: Any) -> FrozenTrial:
     """A trial that passed rungs, to its end or pruned."""
-    notes = {"key": "k", "aim": len(rungs)} | {f"rung{i}": accuracy for i, accuracy in enumerate(rungs)}
+    notes = {"key": "k", "aim": len(rungs)} | {f"rung{i}": accuracy for i, accuracy in enumerate(rungs)} | attrs
     state = TrialState.PRUNED if final is None else TrialState.COMPLETE
     trial = create_trial(state=state, values=None if final is None else [final, 1e6], user_attrs=notes)
-    trial.params = genes or {}
+    trial.number = number
     return trial
 
 
-def facts(genes: Genes) -> NetFeatures:
-    return made_up(float(genes.get("cost", 1)), 1e3)
+def priced(genes: Genes) -> NetFeatures:
+    return made_up().features
 
 
-def read(count: int, stopped: Sequence[FrozenTrial] = ()) -> tuple[LearningCurves, np.ndarray]:
-    """Readings of so many nets that went on to the end, and these as rows: both rungs, and the end."""
-    draw = random.Random(3)
-    rows = [(x := draw.uniform(0.2, 0.8), x + draw.uniform(0, 0.2), 0.3 + 0.6 * x + draw.uniform(-0.05, 0.05))
-            for _ in range(count)]  # fmt: skip
-    found = LearningCurves(facts)
-    for trial in [*(ended(row[:2], row[2]) for row in rows), *stopped]:
-        found.update([trial], [])
-    return found, np.array(rows)
+def readings(curves: LearningCurves) -> list[tuple[int, int, float]]:
+    return [(o.trial, o.rung, o.accuracy) for o in curves.observations()]
 
 
-@pytest.mark.parametrize("rung", [0, 1])
-def test_nets_that_stopped_are_read_off_the_straight_line(rung: int) -> None:
-    marks = [0.4, 0.5][: rung + 1]
-    found, rows = read(40, [ended(marks, genes={"cost": 100})])
-    (example,) = found.extrapolate(FULL_TRAINING, 10)
-    x, y = rows[:, rung], rows[:, 2]
-    line = np.polynomial.Polynomial(np.polyfit(x, y, 1)[::-1])
-    assert example.accuracy == pytest.approx(line(marks[-1]), abs=1e-4)
-    assert example.extra_variance == pytest.approx(((y - line(x)) ** 2).mean(), abs=2e-5)
-    assert example.features.cost == 100
+def test_all_readings_of_a_trial_are_observed() -> None:
+    curves = LearningCurves(priced, 100)
+    assert (curves.count, curves.last_rung, curves.observations()) == (0, -1, [])
+    curves.update([ended([0.4, 0.5], 0.6, 1), ended([0.3], None, 2), ended([], None, 3)], [ended([0.2], None, 4)])
+    assert readings(curves) == [
+        (1, FULL_TRAINING, 0.6), (4, 0, 0.2), (2, 0, 0.3), (1, 1, 0.5), (1, 0, 0.4),
+    ]  # fmt: skip
+    assert (curves.count, curves.last_rung) == (5, 1)
+    curves.update([ended([0.2], 0.7, 4)], [])
+    assert readings(curves)[0] == (4, FULL_TRAINING, 0.7), "nearest to the front first"
+    assert curves.count == 6
 
 
-def test_nets_that_wait_are_read_like_those_that_stopped() -> None:
-    found, _ = read(10, [ended([0.4], genes={"cost": 1})])
-    waiting = [ended([0.4], genes={"cost": 2}), ended([], genes={"cost": 3})]
-    found.update([], waiting)
-    first, second = found.extrapolate(FULL_TRAINING, 10)
-    assert (first.features.cost, second.features.cost) == (1, 2)
-    assert (first.accuracy, first.extra_variance) == (second.accuracy, second.extra_variance)
+def test_of_many_the_best_and_the_latest_are_kept() -> None:
+    curves = LearningCurves(priced, 6)
+    curves.update([ended([0.1], 0.1 * i, i) for i in range(1, 10)], [])
+    assert readings(curves) == [(i, FULL_TRAINING, 0.1 * i) for i in (9, 8, 7, 6)] + [(9, 0, 0.1), (8, 0, 0.1)]
+    alone = LearningCurves(priced, 6)
+    alone.update([ended([], 0.1 * i, i) for i in range(1, 10)], [])
+    assert [o.trial for o in alone.observations()] == [9, 8, 7, 6, 5, 4]
+    few = LearningCurves(priced, 6)
+    few.update([ended([0.1], None, i) for i in range(9)], [])
+    assert [o.trial for o in few.observations()] == [8, 7, 6, 5, 4, 3]
 
 
-def test_few_nets_say_nothing() -> None:
-    stopped = [ended([0.4], genes={"cost": 1})]
-    assert read(MIN_PAIRS - 1, stopped)[0].extrapolate(FULL_TRAINING, 10) == []
-    assert len(read(MIN_PAIRS, stopped)[0].extrapolate(FULL_TRAINING, 10)) == 1
-    found, _ = read(MIN_PAIRS, [ended([0.4, 0.5, 0.6], genes={"cost": 1}), ended([], genes={"cost": 2})])
-    assert found.extrapolate(FULL_TRAINING, 10) == [], "no net went on from the third rung, the other passed none"
+def test_repeated_trainings_are_one_observation() -> None:
+    curves = LearningCurves(priced, 6)
+    curves.update([ended([], 0.5, accuracies={"0": 0.4, "1": 0.6, "2": 0.5}), ended([], 0.4)], [])
+    assert [o.repeats for o in curves.observations()] == [3, 1]
+    assert (curves.squares, curves.freedom) == (pytest.approx(0.02), 2)
 
 
-def test_the_latest_readings_are_kept() -> None:
-    found, _ = read(8, [ended([0.4], genes={"cost": cost}) for cost in (1, 2, 3)])
-    assert [example.features.cost for example in found.extrapolate(FULL_TRAINING, 2)] == [2, 3]
-    assert found.extrapolate(FULL_TRAINING, 0) == found.extrapolate(FULL_TRAINING, -3) == []
-
-
-def test_a_flat_line_where_all_stood_alike() -> None:
-    found = LearningCurves(facts)
-    for final in (0.5, 0.6, 0.7, 0.8, 0.9):
-        found.update([ended([0.4], final)], [])
-    found.update([ended([0.9], genes={"cost": 1})], [])
-    (example,) = found.extrapolate(FULL_TRAINING, 10)
-    assert example.accuracy == pytest.approx(0.7)
-    assert example.extra_variance == pytest.approx(0.02, rel=0.01)
-
-
-def test_nets_are_compared_where_enough_have_come() -> None:
-    found = LearningCurves(facts)
-    assert found.furthest_rung(1) is None
-    found.update([ended([0.4, 0.5], 0.6), ended([0.3])], [ended([0.2, 0.3]), ended([0.5]), ended([])])
-    assert [found.furthest_rung(fewest) for fewest in (1, 2, 3, 4, 5)] == [FULL_TRAINING, 1, 0, 0, None]
-    assert [observation.accuracy for observation in found.observations(1)] == [0.5, 0.3]
-    found.update([], [])
-    assert found.furthest_rung(2) == 0, "those that ran are told anew each time"
-
-
-def test_before_the_end_a_line_leads_to_the_next_rung() -> None:
-    found = LearningCurves(facts)
-    on_their_way = [ended([0.1 * i, 0.2 * i + 0.05]) for i in range(1, MIN_PAIRS + 1)]
-    found.update([], [*on_their_way, ended([0.25], genes={"cost": 7})])
-    (example,) = found.extrapolate(1, 10)
-    assert (example.features.cost, example.accuracy) == (7, pytest.approx(0.55, abs=1e-3))
-    assert found.extrapolate(FULL_TRAINING, 10) == []
+def test_of_equals_the_earlier_is_nearer_to_the_front() -> None:
+    found = nearest_to_front([Observation(n, *made_up(cost), 0.5) for n, cost in ((3, 2e5), (2, 1e5), (1, 2e5))])
+    assert [observation.trial for observation in found] == [2, 1, 3]
 
 
 def test_readings_of_a_trial() -> None:

@@ -1,132 +1,184 @@
-"""Pareto evolution: mutate nets of the front, and train the child that a surrogate expects to add most to it.
+"""Pareto evolution: of nets near the front and of nets anywhere, the one that a surrogate expects to add most to it.
 
 Mutations of good nets are what beats TPE on tabular benchmarks (regularised evolution, Real et al., AAAI 2019);
-here the good ones are those on the front of accuracy and cost, and near it. Of several offspring the one is chosen
-with the largest expected hypervolume improvement (BANANAS, White et al., AAAI 2021), or a better one of its neighbours.
+here the good ones are those on the front of accuracy and cost. The one is chosen that has the largest expected
+hypervolume improvement (BANANAS, White et al., AAAI 2021), or a better one of its neighbours.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 import optuna
-from optuna.trial import FrozenTrial
+from optuna.trial import FrozenTrial, TrialState
 
 from ...results.ranking.pareto import pareto_ranks
 from ...spaces import Genes
 from ...spaces.base import mutations
+from .learning_curves import LearningCurves
 from .random import JointSampler
-from .sampler_context import Observation, SamplerContext, Traits, TrialReader
-from .surrogate import FULL_TRAINING, LearningCurves, Surrogate, expected_hypervolume_improvement
+from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, rung_accuracies
+from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
-MIN_PARENTS = 5  # nets that have reached a rung, or the end, before their children are drawn
-RANDOM_PROPOSALS = 0.1  # share of uniform draws from then on
-RANDOM_OFFSPRING = 0.25  # share of the offspring that is drawn uniformly
-P_MUTATE_AGAIN = 0.25  # chance of one more mutation
-PARENT_FRONTS = 3  # fronts that parents are taken from; each is half as likely as the one before
-N_OFFSPRING = 8  # of which one is chosen
+MIN_OBSERVATIONS = 5  # before the first nets that are no uniform draws
+MAX_OBSERVATIONS = 192  # that the surrogate keeps in mind
+GROWTH = 1.15  # of the number of readings, until it learns them anew
+N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
+N_TWO_AWAY = 8  # nets two moves from each of them
+N_CROSSINGS = 4  # in each proposal
+N_UNIFORM = 4  # draws in each proposal
+UNIFORM_KEPT = 32  # proposals that these draws stay candidates for
 N_NEIGHBORS = 8  # mutations of the one chosen, of which one may take its place
-MAX_TRIES = 24  # further draws where offspring are infeasible or known already
-MAX_PARENTS = 128  # trained nets that are ranked and learned from: the nearest to the front
+LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
 class Evolution(JointSampler):
-    """Proposals depend on (seed, trial number) and on the trials so far alone, up to `MAX_PARENTS` of these.
+    """Proposals depend on (seed, trial number), the trials so far, and the constants that the surrogate learned last.
 
-    Parents are compared at the furthest rung of the scheduler that enough nets have reached: at first an early one.
+    These are kept in the study, so that a resumed search goes on as if unbroken.
     """
 
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
-        self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate()
-        self._curves = LearningCurves(context.features_of)
+        self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
+        self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
         self._running: list[FrozenTrial] = []  # train or wait
         self._proposed: set[Traits] = set()
-        self._rung: int | None = None  # where parents are compared
-        self._parents: list[Observation] = []  # those of the first front first
-        self._ranks: list[int] = []
+        self._readings = 0  # when the constants were learned
+        self._state: object = None  # of the study when the surrogate was conditioned
+        self._expected: dict[int, tuple[float, Net]] = {}  # by trial
+        self._ended: dict[int, float] = {}  # accuracies at the end, by trial
+        self._accuracies: Mapping[int, float] | None = None
+        self._near: dict[tuple[object, ...], list[Genes]] = {}  # candidates around a net, by its genes
+        self._uniform: dict[int, list[Genes]] = {}  # draws by number of the trial
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         self._update(study)
-        draw = random.Random(f"{self._seed}/{number}")
-        if self._rung is None or draw.random() < RANDOM_PROPOSALS:
+        if self._curves.count < MIN_OBSERVATIONS:
             return None
-        offspring = self._offspring(draw)
-        return self._select(offspring, draw) if offspring else None
+        points, front = self._predicted_front()
+        draw = random.Random(f"{self._seed}/{number}")
+        candidates = self._candidates(front, number, draw)
+        if not candidates:
+            return None
+        best = self._most_promising(candidates, points)
+        steps = mutations(best.genes, self._options)
+        neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
+        return self._most_promising([best, *filter(self._is_new, neighbors)], points).genes
 
-    def _select(self, offspring: list[Genes], draw: random.Random) -> Genes:
-        """The most promising of the offspring, or a better one of its neighbours."""
-        front = self._predicted_front()
-        best = self._most_promising(offspring, front)
-        steps = mutations(best, self._options)
-        neighbors = [best | step for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
-        return self._most_promising([best, *filter(self._is_new, neighbors)], front)
+    def expected_accuracies(self, study: optuna.Study) -> Mapping[int, float]:
+        """What each trial is expected to reach, by number: all that have passed a rung or ended.
+
+        Empty before the surrogate has learned; the same object again while nothing new has come.
+        """
+        self._update(study)
+        if self._accuracies is None and self._expected:
+            waiting = [t for t in self._running if t.number not in self._expected and rung_accuracies(t)]
+            means = self._surrogate.predict([self._net(t.params) for t in waiting])[0].tolist() if waiting else ()
+            expected = {number: mean for number, (mean, _) in self._expected.items()}
+            self._accuracies = self._ended | expected | dict(zip((t.number for t in waiting), means, strict=True))
+        return self._accuracies or {}
 
     def _update(self, study: optuna.Study) -> None:
-        """Read the trials that have ended or passed a rung, and rank the parents anew."""
+        """Read the trials that have ended or passed a rung."""
         names = self._options.keys()
         ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
         self._running = [t for t in self._reader.running if "key" in t.user_attrs and t.params.keys() == names]
         self._proposed |= {self._context.features_of(t.params).traits for t in (*ended, *self._running)}
+        self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
         self._curves.update(ended, self._running)
-        rung = self._curves.furthest_rung(MIN_PARENTS)
-        if rung is None:
-            return
-        if rung == FULL_TRAINING == self._rung:  # of many nets, only the new ones need be looked at
-            new, parents = self._curves.observations(rung, ended), self._parents
-        else:
-            new, parents = self._curves.observations(rung), []
-        self._rung = rung
-        if new:
-            parents = [*parents, *new]
-            ranks = pareto_ranks([(parent.accuracy, parent.features.cost) for parent in parents])
-            order = sorted(range(len(parents)), key=lambda i: (ranks[i], parents[i].trial))[:MAX_PARENTS]
-            self._parents, self._ranks = [parents[i] for i in order], [ranks[i] for i in order]
+        state = self._curves.count, tuple(trial.number for trial in self._training())
+        if state != self._state and self._curves.count >= MIN_OBSERVATIONS:
+            self._state = state
+            self._condition(study)
 
-    def _offspring(self, draw: random.Random) -> list[Genes]:
-        """Feasible nets that were never proposed: mutated parents, and a few uniform draws."""
-        offspring: dict[Traits, Genes] = {}
-        ranks = self._ranks
-        weights = [0.5 ** (rank - 1) / ranks.count(rank) if rank <= PARENT_FRONTS else 0.0 for rank in ranks]
-        for _ in range(N_OFFSPRING + MAX_TRIES):
-            if draw.random() < RANDOM_OFFSPRING:
-                genes = self._context.uniform(draw)
-            else:
-                genes = draw.choices(self._parents, weights)[0].genes
-                genes = genes | draw.choice(mutations(genes, self._options))
-                while draw.random() < P_MUTATE_AGAIN:
-                    genes = genes | draw.choice(mutations(genes, self._options))
-            if self._is_new(genes):
-                offspring.setdefault(self._context.features_of(genes).traits, genes)
-            if len(offspring) == N_OFFSPRING:
-                break
-        return list(offspring.values())
+    def _training(self) -> list[FrozenTrial]:
+        return [trial for trial in self._running if not is_paused(trial)]
 
-    def _is_new(self, genes: Genes) -> bool:
-        """Whether a net is feasible and was never proposed."""
-        net = self._context.features_of(genes)
-        return net.traits not in self._proposed and self._context.is_feasible(net.net)
+    def _condition(self, study: optuna.Study) -> None:
+        """Have the surrogate learn from what is known, and expect what all nets will reach."""
+        training, observations = self._training(), self._curves.observations()
+        pending, is_due = [self._net(trial.params) for trial in training], self._is_due(study)
+        learned = self._surrogate.theta
+        of_observed, of_pending = self._surrogate.condition(observations, pending, self._curves, is_due)
+        if self._surrogate.theta is not learned:
+            self._keep(study)
+        self._accuracies = None
+        self._expected = {
+            o.trial: (float(mean), Net(o.genes, o.features)) for o, mean in zip(observations, of_observed, strict=True)
+        } | {t.number: (float(mean), net) for t, mean, net in zip(training, of_pending, pending, strict=True)}
 
-    def _predicted_front(self) -> list[tuple[float, float]]:
-        """Accuracy and cost of what was trained and of what trains or waits, as the surrogate predicts them.
+    def _predicted_front(self) -> tuple[list[tuple[float, float]], list[Net]]:
+        """Expected accuracy and cost of all nets that were trained or are in training, and those on their front.
 
         Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
-        parents = self._parents
-        assert self._rung is not None
-        extrapolated = self._curves.extrapolate(self._rung, MAX_PARENTS - len(parents))
-        self._surrogate.fit([*parents, *extrapolated])
-        numbers = {parent.trial for parent in parents}
-        running = [self._context.features_of(t.params) for t in self._running if t.number not in numbers]
-        means = [*self._surrogate.fitted[: len(parents)], *(self._surrogate.predict(running)[0] if running else ())]
-        nets = [*(parent.features for parent in parents), *running]
-        return [(float(mean), net.cost) for mean, net in zip(means, nets, strict=True)]
+        points = [(mean, net.features.cost) for mean, net in self._expected.values()]
+        ranks = pareto_ranks(points)
+        return points, [net for (_, net), rank in zip(self._expected.values(), ranks, strict=True) if rank == 1]
 
-    def _most_promising(self, candidates: Sequence[Genes], front: Sequence[tuple[float, float]]) -> Genes:
-        nets = [self._context.features_of(genes) for genes in candidates]
-        costs = np.array([net.cost for net in nets])
-        reference = min(accuracy for accuracy, _ in front), max(*costs, *(cost for _, cost in front))
+    def _is_due(self, study: optuna.Study) -> bool:
+        """Whether the surrogate's constants should be learned anew."""
+        if self._surrogate.theta is None and LEARNED in study.user_attrs:
+            self._readings, theta = study.user_attrs[LEARNED]
+            self._surrogate.theta = np.array(theta)
+        return self._surrogate.theta is None or self._curves.count >= max(self._readings + 1, GROWTH * self._readings)
+
+    def _keep(self, study: optuna.Study) -> None:
+        assert self._surrogate.theta is not None
+        self._readings = self._curves.count
+        study.set_user_attr(LEARNED, [self._readings, self._surrogate.theta.tolist()])
+
+    def _candidates(self, front: Sequence[Net], number: int, draw: random.Random) -> list[Net]:
+        """Feasible nets that were never proposed, each once."""
+        found: dict[Traits, Net] = {}
+        parents = draw.sample(front, min(N_PARENTS, len(front)))
+        genes = chain(self._near_parents(parents), self._crossings(front, draw), self._uniform_draws(number))
+        for net in map(self._net, genes):
+            if net.features.traits not in found and self._is_new(net):
+                found[net.features.traits] = net
+        return list(found.values())
+
+    def _near_parents(self, parents: Sequence[Net]) -> Iterator[Genes]:
+        """All nets one move from these, and some that are two moves away."""
+        for net in parents:
+            name = tuple(net.genes[gene] for gene in self._options)
+            if name not in self._near:
+                draw, steps = random.Random(f"{self._seed}/{name}"), mutations(net.genes, self._options)
+                near = [net.genes | step for step in steps]
+                for _ in range(N_TWO_AWAY if steps else 0):
+                    genes = net.genes | draw.choice(steps)
+                    near.append(genes | draw.choice(mutations(genes, self._options)))
+                self._near[name] = near
+            yield from self._near[name]
+
+    def _crossings(self, front: Sequence[Net], draw: random.Random) -> Iterator[Genes]:
+        """Nets that have each gene from one of two of the front."""
+        for _ in range(N_CROSSINGS):
+            a, b = draw.choice(front).genes, draw.choice(front).genes
+            yield {name: draw.choice((a[name], b[name])) for name in self._options}
+
+    def _uniform_draws(self, number: int) -> Iterator[Genes]:
+        """Uniform draws of this proposal and of those before it, so that few are new to each."""
+        self._uniform.pop(number - UNIFORM_KEPT - 1, None)
+        for past in range(max(0, number - UNIFORM_KEPT), number + 1):
+            if past not in self._uniform:
+                draw = random.Random(f"{self._seed}/uniform/{past}")
+                self._uniform[past] = [self._context.uniform(draw) for _ in range(N_UNIFORM)]
+            yield from self._uniform[past]
+
+    def _net(self, genes: Genes) -> Net:
+        return Net(genes, self._context.features_of(genes))
+
+    def _is_new(self, net: Net) -> bool:
+        """Whether a net is feasible and was never proposed."""
+        return net.features.traits not in self._proposed and self._context.is_feasible(net.features.net)
+
+    def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
+        costs = np.array([net.features.cost for net in nets])
+        reference = min(accuracy for accuracy, _ in points), max(*costs, *(cost for _, cost in points))
         mean, sd = self._surrogate.predict(nets)
-        return candidates[int(np.argmax(expected_hypervolume_improvement(mean, sd, costs, front, reference)))]
+        return nets[int(np.argmax(expected_hypervolume_improvement(mean, sd, costs, points, reference)))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import optuna
     from optuna.trial import FrozenTrial
 
+FULL_TRAINING = sys.maxsize  # the rung behind all others
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
 
@@ -65,15 +67,16 @@ class Observation:
 
     Attributes:
         trial: its number in the study.
-        accuracy: measured, or extrapolated from an earlier rung.
-        extra_variance: of an extrapolated accuracy, beyond that of a measured one.
+        rung: of the scheduler, where it was measured; `FULL_TRAINING` at the end.
+        repeats: number of trainings whose mean the accuracy is.
     """
 
     trial: int
     genes: Genes
     features: NetFeatures
     accuracy: float
-    extra_variance: float = 0.0
+    rung: int = FULL_TRAINING
+    repeats: int = 1
 
 
 @dataclass(frozen=True)

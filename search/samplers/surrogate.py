@@ -1,172 +1,201 @@
-"""What the strategy `evolution` learns from its trials: learning curves, a Gaussian process, expected improvement.
+"""What a net is expected to reach, and to add to a front: nets as inputs of a Gaussian process, expected improvement.
 
-Accuracy is extrapolated from rung to rung by straight lines. The Gaussian process compares costs and genotypes
-(`features`). Costs are known exactly, so the expected hypervolume improvement has a closed form. After BANANAS (White
-et al., AAAI 2021), whose predictor chooses among mutated nets. The driver imports no torch, so this is NumPy and SciPy.
+Costs are known exactly, so the expected hypervolume improvement has a closed form. After BANANAS (White et al., AAAI
+2021), whose predictor chooses among mutated nets.
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from optuna.trial import FrozenTrial, TrialState
-from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
-from ...spaces import Genes
-from .sampler_context import NetFeatures, Observation, Traits, rung_accuracies
+from ...spaces import Gene, Genes
+from .gaussian_process import Data, Layout, Posterior, learn_constants
+from .learning_curves import LearningCurves
+from .sampler_context import NetFeatures, Observation
 
-# Of accuracies scaled to variance 1; chosen on the tabular benchmark: docs/log.md.
-COST_SCALE = 0.6  # length scale in decades of cost and parameters
-TRAIT_SCALE = 40.0  # length scale in traits that differ
-TREND_VARIANCE = 4.0  # of the linear trend over decades of cost
-NOISE_VARIANCE = 0.1  # of one training
-FULL_TRAINING = sys.maxsize  # the rung behind all others
-MIN_PAIRS = 5  # nets that went from one rung to another, before one that stopped at the first says something
-
-Encoded = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-class _Curve(NamedTuple):
-    trial: FrozenTrial
-    accuracies: dict[int, float]  # by rung
-
-    @classmethod
-    def of(cls, trial: FrozenTrial) -> _Curve:
-        full = {FULL_TRAINING: trial.values[0]} if trial.state == TrialState.COMPLETE else {}
-        return cls(trial, dict(rung_accuracies(trial)) | full)
+# Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
+# that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.
+COST_PRIOR = (-2.0, 1.0)
+GENE_PRIOR = (-1.5, 1.5)
+TRAITS_PRIOR = (0.0, 1.0)  # of all traits that two nets do not share, as a share of those that a net has
+TREND_PRIOR = (0.0, 1.5)
+NET_PRIOR = (0.7, 0.7)
+NOISE_PRIOR = (-2.0, 1.0)
+RUNG_SCALE_PRIOR = (-0.3, 0.5)
+RUNG_OWN_PRIOR = (-1.5, 1.0)
+MAX_LEARNED_FROM = 160  # observations that constants are learned from
+COSTS = 2  # of each net: the objective and the parameters
+MIN_SPREAD = 0.05  # decades of cost, where nets cost alike
+LARGEST_GAP = 3.0  # times the median gap between the front and nets below it
+MIN_READINGS = 3  # at a rung, before their mean and spread are known
 
 
-class LearningCurves:
-    """Accuracies by rung of a study's nets; a least-squares line leads from each rung to another."""
+class Net(NamedTuple):
+    """A net by its genes and what is known of it."""
 
-    def __init__(self, features_of: Callable[[Genes], NetFeatures]) -> None:
-        self._features_of = features_of
-        self._ended: list[_Curve] = []
-        self._running: list[_Curve] = []
-        self._counts: Counter[int] = Counter()  # of ended trials by rung
+    genes: Genes
+    features: NetFeatures
 
-    def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
-        """Take in trials that have ended since the last call, and all that have not."""
-        curves = [curve for curve in map(_Curve.of, ended) if curve.accuracies]
-        self._ended += curves
-        self._counts.update(rung for curve in curves for rung in curve.accuracies)
-        self._running = [curve for curve in map(_Curve.of, running) if curve.accuracies]
 
-    def furthest_rung(self, count: int) -> int | None:
-        """The furthest rung that `count` nets have reached; None if there is none."""
-        counts = self._counts + Counter(rung for curve in self._running for rung in curve.accuracies)
-        return max((rung for rung, reached in counts.items() if reached >= count), default=None)
+class Encoder:
+    """Nets as rows of numbers: costs, genes, traits.
 
-    def observations(self, rung: int, trials: Sequence[FrozenTrial] | None = None) -> list[Observation]:
-        """Accuracies measured at a rung, of these trials or of all."""
-        curves = [*self._ended, *self._running] if trials is None else map(_Curve.of, trials)
-        return [self._observation(c.trial, c.accuracies[rung]) for c in curves if rung in c.accuracies]
+    Costs are log10. A gene of numbers is one column, its place among the options from 0 to 1; one of names has a
+    column for each option, so that any two are 1 apart. Each trait has a column; those that came after `fix_columns`
+    share one more, with the square root of their number, so that distances are the same.
 
-    def extrapolate(self, rung: int, limit: int) -> list[Observation]:
-        """Accuracies at a rung of the nets that did not reach it; of the latest nets, at most `limit`."""
-        if limit <= 0:
-            return []
-        lines, extrapolated = self._lines_to(rung), []
-        for trial, accuracies in (*self._ended, *self._running):
-            last = max(accuracies)
-            if last < rung and last in lines:
-                slope, intercept, variance = lines[last]
-                extrapolated.append((trial, slope * accuracies[last] + intercept, variance))
-        return [self._observation(*values) for values in extrapolated[-limit:]]
+    Attributes:
+        genes: number of the genes that vary.
+    """
 
-    def _observation(self, trial: FrozenTrial, accuracy: float, extra_variance: float = 0.0) -> Observation:
-        return Observation(trial.number, trial.params, self._features_of(trial.params), accuracy, extra_variance)
+    def __init__(self, options: Mapping[str, tuple[Gene, ...]]) -> None:
+        self._rows_of: dict[str, dict[Gene, np.ndarray]] = {}  # by gene and option
+        self._groups = [*range(COSTS)]  # of the columns before the traits
+        for name, choices in options.items():
+            if len(choices) > 1:
+                is_named = isinstance(choices[0], str)
+                rows = np.eye(len(choices)) / math.sqrt(2) if is_named else np.linspace(0, 1, len(choices))[:, None]
+                self._groups += [COSTS + len(self._rows_of)] * rows.shape[1]
+                self._rows_of[name] = dict(zip(choices, rows, strict=True))
+        self.genes = len(self._rows_of)
+        self._column_of: dict[object, int] = {}  # by trait
+        self._encoded: dict[tuple[Gene, ...], tuple[np.ndarray, np.ndarray]] = {}
+        self._traits = 0
 
-    def _lines_to(self, target: int) -> dict[int, tuple[float, float, float]]:
-        """Slope, intercept and residual variance of the line from each earlier rung to the `target`."""
-        pairs: dict[int, list[tuple[float, float]]] = {}
-        for _, accuracies in (*self._ended, *self._running):
-            if target in accuracies:
-                for rung in accuracies.keys() - {target}:
-                    pairs.setdefault(rung, []).append((accuracies[rung], accuracies[target]))
-        lines = {}
-        for rung, points in pairs.items():
-            if rung < target and len(points) >= MIN_PAIRS:
-                x, y = np.array(points).T
-                # 1e-4 draws the slope a little towards 0
-                slope = float(((x - x.mean()) * (y - y.mean())).sum() / (((x - x.mean()) ** 2).sum() + 1e-4))
-                intercept = float(y.mean() - slope * x.mean())
-                lines[rung] = slope, intercept, float(((y - slope * x - intercept) ** 2).mean()) + 1e-5
-        return lines
+    def fix_columns(self, nets: Sequence[Net]) -> None:
+        """Give each trait of these nets a column."""
+        for net in nets:
+            self._encode(net)
+        self._traits = len(self._column_of)
+
+    def layout(self, fidelities: int) -> Layout:
+        """What the columns are; all traits together have one relevance."""
+        return Layout(np.array(self._groups + [COSTS + self.genes] * (self._traits + 1)), COSTS, fidelities)
+
+    def encode(self, nets: Sequence[Net]) -> np.ndarray:
+        """(nets, columns)."""
+        encoded = [self._encode(net) for net in nets]
+        lengths = [len(traits) for _, traits in encoded]
+        places, columns = np.repeat(np.arange(len(nets)), lengths), np.concatenate([traits for _, traits in encoded])
+        known, first = columns < self._traits, len(self._groups)
+        x = np.zeros((len(nets), first + self._traits + 1))
+        x[:, :first] = [row for row, _ in encoded]
+        x[places[known], first + columns[known]] = 1.0
+        x[:, -1] = np.sqrt(np.bincount(places[~known], minlength=len(nets)))
+        return x
+
+    def _encode(self, net: Net) -> tuple[np.ndarray, np.ndarray]:
+        """Costs and genes, and the columns of the traits, cached but for a cost that may change."""
+        genes = tuple(net.genes[name] for name in self._rows_of)
+        if genes not in self._encoded:
+            traits = [self._column_of.setdefault(trait, len(self._column_of)) for trait in net.features.traits]
+            rows = [of_option[gene] for of_option, gene in zip(self._rows_of.values(), genes, strict=True)]
+            self._encoded[genes] = np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)
+        row, traits = self._encoded[genes]
+        row[:COSTS] = math.log10(net.features.cost), math.log10(net.features.params)
+        return row, traits
 
 
 class Surrogate:
-    """Gaussian process over (log cost, log parameters, traits) with a linear trend in the costs.
+    """Gaussian process that expects what a net reaches at the end of its training.
 
-    Runs on one thread: more of them wait for each other where all cores train nets.
+    It compares log costs, genes and traits, and learns from repeats how noisy trainings are. Readings at rungs are
+    observations of lower fidelity. Runs on one thread: more of them wait for each other where all cores train nets.
 
     Attributes:
-        fitted: the mean prediction of each observation, in their order.
+        theta: what was learned last; None before.
     """
 
-    def __init__(self) -> None:
-        self._column_of: dict[object, int] = {}  # of each trait seen so far
-        self._columns: dict[Traits, np.ndarray] = {}  # of each net seen so far
-        self._threads = ThreadpoolController()
+    def __init__(self, options: Mapping[str, tuple[Gene, ...]]) -> None:
+        self._encoder, self._threads = Encoder(options), ThreadpoolController()
+        self.theta: np.ndarray | None = None
 
-    def fit(self, observations: Sequence[Observation]) -> None:
-        """Learn from these and forget all others. Cubic in their number: 300 take milliseconds."""
-        y = np.array([observation.accuracy for observation in observations])
-        self._mean, self._scale = float(y.mean()), max(float(y.std()), 1e-3)
-        nets = [observation.features for observation in observations]
-        self._centre = _log_costs(nets).mean(axis=0)
-        for net in nets:
-            self._columns_of(net.traits)  # so that the encoded nets have a column for every trait of each other
-        self._observed = self._encode(nets)
-        noise = NOISE_VARIANCE + np.array([o.extra_variance for o in observations]) / self._scale**2
+    def condition(
+        self, observations: Sequence[Observation], pending: Sequence[Net], curves: LearningCurves, relearn: bool = True
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Learn from these and forget all others. Cubic in their number: 300 take milliseconds.
+
+        The constants are learned anew if `relearn`, or if a further rung was passed.
+
+        Returns:
+            The accuracy expected at the end for the net of each observation, and for each pending one.
+        """
+        nets = [Net(observation.genes, observation.features) for observation in observations]
+        self._encoder.fix_columns([*nets, *pending])
+        self._layout = self._encoder.layout(curves.last_rung + 2)
+        x = self._encoder.encode(nets)
+        self._scale_inputs(x)
+        data = self._data(self._scaled(x), observations, curves)
         with self._threads.limit(limits=1):
-            covariance = _kernel(self._observed, self._observed)
-            self._root = np.linalg.cholesky(covariance + np.diag(noise))
-            self._weights = cho_solve((self._root, True), (y - self._mean) / self._scale)
-            self.fitted = self._mean + self._scale * (covariance @ self._weights)
+            if relearn or self.theta is None or len(self.theta) != sum(self._layout.sizes):
+                self.theta = learn_constants(data.thinned(MAX_LEARNED_FROM), self._layout, *self._prior())
+            rows = self._scaled(self._encoder.encode(pending)) if pending else np.empty((0, x.shape[1]))
+            self._posterior = Posterior(data, self.theta, self._layout, rows)
+        means = self._mean + self._spread * self._posterior.means
+        return means[: len(nets)], means[len(nets) :]
 
-    def predict(self, nets: Sequence[NetFeatures]) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of each net's accuracy, without the noise of its training."""
-        encoded = self._encode(nets)
+    def predict(self, nets: Sequence[Net]) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of each net's accuracy at the end, without the noise of its training."""
         with self._threads.limit(limits=1):
-            covariance = _kernel(encoded, self._observed)
-            prior = 1.0 + TREND_VARIANCE * (encoded[0] ** 2).sum(1)
-            explained = (solve_triangular(self._root, covariance.T, lower=True) ** 2).sum(0)
-            variance = np.maximum(prior - explained, 1e-9)
-        return self._mean + self._scale * (covariance @ self._weights), self._scale * np.sqrt(variance)
+            mean, sd = self._posterior.predict(self._scaled(self._encoder.encode(nets)))
+        return self._mean + self._spread * mean, self._spread * sd
 
-    def _columns_of(self, traits: Traits) -> np.ndarray:
-        if traits not in self._columns:
-            self._columns[traits] = np.array([self._column_of.setdefault(t, len(self._column_of)) for t in traits])
-        return self._columns[traits]
+    def _prior(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and standard deviation of the logarithm of each constant."""
+        genes, rungs = self._encoder.genes, self._layout.fidelities - 1
+        gene = GENE_PRIOR[0] - math.log(max(1, genes)), GENE_PRIOR[1]
+        relevance = [COST_PRIOR] * COSTS + [gene] * genes + [TRAITS_PRIOR]
+        of_rungs = [RUNG_SCALE_PRIOR] * rungs + [RUNG_OWN_PRIOR] * rungs
+        mean, sd = np.array([*relevance, TREND_PRIOR, NET_PRIOR, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
+        return mean, sd
 
-    def _encode(self, nets: Sequence[NetFeatures]) -> Encoded:
-        """Centred log costs, a 0/1 column for each trait, and the number of traits."""
-        columns = [self._columns_of(net.traits) for net in nets]
-        counts = np.array([len(of_net) for of_net in columns])
-        traits = np.zeros((len(nets), len(self._column_of)))
-        traits[np.repeat(np.arange(len(nets)), counts), np.concatenate(columns)] = 1.0
-        return _log_costs(nets) - self._centre, traits, counts.astype(float)
+    def _scale_inputs(self, x: np.ndarray) -> None:
+        """Centre costs and divide them by their spread; divide traits by the root of how many a net has."""
+        of_traits = self._layout.groups == COSTS + self._encoder.genes
+        self._shift, self._divisor = np.zeros(x.shape[1]), np.ones(x.shape[1])
+        self._shift[:COSTS] = x[:, :COSTS].mean(0)
+        self._divisor[:COSTS] = np.maximum(x[:, :COSTS].std(0), MIN_SPREAD)
+        self._divisor[of_traits] = math.sqrt(max(1.0, (x[:, of_traits] ** 2).sum(1).mean()))
+
+    def _scaled(self, x: np.ndarray) -> np.ndarray:
+        return (x - self._shift) / self._divisor
+
+    def _data(self, x: np.ndarray, observations: Sequence[Observation], curves: LearningCurves) -> Data:
+        """Accuracies centred and divided by their spread, at each rung by those there."""
+        full = self._layout.fidelities - 1
+        fidelity = np.array([min(observation.rung, full) for observation in observations])
+        accuracies = np.array([observation.accuracy for observation in observations])
+        costs = np.array([observation.features.cost for observation in observations])
+        y, known = np.empty(len(accuracies)), (0.0, 1.0)
+        for rung in range(full + 1):
+            at = fidelity == rung
+            values = without_far_gaps(accuracies[at], costs[at])
+            if at.sum() >= MIN_READINGS:
+                known = float(values.mean()), max(float(values.std()), 1e-3)
+            y[at] = (values - known[0]) / known[1]
+        self._mean, self._spread = known
+        repeats = np.array([observation.repeats for observation in observations])
+        return Data(x, y, fidelity, repeats, curves.squares / self._spread**2, curves.freedom)
 
 
-def _log_costs(nets: Sequence[NetFeatures]) -> np.ndarray:
-    return np.log10(np.array([(net.cost, net.params) for net in nets], dtype=float))
+def without_far_gaps(accuracies: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Accuracies, none further below the front at its cost than `LARGEST_GAP` times the median gap.
 
-
-def _kernel(a: Encoded, b: Encoded) -> np.ndarray:
-    (costs_a, traits_a, counts_a), (costs_b, traits_b, counts_b) = a, b
-    products = costs_a @ costs_b.T
-    distance2 = (costs_a**2).sum(1)[:, None] + (costs_b**2).sum(1)[None, :] - 2 * products
-    known = traits_b.shape[1]  # columns that came later are of traits that none of b has
-    differing = counts_a[:, None] + counts_b[None, :] - 2 * traits_a[:, :known] @ traits_b.T
-    return np.exp(-distance2 / (2 * COST_SCALE**2) - differing / TRAIT_SCALE) + TREND_VARIANCE * products
+    How bad a bad net is tells nothing of good ones, but a few that learn nothing would set the scale of all others.
+    """
+    order = np.lexsort((-accuracies, costs))
+    front = np.empty(len(accuracies))
+    front[order] = np.maximum.accumulate(accuracies[order])
+    gaps = front - accuracies
+    if not (gaps > 0).any():
+        return accuracies
+    return np.maximum(accuracies, front - LARGEST_GAP * np.median(gaps[gaps > 0]))
 
 
 def expected_hypervolume_improvement(
@@ -187,9 +216,12 @@ def expected_hypervolume_improvement(
         reference: (accuracy, cost) of the least accuracy and the largest cost that count.
     """
     floor, max_cost = reference
-    steps = sorted((math.log10(cost), accuracy) for accuracy, cost in front)
-    edges = np.array([-math.inf, *(x for x, _ in steps), math.log10(max_cost)])
-    heights = np.maximum.accumulate(np.array([floor, *(accuracy for _, accuracy in steps)]))
+    steps = [(-math.inf, floor)]
+    for accuracy, cost in sorted(front, key=lambda point: (point[1], -point[0])):
+        if accuracy > steps[-1][1]:
+            steps.append((math.log10(cost), accuracy))
+    edges = np.array([*(x for x, _ in steps), math.log10(max_cost)])
+    heights = np.array([height for _, height in steps])
     left = np.maximum(edges[None, :-1], np.log10(costs)[:, None])
     widths = np.maximum(0.0, edges[None, 1:] - left)
     z = (mean[:, None] - heights[None, :]) / sd[:, None]

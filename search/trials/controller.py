@@ -212,7 +212,8 @@ class SearchController(Controller):
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
         if self.budget_spent:
             return None
-        place = self.rungs.next(self.proposed_all or not self.study.ready)
+        expected = self.study.expected_accuracies() if self.rungs.any_paused else {}
+        place = self.rungs.next(self.proposed_all or not self.study.ready, expected)
         if place is None:
             return self._propose()
         rung, number = place

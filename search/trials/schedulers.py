@@ -6,7 +6,7 @@ A scheduler says at which steps (rungs) trials pause, and which of the paused on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -124,6 +124,7 @@ class RungTable:
         self._results: list[dict[int, RungResult]] = [{} for _ in self.steps[:-1]]
         self._paused: list[set[int]] = [set() for _ in self._results]
         self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
+        self._expected: Mapping[int, float] = {}  # what these orders go by
 
     def add(self, rung: int, result: RungResult) -> None:
         """Enter a trial's result at `rung`, counted from 0."""
@@ -137,15 +138,32 @@ class RungTable:
         self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
         self._paused[rung].discard(trial)
 
-    def next(self, last: bool) -> tuple[int, int] | None:
-        """The rung and trial to promote next, from the highest rung down; None to wait."""
+    @property
+    def any_paused(self) -> bool:
+        return any(self._paused)
+
+    def next(self, last: bool, expected: Mapping[int, float]) -> tuple[int, int] | None:
+        """The rung and trial to promote next, from the highest rung down; None to wait.
+
+        `expected` has the accuracy that a strategy expects each trial to reach, by number. Trials are compared by
+        that if it has all that are paused there, else by what they had at the rung.
+        """
+        if expected is not self._expected and (expected or self._expected):
+            self._expected = expected
+            self._orders.clear()
         for rung in reversed(range(len(self._results))):
             if not self._paused[rung]:
                 continue
             if (rung, last) not in self._orders:
-                results = list(self._results[rung].values())
+                results = self._comparable(rung)
                 self._orders[rung, last] = [results[i].trial for i in self.scheduler.promoted(results, last)]
             for trial in self._orders[rung, last]:
                 if trial in self._paused[rung]:
                     return rung, trial
         return None
+
+    def _comparable(self, rung: int) -> list[RungResult]:
+        results, expected = self._results[rung], self._expected
+        if not self._paused[rung] <= expected.keys():
+            return list(results.values())
+        return [replace(result, accuracy=expected[n]) for n, result in results.items() if n in expected]

@@ -78,6 +78,12 @@ class StudyAdapter:
         ready = getattr(self.study.sampler, "ready", None)
         return ready is None or ready(self.study)
 
+    def expected_accuracies(self) -> Mapping[int, float]:
+        """What the strategy expects trials to reach, by number; of most strategies nothing."""
+        expected = getattr(self.study.sampler, "expected_accuracies", None)
+        with self._user_errors():
+            return expected(self.study) if expected else {}
+
     def check_has(self, records: Sequence[Record], baselines: int) -> None:
         """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
         keys, trials = {r.trial: r.key for r in records}, self._trials()

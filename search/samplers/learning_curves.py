@@ -1,0 +1,78 @@
+"""What a study's trials have shown so far, at the scheduler's rungs and at the end, as observations of a surrogate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+
+from optuna.trial import FrozenTrial, TrialState
+
+from ...results.ranking.pareto import pareto_ranks
+from ...spaces import Genes
+from .sampler_context import FULL_TRAINING, NetFeatures, Observation, rung_accuracies
+
+SHARE_AT_RUNGS = 1 / 3  # of the observations, where there are so many that some are left out
+
+
+class LearningCurves:
+    """Readings of all trials that passed a rung or came to their end.
+
+    Attributes:
+        count: number of readings.
+        last_rung: the furthest rung passed; -1 without one.
+        squares, freedom: squared deviations of repeated trainings from their nets' means, summed, and how many of
+            them are independent: what is known of the seed noise.
+    """
+
+    def __init__(self, features_of: Callable[[Genes], NetFeatures], limit: int) -> None:
+        """`limit`: of the observations that are kept."""
+        self._features_of, self._limit = features_of, limit
+        self._full: list[Observation] = []  # the nearest to the front
+        self._at_rungs: list[Observation] = []  # of the trials that ended last
+        self._running: list[Observation] = []
+        self._ended_count = 0
+        self.last_rung = -1
+        self.squares, self.freedom = 0.0, 0
+
+    @property
+    def count(self) -> int:
+        return self._ended_count + len(self._running)
+
+    def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
+        """Take in trials that have ended since the last call, and all that have not."""
+        full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
+        at_rungs = [reading for trial in ended for reading in self._readings(trial)]
+        self._running = [reading for trial in running for reading in self._readings(trial)]
+        self._ended_count += len(full) + len(at_rungs)
+        self._at_rungs = [*self._at_rungs, *at_rungs][-self._limit :]
+        self.last_rung = max([self.last_rung, *(reading.rung for reading in (*at_rungs, *self._running))])
+        if full:
+            self._full = nearest_to_front([*self._full, *full])[: self._limit]
+
+    def observations(self) -> list[Observation]:
+        """As many as are kept: full trainings, the nearest to the front first, then the latest readings at rungs."""
+        at_rungs = [*self._at_rungs, *self._running]
+        most_full = self._limit - min(len(at_rungs), int(SHARE_AT_RUNGS * self._limit))
+        full = self._full[:most_full]
+        return [*full, *reversed(at_rungs[len(full) - self._limit :])]
+
+    def _readings(self, trial: FrozenTrial) -> list[Observation]:
+        return [self._observe(trial, accuracy, rung) for rung, accuracy in rung_accuracies(trial)]
+
+    def _result(self, trial: FrozenTrial) -> tuple[float, int, int]:
+        """Accuracy, rung and number of trainings; repeated ones tell of the noise too."""
+        accuracies = list(trial.user_attrs.get("accuracies", {}).values())
+        if len(accuracies) > 1:
+            self.squares += statistics.variance(accuracies) * (len(accuracies) - 1)
+            self.freedom += len(accuracies) - 1
+        return trial.values[0], FULL_TRAINING, max(1, len(accuracies))
+
+    def _observe(self, trial: FrozenTrial, accuracy: float, rung: int, repeats: int = 1) -> Observation:
+        return Observation(trial.number, trial.params, self._features_of(trial.params), accuracy, rung, repeats)
+
+
+def nearest_to_front(observations: Sequence[Observation]) -> list[Observation]:
+    """Those of the first front first, then those of the second, and so on; of equals the earlier trial."""
+    ranks = pareto_ranks([(observation.accuracy, observation.features.cost) for observation in observations])
+    order = sorted(range(len(ranks)), key=lambda i: (ranks[i], observations[i].trial))
+    return [observations[i] for i in order]
