@@ -341,7 +341,8 @@ def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
     best = np.maximum.accumulate(accuracy[order])
     edges = np.log(np.append(cost[order], cost.max()))
     area = float(((best - table.floor) * np.diff(edges)).sum())
-    front = np.array([entries[i] for i, key in enumerate(table.entries) if key in set(table.front())])
+    keys = table.front()
+    front = np.array([(table.entries[key].accuracy, table.cost(table.entries[key])) for key in keys])
     front = front[np.argsort(front[:, 1])]
     edges = np.log(np.append(front[:, 1], cost.max()))
     assert float(((front[:, 0] - table.floor) * np.diff(edges)).sum()) == pytest.approx(area)
@@ -399,7 +400,7 @@ def test_a_short_budget_is_judged_by_a_long_one(tmp_path: Path) -> None:
     assert short.hypervolume(long.front()) == 1.0
     alone = replace(short, judge=None)
     assert alone.front() != long.front()
-    assert short.hypervolume(alone.front()) == long.hypervolume(alone.front()) < 0.5
+    assert short.hypervolume(alone.front()) == long.hypervolume(alone.front()) < 0.6
     assert run(short, SearcherConfig(ORACLE), 0, 1) == run(long, SearcherConfig(ORACLE), 0, 1)
     by_short = simulate(short, SearcherConfig("evolution"), 0, 1, 0.95)
     by_long = simulate(long, SearcherConfig("evolution"), 0, 1, 0.95)
