@@ -1,9 +1,9 @@
-"""Every strategy with every scheduler, on a table of the bench: what docs/strategies.md publishes.
+"""Every strategy with every scheduler, on all published tables: what docs/strategies.md shows.
 
-python benchmarks/strategies.py [cue clutter] [--seeds 30] [--markdown]
+python benchmarks/strategies.py [cue clutter ...] [--seeds 30] [--markdown]
 
 One contender after the other, each kept in results/strategies.json as it ends; those that are there are not run
-again. --markdown prints the table and runs nothing. Settings were chosen on `cue`; `clutter` confirms.
+again. --markdown prints the tables and runs nothing. Settings are the same on all tables.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 from machine import RESULTS, machine, options, sized
 
 from alternas.search.tabular.evaluate import BenchmarkConfig, cells, heads, rows, run_benchmark
+from alternas.search.tabular.published import TABLES
 from alternas.search.tabular.simulated import PLAIN, searchers
 
-DATA = sized(("cue", "clutter"), ("clutter",))
+DATA = sized(tuple(TABLES), ("clutter",))
 FILE = RESULTS / "strategies.json"
 
 

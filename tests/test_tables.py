@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from tables import OPS, SEEDS, STEPS, cells, write
 
@@ -20,7 +22,9 @@ from alternas.cli import app as cli
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import SamplerContext
 from alternas.search.tabular import simulated as simulation
+from alternas.search.tabular.benchmark_table import Training
 from alternas.search.tabular.evaluate import BenchmarkConfig, run_benchmark
+from alternas.search.tabular.published import TABLES, load_table
 from alternas.search.tabular.simulated import (
     LARGEST,
     ORACLE,
@@ -33,7 +37,8 @@ from alternas.search.tabular.simulated import (
 )
 from alternas.search.tabular.table_file import read_table
 from alternas.search.tabular.table_space import TableNets, TableSpace
-from alternas.spaces import FixedChooser, options_of
+from alternas.search.tabular.trained import FILE, cue_short, trained
+from alternas.spaces import FixedChooser, members, options_of
 
 Rows = list[dict[str, Any]]
 NEVER = 2.0  # more hypervolume than there is
@@ -310,3 +315,108 @@ def test_what_is_run_on_a_table_of_genes(alternas: Any, file: Path) -> None:
     code, _, errors = alternas("bench", "--table", str(file), "--strategy", "buildup", "--seeds", "1")
     assert code == 2
     assert "buildup" in errors
+
+
+STORED = set(pd.read_parquet(FILE, columns=["data"])["data"])
+SEARCHED = [name for name in TABLES if not {"cue-long", "cue-short"} & {name} or "cue-long" in STORED]
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_published_tables_are_worth_searching(name: str) -> None:
+    table = load_table(name)
+    oracle = run(table, SearcherConfig(ORACLE), 0, 8)
+    drawn = run(table, SearcherConfig("random"), 0, 8)
+    assert table.name == name
+    assert oracle.volume[-1] == pytest.approx(1.0)
+    assert (drawn.spent_to(0.95) or math.inf) > 3 * (oracle.spent_to(0.95) or math.inf)
+    assert drawn.volume_at(5) < 0.8
+
+
+@pytest.mark.parametrize("name", ["cells", "fifty", "unrelated"])
+def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
+    table = load_table(name)
+    entries = [(entry.accuracy, table.cost(entry)) for entry in table.entries.values()]
+    accuracy, cost = np.array(entries).T
+    order = np.argsort(cost)
+    best = np.maximum.accumulate(accuracy[order])
+    edges = np.log(np.append(cost[order], cost.max()))
+    area = float(((best - table.floor) * np.diff(edges)).sum())
+    keys = table.front()
+    front = np.array([(table.entries[key].accuracy, table.cost(table.entries[key])) for key in keys])
+    front = front[np.argsort(front[:, 1])]
+    edges = np.log(np.append(front[:, 1], cost.max()))
+    assert float(((front[:, 0] - table.floor) * np.diff(edges)).sum()) == pytest.approx(area)
+    assert load_table(name) is not table
+    assert load_table(name).entries == table.entries, "the same each time"
+
+
+def test_what_cost_says_about_accuracy() -> None:
+    said = {}
+    for name in ("cells", "fifty", "unrelated", "alike"):
+        table = load_table(name)
+        points = [(entry.accuracy, math.log(table.cost(entry))) for entry in table.entries.values()]
+        said[name] = float(np.corrcoef(np.array(points).T)[0, 1] ** 2)
+    assert 0.4 < said["cells"] < 0.6
+    assert said["unrelated"] < 0.01
+    assert said["alike"] < 0.1
+
+
+def test_most_of_fifty_genes_make_no_difference() -> None:
+    table = load_table("fifty")
+    space, draw = table.space, random.Random(0)
+    options = options_of(space)
+    assert len(options) == 50
+    genes = {name: draw.choice(choices) for name, choices in options.items()}
+    net = space.sample(FixedChooser(genes))
+    changing = set()
+    for name, choices in options.items():
+        for value in choices:
+            other = space.sample(FixedChooser(genes | {name: value}))
+            assert (other.key == net.key) == (value == genes[name]), "another net all the same"
+            if table.entry(other.key) is not table.entry(net.key):
+                changing.add(name)
+    assert len(changing) == 6
+
+
+def test_a_space_with_genes_fixed() -> None:
+    table = load_table("hybrids")
+    assert set(options_of(table.space)) == {"width", "depth1", "depth2", "trunk", "embed_dim", "encoder_depth"}
+    nets = [net for _, net in members(table.space)]
+    assert {net.key for net in nets} == set(table.entries)
+    assert len(nets) == 144
+    assert all(net.encoder for net in nets)
+    assert "buildup" not in {found.strategy for found in searchers(table, (), ())}
+
+
+def test_a_short_budget_is_judged_by_a_long_one(tmp_path: Path) -> None:
+    """Nets whose order turns round with the budget: what a search at the short one finds is worth little."""
+    long = read_table(write(cells(), tmp_path / "long.parquet"))
+    worth = {key: entry.accuracy for key, entry in long.entries.items()}
+    turned = {
+        key: replace(entry, trainings={0: Training((10,), (1.2 - worth[key],))}) for key, entry in long.entries.items()
+    }
+    short = replace(long, name="short", entries=turned, steps=10, judge=long)
+    assert short.front() == long.front()
+    assert short.hypervolume(long.front()) == 1.0
+    alone = replace(short, judge=None)
+    assert alone.front() != long.front()
+    assert short.hypervolume(alone.front()) == long.hypervolume(alone.front()) < 0.6
+    assert run(short, SearcherConfig(ORACLE), 0, 1) == run(long, SearcherConfig(ORACLE), 0, 1)
+    by_short = simulate(short, SearcherConfig("evolution"), 0, 1, 0.95)
+    by_long = simulate(long, SearcherConfig("evolution"), 0, 1, 0.95)
+    assert (by_short.spent_to(0.95) or math.inf) > (by_long.spent_to(0.95) or math.inf)
+    assert len(simulate(short, SearcherConfig("random"), 0, 1, NEVER).spent) == len(long.entries)
+
+
+def test_the_long_table_is_read_beside_the_short_one(tmp_path: Path) -> None:
+    stored = pd.read_parquet(FILE)
+    some = stored[(stored["data"] == "cue") & (stored["seed"] < 2) & (stored["gene_width"] == 32)]
+    long = some.assign(data="cue-long", step=4 * some["step"], accuracy=1 - some["accuracy"] / 2)
+    file = tmp_path / "table.parquet"
+    pd.concat([stored, long]).to_parquet(file)
+    short, known = cue_short(file), trained("cue", file)
+    assert short.judge is not None
+    assert (short.steps, short.judge.steps) == (625, 2500)
+    assert set(short.entries) == set(short.judge.entries) < set(known.entries)
+    assert all(short.entries[key] == known.entries[key] for key in short.entries)
+    assert run(short, SearcherConfig("random", "mo-asha"), 0, 8).volume[-1] > 0.5

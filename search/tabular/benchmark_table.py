@@ -59,6 +59,8 @@ class TabularBenchmark:
         steps: the full budget.
         floor: accuracy that hypervolumes are counted above.
         objective: the cost beside accuracy.
+        judge: the table that says what nets are worth, where that is another one of the same nets: one of a longer
+            budget.
 
     Raises:
         InputError: if there is nothing to search: one net only, one cost only, no accuracy above the floor.
@@ -70,6 +72,7 @@ class TabularBenchmark:
     steps: int
     floor: float
     objective: str = "macs"
+    judge: TabularBenchmark | None = None
 
     def __post_init__(self) -> None:
         if len(self.entries) < 2:
@@ -83,14 +86,21 @@ class TabularBenchmark:
             rule = "must differ between nets and be above 0"
             raise InputError(f"table {self.name}: {self.objective} {rule}, got {low:g} to {high:g}")
 
+    def entry(self, key: str) -> Entry:
+        """The entry of a net. Keys such as ENTRY.REST are of nets with genes that make no difference."""
+        return self.entries[key.partition(".")[0]]
+
+    def has(self, net: Genotype | TableNet) -> bool:
+        """Whether a net was trained."""
+        return net.key.partition(".")[0] in self.entries
+
     def cost(self, entry: Entry) -> float:
         """What accuracy is weighed against."""
         return entry.costs[self.objective]
 
     def costs(self, net: Genotype | TableNet) -> dict[str, float]:
         """All costs of a net; infinite where the table has not got it."""
-        entry = self.entries.get(net.key)
-        return entry.costs if entry else self._no_costs
+        return self.entry(net.key).costs if self.has(net) else self._no_costs
 
     @cached_property
     def _no_costs(self) -> dict[str, float]:
@@ -98,7 +108,7 @@ class TabularBenchmark:
 
     def distance(self, net: Genotype | TableNet) -> float:
         """0 for a net of the table; for another above 0, less the more alike it is to one, where genes can tell."""
-        if net.key in self.entries:
+        if self.has(net):
             return 0.0
         return net.distance if isinstance(net, TableNet) else 1.0
 
@@ -117,14 +127,17 @@ class TabularBenchmark:
         return self._area(self.entries)
 
     def _area(self, keys: Iterable[str]) -> float:
-        points = [(self.entries[key].accuracy, self.cost(self.entries[key])) for key in keys]
+        points = [(entry.accuracy, self.cost(entry)) for entry in map(self.entry, keys)]
         return hypervolume(points, self.floor, [self._bounds])
 
     def hypervolume(self, keys: Iterable[str]) -> float:
         """Of these nets, as a share of that of the whole table: seed-mean accuracy, as in docs/reading-a-front.md."""
-        return self._area(keys) / self._whole_area
+        judge = self.judge or self
+        return judge._area(keys) / judge._whole_area
 
     def front(self) -> list[str]:
         """Keys of the non-dominated nets, by seed-mean accuracy."""
+        if self.judge:
+            return self.judge.front()
         points = [(entry.accuracy, self.cost(entry)) for entry in self.entries.values()]
         return [key for key, rank in zip(self.entries, pareto_ranks(points), strict=True) if rank == 1]

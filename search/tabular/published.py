@@ -14,6 +14,13 @@ if TYPE_CHECKING:
 TABLES = {  # "module:function", which makes the table; nothing here loads one
     "cue": "trained:cue",
     "clutter": "trained:clutter",
+    "cue-long": "trained:cue_long",
+    "cue-short": "trained:cue_short",
+    "hybrids": "trained:hybrids",
+    "alike": "trained:alike",
+    "cells": "synthetic:cells",
+    "fifty": "synthetic:fifty",
+    "unrelated": "synthetic:unrelated",
 }
 
 
@@ -25,4 +32,9 @@ def load_table(name: str, objective: str = "macs", floor: float | None = None) -
     """
     module, _, made = TABLES[check_choice("data", name, TABLES)].partition(":")
     table = getattr(importlib.import_module(f".{module}", __package__), made)()
+    judge = table.judge and _seen_by(table.judge, objective, floor)
+    return replace(_seen_by(table, objective, floor), judge=judge)
+
+
+def _seen_by(table: TabularBenchmark, objective: str, floor: float | None) -> TabularBenchmark:
     return replace(table, objective=objective, floor=table.floor if floor is None else floor)

@@ -93,7 +93,7 @@ class Simulator:
         begun, until = self._at.get(name, 0.0), job.stop_step / job.total_steps
         self._at[name] = until
         share = until - begun
-        seconds = self.table.entries[job.genotype.key].drawn(*name).seconds * share
+        seconds = self.table.entry(job.genotype.key).drawn(*name).seconds * share
         self._jobs += 1
         heapq.heappush(self._running, (self.clock + seconds, self._jobs, self.clock, share, job))
 
@@ -106,7 +106,7 @@ class Simulator:
         if self.spent > MOST:
             raise _EnoughError
         key = job.genotype.key
-        training = self.table.entries[key].drawn(key, job.seed)
+        training = self.table.entry(key).drawn(key, job.seed)
         if job.stop_step == job.total_steps:
             self._trace(key)
         accuracy = training.at(job.stop_step)
@@ -155,10 +155,11 @@ class TabularContext(SearchContext):
 
     def feasible_nets(self) -> FeasibleNets:
         space = self.table.space
-        return TableNets(space, self.violation) if isinstance(space, TableSpace) else super().feasible_nets()
+        listed = isinstance(space, TableSpace) and space.rows
+        return TableNets(space, self.violation) if listed else super().feasible_nets()
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
-        return self.table.cost(self.table.entries[key])
+        return self.table.cost(self.table.entry(key))
 
     def sampler_context(self) -> SamplerContext:
         def costs(net: Genotype) -> tuple[float, float]:
@@ -236,7 +237,7 @@ def searchers(
 
     Orders are not run with a scheduler, nor Optuna's stock samplers. Without schedulers, `asha` is run for random
     draws alone: successive halving as it is known; and none at all where the table has no readings at the rungs.
-    A build-up is for genotypes.
+    A build-up needs baselines to start from.
 
     Args:
         base: rungs and eta of the schedulers.
@@ -251,7 +252,7 @@ def searchers(
         scheduler(name, base.rungs, base.eta)
     if not schedulers and table.first_step > math.ceil(base.rungs[0] * table.steps):
         schedulers = ("none",)
-    left_out = ("enumerate", "buildup") if isinstance(table.space, TableSpace) else ("enumerate",)
+    left_out = ("enumerate",) if table.space.baselines() else ("enumerate", "buildup")
     configs = []
     for strategy in strategies or (ORACLE, LARGEST, *(name for name in STRATEGIES if name not in left_out), *STOCK):
         scheduled = strategy in STRATEGIES or (":" in strategy and strategy not in STOCK)

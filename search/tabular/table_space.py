@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,14 +40,20 @@ class TableNet:
 
 
 class TableSpace:
-    """Genes: the table's, with the values that it has; numbers in order, texts in none."""
+    """Genes: the table's, with the values that it has; numbers in order, texts in none.
 
-    def __init__(self, name: str, options: Mapping[str, tuple[Gene, ...]], rows: Sequence[Values]) -> None:
-        """`rows`: the genes of each net of the table, in the order of `options`."""
-        self.name, self.rows, self._options = name, rows, dict(options)
+    Attributes:
+        rows: the genes of each net of the table; () where every combination is one.
+    """
+
+    def __init__(
+        self, name: str, options: Mapping[str, tuple[Gene, ...]], rows: Sequence[Values], matter: Sequence[str] = ()
+    ) -> None:
+        """`matter`: genes that make a difference where not all do; see `TabularBenchmark.entry`."""
+        self.name, self.rows, self._options, self._matter = name, rows, dict(options), frozenset(matter or options)
         self._places = [{value: place for place, value in enumerate(choices)} for choices in options.values()]
         self._codes = np.array([self._code(row) for row in rows], dtype=np.int32)
-        self._nets: dict[Values, TableNet] = {}
+        self._listed, self._nets = frozenset(rows), dict[Values, TableNet]()
 
     def sample(self, chooser: Chooser) -> Genotype:
         return self.net(tuple(chooser.choose(name, choices) for name, choices in self._options.items()))
@@ -54,14 +61,20 @@ class TableSpace:
     def net(self, values: Values) -> Any:
         """The net of these genes: a `TableNet`, which stands where the searches of users have a `Genotype`."""
         if values not in self._nets:
-            key = hashlib.sha1(repr(values).encode(), usedforsecurity=False).hexdigest()[:16]
-            differing = int((self._codes != self._code(values)).sum(axis=1).min())
             genes = tuple(zip(self._options, values, strict=True))
-            self._nets[values] = TableNet(key, genes, differing / len(genes))
+            key = entry_key(tuple(value for name, value in genes if name in self._matter))
+            if len(self._matter) < len(genes):
+                key += "." + entry_key(values)
+            self._nets[values] = TableNet(key, genes, self._distance(values))
         return self._nets[values]
 
+    def _distance(self, values: Values) -> float:
+        if values in self._listed or not self.rows:
+            return 0.0
+        return int((self._codes != self._code(values)).sum(axis=1).min()) / len(values)
+
     def size(self) -> int:
-        return len(self.rows)
+        return len(self.rows) or math.prod(map(len, self._options.values()))
 
     def baselines(self) -> tuple[Genotype, ...]:
         return ()
@@ -72,6 +85,11 @@ class TableSpace:
 
     def _code(self, values: Values) -> list[int]:
         return [places[value] for places, value in zip(self._places, values, strict=True)]
+
+
+def entry_key(values: Values) -> str:
+    """Key of a table's entry, by the genes that make a difference."""
+    return hashlib.sha1(repr(values).encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 class TableNets(FeasibleNets):
