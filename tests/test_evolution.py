@@ -95,14 +95,14 @@ def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
     options = options_of(controller.context.space)
     sampler._update(controller.study.study)
     _, front = sampler._predicted_front()
-    found = sampler._candidates(front, 40, random.Random(0))
+    found = sampler._candidates(front, 100, random.Random(0))
     assert len({net.features.traits for net in found}) == len(found)
     known = {sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials}
     assert not known & {net.features.traits for net in found}
     one = [genes for net in front for genes in neighbors(net.genes, options)]
     far = [net for net in found if net.genes not in one]
     assert 20 < len(far) < len(found) - 20
-    again = sampler._candidates(front, 41, random.Random(0))
+    again = sampler._candidates(front, 105, random.Random(0))
     shared = [net for net in again if net in found]
     assert len(found) > len(shared) > 0.8 * len(found), "draws stay candidates, so that few have to be described"
 

@@ -24,14 +24,14 @@ from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, run
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the first nets that are no uniform draws
-MAX_OBSERVATIONS = 192  # that the surrogate keeps in mind
+MAX_OBSERVATIONS = 160  # that the surrogate keeps in mind
 GROWTH = 1.15  # of the number of readings, until it learns them anew
 N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
 N_TWO_AWAY = 8  # nets two moves from each of them
-N_CROSSINGS = 4  # in each proposal
-N_UNIFORM = 4  # draws in each proposal
-UNIFORM_KEPT = 32  # proposals that these draws stay candidates for
-N_NEIGHBORS = 8  # mutations of the one chosen, of which one may take its place
+N_CROSSINGS = 3  # in each proposal
+N_UNIFORM = 2  # draws in each proposal
+UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
+N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
