@@ -38,7 +38,7 @@ def still_rose(record: Record, images: int) -> bool | None:
         of the budget, as those of shared and polished nets.
     """
     full = record.budget.get("full", 0)
-    known = [(p["step"], p["accuracy"]) for p in record.curve if p.get("accuracy") is not None]
+    known = [(p["step"] or 0, accuracy) for p in record.curve if (accuracy := p.get("accuracy")) is not None]
     if not (images and full and known) or known[-1][0] != full:
         return None
     step, before = min(known, key=lambda reading: abs(2 * reading[0] - full))
@@ -118,10 +118,10 @@ def longer_training(front: Sequence[Row], records: Sequence[Record], folder: Pat
     """
     trained = {r.trial: r for r in records if r.status == "ok"}
     steps = LONGER * max((r.budget.get("full", 0) for r in trained.values() if r.weights == "alone"), default=0)
-    done = {r.key for r in retrained(folder) if r.budget.get("full", 0) >= steps}
+    done = {r.key for r in retrained(folder) if r.budget.get("full", 0) >= (1 - NEAR) * steps}  # epochs were rounded
     nets = [trained[row["trial"]] for row in front if row["rising"] and row["key"] not in done]
     epochs = (read_settings(folder).get("settings", {}).get("recipe") or {}).get("epochs")
-    if not nets or type(epochs) not in (int, float) or "://" in read_data_facts(folder)["name"]:
+    if not nets or not isinstance(epochs, (int, float)) or "://" in read_data_facts(folder)["name"]:
         return None  # a study has no recipe, and a URL is not opened again
     trials = ",".join(str(r.trial) for r in nets)
     how = f"--trials {trials} --epochs {LONGER * epochs:g} --seeds 1"
