@@ -14,13 +14,14 @@ from alternas.archs import Genotype, OperationError, static_cost
 from alternas.results.ranking.leaderboard import rank_rows, sharing_lines
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
 from alternas.search.supernet import draws
-from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops, read_progress
+from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.storage import open_study
 from alternas.search.trials.supernet_controller import SEGMENTS, SupernetController, thinned

@@ -21,6 +21,7 @@ import torch
 from rich.console import Console
 
 from alternas.archs import Genotype, OperationError
+from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
@@ -29,7 +30,7 @@ from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import PlainView, ShownSupernet
 from alternas.search.supernet import draws
-from alternas.search.supernet.budget import NETS_A_STEP, read_progress
+from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.supernet.files import load_bank
 from alternas.search.supernet.trainer import train_bank

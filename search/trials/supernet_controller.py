@@ -20,12 +20,13 @@ from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.bank_progress import read_progress, write_progress
 from ...results.runs.record import Record
-from ...results.runs.store import Store, weights_file, write_json
+from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, divide, evaluation_flops, read_progress
+from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
@@ -63,7 +64,7 @@ class SupernetController(SearchController):
         self.sampler = context.nets
         self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank = context.bank
-        self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
+        self.progress = read_progress(context.folder) or {"step": 0, "curve": []}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
@@ -223,7 +224,7 @@ class SupernetController(SearchController):
             "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
         self._lost = 0
-        write_json(self.folder / FILE, self.progress)
+        write_progress(self.folder, self.progress)
 
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
         if not isinstance(trial.job, EvaluateJob) or result.status != "ok":
