@@ -239,7 +239,7 @@ def test_each_number_of_workers_is_tried_and_the_faster_trains_the_rest(
         return result
 
     worlds = [job.world for job in train_with(controller, 2, timed) if not job.rank]
-    assert worlds == [2, 1] + [faster] * (SEGMENTS - 2)
+    assert worlds == [2, 1, 2, 1] + [faster] * (SEGMENTS - 4)
 
 
 def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetController) -> None:
@@ -299,7 +299,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
     console = Console(record=True, width=200)
     view = PlainView(ShownSupernet(controller, 10), console)
     view.rate = lambda: 1.0
-    controller._rates[1] = 0.0  # one worker was tried, and is slower
+    controller._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
     controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
     for _ in range(2):
         for job in (controller.next_job(), controller.next_job()):

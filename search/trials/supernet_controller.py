@@ -10,7 +10,7 @@ import logging
 import math
 import secrets
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -41,6 +41,7 @@ MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning 
 MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
 MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
 POLISH_RATE = 0.75  # of the recipe's learning rate
+TRIES = 2  # segments that each number of workers is tried for
 MAX_LOST = 2  # times that a segment's worker is lost in a row
 SAID_BEFORE = {"lost": 1, "ok": 2}  # of a segment's results: a fault of the bank decides, then a worker's loss
 RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
@@ -69,7 +70,8 @@ class SupernetController(SearchController):
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
         self._lost = 0
-        self._workers, self._rates = 1, dict[int, float]()  # of this segment; optimiser steps a second by their number
+        self._workers = 1  # of this segment
+        self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
         self._patient_until = time.monotonic() + START_SECONDS
         self._eval_flops = 0.0
         super().__init__(context, store, study)
@@ -138,13 +140,16 @@ class SupernetController(SearchController):
         return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
 
     def _world(self) -> int:
-        """Number of workers for a segment: each number is tried once, then the fastest is taken.
+        """Number of workers for a segment: each number is tried in turn, then the fastest is taken.
 
-        Small nets train faster on one worker: adding up gradients takes longer than a step.
+        Small nets train faster on one worker: adding up gradients takes longer than a step. The first segment of a
+        worker is slow, as it builds each net that it has not seen.
         """
-        most = min(self.idle, NETS_A_STEP)
-        counts = [count for count in (most, 1) if count not in self._rates] or [most, 1]
-        return max(counts, key=lambda count: self._rates.get(count, math.inf))
+        counts = dict.fromkeys((min(self.idle, NETS_A_STEP), 1))
+        untried = [count for count in counts if len(self._rates[count]) < TRIES]
+        if untried:
+            return min(untried, key=lambda count: len(self._rates[count]))
+        return max(counts, key=lambda count: max(self._rates[count]))
 
     @property
     def _checkpoints(self) -> Path:
@@ -239,12 +244,13 @@ class SupernetController(SearchController):
         validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         evaluated = sum(map(self._evaluation_flops, validated))
         seconds = result.seconds - self.progress.get("seconds", 0.0)
-        self._rates[self._workers] = (result.step - before) / max(seconds, 1e-9)
+        self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
         self.progress |= {
             "step": result.step,
             "curve": curve,
             "seconds": round(result.seconds, 3),
             "device": result.device,
+            "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
             "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
