@@ -140,6 +140,15 @@ def test_families_are_drawn_evenly_and_every_draw_is_a_function_of_seed_and_step
     assert sampler().nets(17, 2) == draws.nets(17, 2) != draws.nets(18, 2)
 
 
+def test_the_nets_of_a_step_cost_about_the_same() -> None:
+    draws = sampler()
+    steps = [draws.nets(step, 2) for step in range(320)]
+    shares = [sum(map(draws.macs, nets)) / (2 * max(map(draws.macs, nets))) for nets in steps]
+    assert sum(shares) / len(shares) > 0.93  # 0.77 for pairs as they are drawn
+    means = [sum(map(draws.macs, nets)) for nets in steps]
+    assert sorted(means[:16]) != means[:16], "in no order within a window"
+
+
 def test_draws_keep_the_limits() -> None:
     draws = sampler(most=500_000)
     assert all(draws.macs(net) <= 500_000 for step in range(50) for net in draws.nets(step, 2))

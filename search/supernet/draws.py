@@ -17,6 +17,7 @@ from ...spaces import RandomChooser, Space, cheapest
 POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
 EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
+WINDOW = 16  # steps whose nets are drawn together, so that those of one step cost about the same
 MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
 
 
@@ -34,6 +35,7 @@ class NetSampler:
         self, space: Space, macs: Callable[[Genotype], float], violation: Callable[[Genotype], float], seed: int
     ) -> None:
         self._space, self.macs, self._violation, self._seed = space, macs, violation, seed
+        self._windows: dict[tuple[int, int], list[tuple[Genotype, ...]]] = {}  # the last one, by number and nets a step
 
     @cached_property
     def pool(self) -> list[Genotype]:
@@ -71,10 +73,21 @@ class NetSampler:
         return self.pool[0], self.pool[len(self.pool) // 2], self.pool[-1]
 
     def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
-        """The nets of one step."""
-        draw = random.Random(f"{self._seed}/{step}")
+        """The nets of one step, which cost about the same: workers that share a step wait for the slowest."""
+        window, place = divmod(step, WINDOW)
+        if (window, count) not in self._windows:
+            self._windows = {(window, count): self._draw_window(window, count)}
+        return self._windows[window, count][place]
+
+    def _draw_window(self, window: int, count: int) -> list[tuple[Genotype, ...]]:
+        """The nets of `WINDOW` steps: drawn evenly over families, then sorted by cost into steps."""
+        draw = random.Random(f"{self._seed}/{window}")
         weights = [min(len(nets), EVEN_FROM) for nets in self.families.values()]
-        return tuple(self._draw(draw, family) for family in draw.choices([*self.families], weights, k=count))
+        families = draw.choices([*self.families], weights, k=WINDOW * count)
+        nets = sorted((self._draw(draw, family) for family in families), key=lambda net: (self.macs(net), net.key))
+        steps = [tuple(nets[first : first + count]) for first in range(0, len(nets), count)]
+        draw.shuffle(steps)
+        return steps
 
     def _draw(self, draw: random.Random, family: str) -> Genotype:
         """A net of a family: from the whole space where a few draws meet one, else from the pool."""
