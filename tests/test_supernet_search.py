@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,7 +70,8 @@ def answer(job: Job) -> JobResult | None:
     if isinstance(job, SupernetJob):
         Path(job.weights).touch()
         curve = (Point(job.stop_step, 1.0, 0.5 if job.validated else float("nan")),)
-        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0)
+        losses = tuple((1.0,) * len(nets) for nets in job.nets)
+        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
     if isinstance(job, EvaluateJob):
         file = Path(job.weights)
         file.parent.mkdir(exist_ok=True)
@@ -224,6 +226,39 @@ def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -
             run(open_supernet(), fate, slots=1)
     first, second, third = tried
     assert second.recipe.lr == third.recipe.lr == first.recipe.lr / 2
+
+
+def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Open) -> None:
+    class KilledError(Exception):
+        pass
+
+    segments: dict[int, SupernetJob] = {}
+
+    def fate(job: Any) -> Any:
+        result = answer(job)
+        if not isinstance(job, SupernetJob) or result is None:
+            return result
+        segments.setdefault(job.start_step, job)
+        losses = tuple(tuple(1.0 + (net.family == "hybrid") for net in nets) for nets in job.nets)
+        return replace(result, losses=losses)
+
+    def killed(job: Any) -> Any:
+        if isinstance(job, SupernetJob) and len(segments) == 3:
+            raise KilledError
+        return fate(job)
+
+    with pytest.raises(KilledError):
+        run(open_supernet(), killed, slots=1)
+    run(open_supernet(), fate, slots=1)
+    broken = {start: job.nets for start, job in segments.items()}
+    hybrids = [sum(net.family == "hybrid" for nets in job for net in nets) / (2 * len(job)) for job in broken.values()]
+    assert hybrids[0] == pytest.approx(1 / 3, abs=0.12)
+    assert all(share < hybrids[0] - 0.1 for share in hybrids[1:]), "they learn worse, it seems"
+    for file in (open_supernet().folder / "supernet.json", open_supernet().folder / "records.jsonl"):
+        file.unlink()
+    segments.clear()
+    run(open_supernet(), fate, slots=1)
+    assert broken == {start: job.nets for start, job in segments.items()}
 
 
 def test_a_bank_that_is_trained_leaves_no_checkpoint(open_supernet: Open, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,7 +136,18 @@ def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path:
     first, second = together(job_of(two, begin, 8, recipe), loader)
     assert (first.status, second.status, second.trial) == ("ok", "ok", BANK - 1)
     assert first.accuracy == pytest.approx(expected.accuracy, abs=0.01)
+    ours, theirs = (dict(enumerate(chain(*result.losses))) for result in (first, expected))
+    assert ours == pytest.approx({i: theirs[i + NETS_A_STEP * begin] for i in ours}, abs=1e-3)
     assert apart(one / "bank", two / "bank") < 1e-5
+
+
+def test_a_segment_that_was_trained_before_its_worker_was_lost_is_told_again(
+    tmp_path: Path, loader: DeviceLoader
+) -> None:
+    first, again = (alone(job_of(tmp_path, 0, 4), loader) for _ in range(2))
+    assert again.losses == first.losses
+    assert len(first.losses) == 4
+    assert again.curve[-1].step == 4
 
 
 def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: DeviceLoader) -> None:
@@ -204,7 +216,8 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supe
 def trained(job: Job) -> JobResult | None:
     """The fate of a job: all goes well."""
     if isinstance(job, SupernetJob):
-        return JobResult(job.trial, "ok", job.stop_step, curve=(Point(job.stop_step, 1.0, 0.5),))
+        losses = tuple((1.0,) * len(nets) for nets in job.nets)
+        return JobResult(job.trial, "ok", job.stop_step, curve=(Point(job.stop_step, 1.0, 0.5),), losses=losses)
     return JobResult(job.trial, "error", error="not of interest") if isinstance(job, EvaluateJob) else None
 
 

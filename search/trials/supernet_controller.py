@@ -26,6 +26,7 @@ from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
+from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
@@ -67,6 +68,7 @@ class SupernetController(SearchController):
         self.bank = context.bank
         self.progress = read_progress(context.folder) or {"step": 0, "curve": [], "attempts": 0}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
+        self.sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
         self._lost = 0
@@ -239,7 +241,9 @@ class SupernetController(SearchController):
         """Note that the bank stands at a new step."""
         before, images = self.progress["step"], self.settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self.sampler.nets(step, NETS_A_STEP)]
-        flops = BACKWARD_FACTOR * images * sum(map(self.sampler.macs, nets))
+        macs = [self.sampler.macs(net) for net in nets]
+        flops = BACKWARD_FACTOR * images * sum(macs)
+        predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
         curve = result.record_fields()["curve"]
         validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         evaluated = sum(map(self._evaluation_flops, validated))
@@ -250,11 +254,13 @@ class SupernetController(SearchController):
             "curve": curve,
             "seconds": round(result.seconds, 3),
             "device": result.device,
+            "predicted": predicted.weights,
             "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
             "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
         self._lost = 0
+        self.sampler.prefer(predicted)
         write_progress(self.folder, self.progress)
         self._drop_checkpoint()
 
