@@ -258,6 +258,14 @@ def test_training_makes_nets_better_than_chance(tmp_path: Path, loader: DeviceLo
     assert evaluated.accuracy == evaluate_net(bank.network(net), recipes.get("smoke"), loader).accuracy
 
 
+def test_a_net_with_a_part_that_no_other_had_is_evaluated_too(tmp_path: Path, loader: DeviceLoader) -> None:
+    assert run(job_of(tmp_path, 0, 8, total_steps=8), loader).status == "ok"
+    net = Genotype(Stem("cifar", 8), (Stage("mbconv", 5, 72),))
+    files = str(tmp_path / "bank.safetensors"), str(tmp_path / "net.safetensors")
+    job = EvaluateJob(3, net, files[0], recipes.get("smoke"), files[1])
+    assert evaluate_job(job, loader).status == "ok"
+
+
 @pytest.mark.parametrize("recipe", ["fast", "paper_cifar", "resnet_a2", "vit_finetune"])
 def test_every_recipe_trains_a_bank(recipe: str, tmp_path: Path, loader: DeviceLoader) -> None:
     small = replace(recipes.get(recipe), batch_size=32, grad_accum_steps=2, sam_rho=0.05, ema_decay=0.9)
