@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from ..archs.layout import ImageSize
 from ..results.ranking.leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
 from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
-from ..spaces import FixedChooser, Genes, Space, find_genes, options_of
+from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
 
 SAME = ("recipe", "data_split", "image_size", "seed", "repeats")  # settings of runs that train a net alike
@@ -76,13 +76,14 @@ class GeneFinder:
             InputError: if it is not in the space, cannot be built at the image size, or is over a limit.
         """
         genes = self._own(candidate) if candidate.net is None else self._of_net(candidate.net, candidate.genes, look)
-        over = self._over_limits(self._net(genes))
+        over = self._over_limits(self.net(genes))
         if over:
             limits = " and ".join(f"max-{name} by {share:.0%}" for name, share in over.items())
             raise InputError(f"is over the limit {limits}")
         return genes
 
-    def _net(self, genes: Genes) -> Genotype:
+    def net(self, genes: Genes) -> Genotype:
+        """The net that genes give."""
         return self._space.sample(FixedChooser(genes))
 
     def _own(self, candidate: Candidate) -> Genes:
@@ -93,16 +94,17 @@ class GeneFinder:
             raise InputError(
                 f"{what} gene {short_repr(wrong[0])}; those of space {self._space.name!r}: {', '.join(names)}"
             )
-        self._net(dict(candidate.genes))
+        self.net(dict(candidate.genes))
         return dict(candidate.genes)
 
     def _of_net(self, net: Genotype, own: Mapping[str, Any], look: bool) -> Genes:
         net.check(self._image_size)
         fitting = own.keys() == self._options.keys() and all(own[name] in self._options[name] for name in own)
-        if fitting and self._net(dict(own)).key == net.key:
+        if fitting and self.net(dict(own)).key == net.key:
             return dict(own)
-        wanted = features(net)
-        found = find_genes(self._space, lambda other: float(len(features(other) ^ wanted))) if look else None
+        wanted, found = features(net), plain_genes(self._space, net) if net.stages else None
+        if found is None and look:
+            found = find_genes(self._space, lambda other: float(len(features(other) ^ wanted)))
         if found is None:
             raise InputError(f"is not in space {self._space.name!r}: no genes were found that give it")
         return found
@@ -122,25 +124,34 @@ def find_known_nets(
     """
     run, candidates = _candidates(text, image_size)
     known: dict[str, Genes] = {}
-    records, left_out, first = list[Record](), list[str](), len(candidates)
-    if run and run_and_trial(text)[1] is None:  # all that count as trained are known, not the front alone
-        shown = {candidate.record.trial for candidate in candidates if candidate.record}
-        more = [_of_record(record) for record in read_records(run) if record.trial not in shown]
-        candidates = [*candidates, *(other for other in more if other.record and counts(run, other.record))]
-    for number, candidate in enumerate(candidates):
+    records, left_out = list[Record](), list[str]()
+    for candidate in candidates:
         try:
-            genes = finder.genes(candidate, look=number < first)
+            genes = finder.genes(candidate)
+            known.setdefault(json.dumps(genes, sort_keys=True), genes)
         except InputError as error:
-            left_out += [f"{candidate.name} {error}"] if number < first else []
-            continue
-        key = json.dumps(genes, sort_keys=True)
-        if key not in known and run and candidate.record and counts(run, candidate.record):
-            records.append(replace(candidate.record, genes=genes))
-        known.setdefault(key, genes)
+            left_out.append(f"{candidate.name} {error}")
     if not known:
         raise InputError(f"start-with: none of {len(candidates)} nets can be proposed: {left_out[0]}")
+    if run:
+        trial = run_and_trial(text)[1]
+        records = [record for record in read_records(run) if trial in (None, record.trial) and counts(run, record)]
+        records = list(_with_genes(records, known, finder))
     taken = [record.genes for record in records]
     return KnownNets([genes for genes in known.values() if genes not in taken], records, run, left_out)
+
+
+def _with_genes(records: Sequence[Record], known: Mapping[str, Genes], finder: GeneFinder) -> Iterator[Record]:
+    """The records of nets of the space, each with its genes there; and baselines, which may be outside of it."""
+    by_key = {finder.net(genes).key: genes for genes in known.values()}
+    for record in records:
+        genes = by_key.get(record.key)
+        try:
+            genes = genes or finder.genes(_of_record(record), look=False)
+        except InputError:
+            if record.kind != "baseline":
+                continue
+        yield replace(record, genes=genes or {})
 
 
 def _candidates(text: str, image_size: ImageSize) -> tuple[Path | None, list[Candidate]]:
@@ -232,7 +243,7 @@ def taken_over(known: KnownNets, baselines: Sequence[Genotype], baseline_seeds: 
     taken, last = list[Record](), len(baselines)
     for record in known.records:
         kind, number = ("baseline", numbers[record.key]) if record.key in numbers else ("search", last)
-        if kind == "baseline" and len(record.accuracies) < baseline_seeds:
+        if (kind == "baseline" and len(record.accuracies) < baseline_seeds) or (kind == "search" and not record.genes):
             continue
         last += kind == "search"
         source = f"{known.run.resolve().name}:{record.trial}"
