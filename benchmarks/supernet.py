@@ -26,12 +26,13 @@ from alternas.archs import Genotype, build, static_cost
 from alternas.archs.weights import read
 from alternas.results.metrics import evaluate
 from alternas.results.ranking.pareto import hypervolume, pareto_ranks
+from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
-from alternas.search.supernet.budget import NETS_A_STEP, read_progress
+from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
 from alternas.search.tabular.benchmark_table import TabularBenchmark
 from alternas.search.tabular.published import load_table

@@ -30,7 +30,7 @@ QUICK_SAMPLES = 64
 DATA, SEEDS = "digits", 3  # of --paper-claims
 
 
-@command(19)
+@command(20)
 def explain(
     run: Annotated[str, argument("Run name or folder, of a study too; RUN:TRIAL selects one net.")] = "",
     against: Annotated[
@@ -90,7 +90,7 @@ def explain(
         print_lines(*summary_lines(facts))
 
 
-@command(20)
+@command(21)
 def bench(
     strategy: Annotated[str, option("Strategies, separated by commas; also oracle and largest (default: all).")] = "",
     scheduler: Annotated[
@@ -153,7 +153,7 @@ def bench(
         draw(traces, file)
 
 
-@command(21)
+@command(22)
 def latency(
     target: Annotated[
         str, argument("Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME.")

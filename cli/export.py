@@ -11,7 +11,7 @@ from ..results.render.terminal import print_json, print_lines, print_listing, pr
 from .options import Json, NetSize, Svg, argument, command, option
 
 
-@command(9)
+@command(10)
 def export(
     run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.")],
     out: Annotated[Path, option("Folder to create.")],
@@ -35,7 +35,7 @@ def export(
         print_lines(*summary_lines(facts, out))
 
 
-@command(10)
+@command(11)
 def cost(
     arch: Annotated[str, argument("Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
     image_size: NetSize = "",
@@ -60,7 +60,7 @@ def cost(
         print_text(drawing)
 
 
-@command(11)
+@command(12)
 def archs(as_json: Json = False) -> None:
     """List the zoo: named nets and their sources."""
     from ..archs.zoo import ZOO
@@ -69,7 +69,7 @@ def archs(as_json: Json = False) -> None:
     print_listing(rows, as_json)
 
 
-@command(12)
+@command(13)
 def spaces(
     space: Annotated[str, argument("Name of a space, or your own file to check (default: all).")] = "",
     image_size: Annotated[

@@ -10,7 +10,7 @@ import typer
 from .options import Address, Data, Json, StoragePath, argument, command, option, print_result
 
 
-@command(22)
+@command(23)
 def dashboard(
     run: Annotated[str, argument("Run name or folder.")],
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
@@ -24,7 +24,7 @@ def dashboard(
     serve(find_run(run), host, port, storage)
 
 
-@command(23)
+@command(24)
 def doctor(
     address: Address = "",
     data: Data = "digits",

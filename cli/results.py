@@ -1,4 +1,4 @@
-"""Commands that read a run: front, leaderboard, compare, show, report."""
+"""Commands that read runs: runs, front, leaderboard, compare, show, report."""
 
 from __future__ import annotations
 
@@ -54,6 +54,14 @@ class RankingOptions:
 
 
 @command(4)
+def runs(as_json: Json = False) -> None:
+    """List the runs of this folder: how far each is, its best accuracy, what it has cost."""
+    from ..results.runs.overview import print_runs
+
+    print_runs(as_json)
+
+
+@command(5)
 def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.ranking.leaderboard import print_front
@@ -63,7 +71,7 @@ def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     print_front(find_run(run), query, as_json)
 
 
-@command(5)
+@command(6)
 def leaderboard(
     run: Run,
     ranking: RankingOptions,
@@ -78,7 +86,7 @@ def leaderboard(
     print_leaderboard(find_run(run), query, top, as_json)
 
 
-@command(6)
+@command(7)
 def compare(
     runs: Annotated[list[str], argument("Two or more run names or folders.")],
     ranking: RankingOptions,
@@ -90,7 +98,7 @@ def compare(
     print_comparison(runs, ranking.query(), as_json)
 
 
-@command(7)
+@command(8)
 def show(
     run: Run,
     trial: Annotated[int, argument("Number of the trial.")],
@@ -110,7 +118,7 @@ def show(
         print_text(draw_trial(folder, trial))
 
 
-@command(8)
+@command(9)
 def report(
     run: Run,
     out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,

@@ -50,7 +50,7 @@ class WeightsOptions:
         return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
 
 
-@command(13, resumes=True)
+@command(14, resumes=True)
 def retrain(
     run: Annotated[str, argument("Run name or folder.")],
     running: RunOptions,
@@ -89,7 +89,7 @@ def retrain(
     print_lines(*lines)
 
 
-@command(14, resumes=True)
+@command(15, resumes=True)
 def finetune(
     weights: WeightsOptions,
     data: Data,
@@ -126,7 +126,7 @@ def finetune(
     print_lines(*lines)
 
 
-@command(15, resumes=True)
+@command(16, resumes=True)
 def buildup(
     weights: WeightsOptions,
     data: Data,
@@ -150,7 +150,7 @@ def buildup(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(16, name="few-shot")
+@command(17, name="few-shot")
 def few_shot(
     weights: WeightsOptions,
     data: Data,
@@ -173,7 +173,7 @@ def few_shot(
     print_result(as_json, curves, lambda: drawing(curves))
 
 
-@command(17, resumes=True)
+@command(18, resumes=True)
 def study(
     name: Annotated[str, argument("Name of a study from `alternas studies`.")],
     images: ImageOptions,
@@ -196,7 +196,7 @@ def study(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(18)
+@command(19)
 def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES

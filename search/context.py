@@ -15,6 +15,7 @@ from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
+from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FeasibleNets, FileSpace, Space
@@ -24,7 +25,7 @@ from .data.load import load_showing
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
-from .supernet.budget import LEAST_BATCH, read_progress
+from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.recipe import check_on

@@ -16,6 +16,8 @@ from optuna.trial import TrialState
 
 from alternas.archs import Genotype, InputError, zoo
 from alternas.cli import app as cli
+from alternas.results.ranking.objectives import own_flops
+from alternas.results.runs.overview import list_runs
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search.known_nets import Candidate, GeneFinder, find_known_nets
@@ -166,6 +168,8 @@ def test_nets_of_an_equal_run_count_as_trained(alternas: Any) -> None:
     assert not trained() & set(old), "nothing is trained again"
     new = [record for record in searched("second") if not record.taken_from]
     assert len(new) == 3
+    flops = {row["name"]: row["train_flops"] for row in list_runs(Path("runs"))}
+    assert flops["second"] == sum(own_flops(record) for record in new), "nor is their compute counted"
     assert trained() == {record.key for record in new}
     assert (Path("runs/second/weights") / weights.name).read_bytes() == b"weights"
     study = optuna.load_study(study_name="alternas", storage=journal(Path("runs/second/study.journal")))

@@ -19,6 +19,8 @@ from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
 from alternas.archs.blocks.registry import Axis
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.samplers.sampler_context import features
+from alternas.search.supernet.attentive import LossPredictor
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import MAX_WATCHES, NETS_A_STEP, divide, evaluation_flops
 from alternas.search.supernet.draws import NetSampler
@@ -138,6 +140,50 @@ def test_families_are_drawn_evenly_and_every_draw_is_a_function_of_seed_and_step
     assert set(counts) == {"resnet", "alternet", "hybrid"}
     assert min(counts.values()) > 0.8 * len(nets) / 3
     assert sampler().nets(17, 2) == draws.nets(17, 2) != draws.nets(18, 2)
+
+
+def test_the_nets_of_a_step_cost_about_the_same() -> None:
+    draws = sampler()
+    steps = [draws.nets(step, 2) for step in range(320)]
+    shares = [sum(map(draws.macs, nets)) / (2 * max(map(draws.macs, nets))) for nets in steps]
+    assert sum(shares) / len(shares) > 0.93  # 0.77 for pairs as they are drawn
+    means = [sum(map(draws.macs, nets)) for nets in steps]
+    assert sorted(means[:16]) != means[:16], "in no order within a window"
+
+
+def test_a_loss_predictor_is_ridge_regression_beside_a_trend_over_the_cost() -> None:
+    from sklearn.linear_model import Ridge
+
+    nets, draw = sampler("all").pool[::20], np.random.default_rng(0)
+    macs = np.array([sampler().macs(net) for net in nets])
+    losses = np.exp(draw.normal(size=len(nets)))
+    predicted = LossPredictor.fit(nets, [*losses], [*macs])
+    described = [{f"{' '.join(map(str, place))} = {value}" for place, value in features(net)} for net in nets]
+    names = [name for name in predicted.weights if "=" in name] + ["resnet", "alternet", "hybrid", "vit", "modern"]
+    x = np.array(
+        [[name in of_net or name == net.family for name in names] for of_net, net in zip(described, nets, strict=True)]
+    )
+    logs = (np.log(macs) - np.log(macs).mean()) / np.log(macs).std()
+    trend = np.stack([logs**2, logs, np.ones_like(logs)], 1)
+    free = np.eye(len(nets)) - trend @ np.linalg.pinv(trend)  # what the trend does not explain
+    y = (np.log(losses) - np.log(losses).mean()) / np.log(losses).std()
+    expected = Ridge(2.0, fit_intercept=False).fit(free @ x, free @ y).coef_
+    assert [predicted.weights.get(name, 0.0) for name in names] == pytest.approx(expected, abs=1e-4)
+    assert predicted(nets[0]) == pytest.approx(float(x[0] @ expected), abs=1e-3)
+
+
+def test_nets_that_learn_well_are_drawn_more_often_at_the_same_cost() -> None:
+    draws, plain = sampler(), sampler()
+    draws.prefer(LossPredictor({"alternet": -1.0}))
+    drawn, before = ([net for step in range(320) for net in s.nets(step, 2)] for s in (draws, plain))
+    share = [sum(net.family == "alternet" for net in nets) / len(nets) for nets in (drawn, before)]
+    assert share[1] == pytest.approx(1 / 3, abs=0.05)
+    most = 0.8 * (1 - (2 / 3) ** 4) + 0.2 / 3  # if nets of a family were of any cost
+    assert 0.5 < share[0] < most
+    mean = [sum(map(draws.macs, nets)) / len(nets) for nets in (drawn, before)]
+    assert mean[0] == pytest.approx(mean[1], rel=0.02)
+    cheapest, dearest = (sorted(map(draws.macs, drawn))[i] for i in (32, -32))
+    assert (cheapest, dearest) == pytest.approx([sorted(map(draws.macs, before))[i] for i in (32, -32)], rel=0.1)
 
 
 def test_draws_keep_the_limits() -> None:

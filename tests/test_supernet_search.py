@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,13 +15,14 @@ from alternas.archs import Genotype, OperationError, static_cost
 from alternas.results.ranking.leaderboard import rank_rows, sharing_lines
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.config import RunConfig, Settings
 from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
 from alternas.search.supernet import draws
-from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops, read_progress
+from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
 from alternas.search.trials.storage import open_study
 from alternas.search.trials.supernet_controller import SEGMENTS, SupernetController, thinned
@@ -68,7 +70,8 @@ def answer(job: Job) -> JobResult | None:
     if isinstance(job, SupernetJob):
         Path(job.weights).touch()
         curve = (Point(job.stop_step, 1.0, 0.5 if job.validated else float("nan")),)
-        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0)
+        losses = tuple((1.0,) * len(nets) for nets in job.nets)
+        return JobResult(job.trial, "ok", job.stop_step, curve=curve, seconds=1.0, losses=losses)
     if isinstance(job, EvaluateJob):
         file = Path(job.weights)
         file.parent.mkdir(exist_ok=True)
@@ -185,6 +188,93 @@ def test_a_loss_that_diverges_goes_on_at_half_the_rate(open_supernet: Open, stat
     assert tried[1].start_step == tried[0].start_step
     assert tried[1].recipe.lr == tried[0].recipe.lr / 2
     assert tried[1].seed != tried[0].seed
+
+
+def test_a_driver_killed_before_the_polish_has_it_left(open_supernet: Open, tmp_path: Path) -> None:
+    class KilledError(Exception):
+        pass
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, TrainJob) and job.start:
+            raise KilledError
+        return answer(job)
+
+    with pytest.raises(KilledError):
+        run(open_supernet(), fate)
+    assert not open_supernet().complete
+    run(open_supernet())
+    assert any(r.weights == "polished" for r in read_records(tmp_path))
+    assert open_supernet().complete
+
+
+def test_half_the_rate_stays_when_the_driver_is_restarted(open_supernet: Open) -> None:
+    class KilledError(Exception):
+        pass
+
+    tried: list[SupernetJob] = []
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, SupernetJob) and job.start_step > 0:
+            tried.append(job)
+            if len(tried) == 1:
+                return JobResult(job.trial, "nan", job.start_step, error="training loss nan")
+            raise KilledError
+        return answer(job)
+
+    for _ in range(2):
+        with pytest.raises(KilledError):
+            run(open_supernet(), fate, slots=1)
+    first, second, third = tried
+    assert second.recipe.lr == third.recipe.lr == first.recipe.lr / 2
+
+
+def test_a_restarted_driver_draws_the_nets_of_an_unbroken_run(open_supernet: Open) -> None:
+    class KilledError(Exception):
+        pass
+
+    segments: dict[int, SupernetJob] = {}
+
+    def fate(job: Any) -> Any:
+        result = answer(job)
+        if not isinstance(job, SupernetJob) or result is None:
+            return result
+        segments.setdefault(job.start_step, job)
+        losses = tuple(tuple(1.0 + (net.family == "hybrid") for net in nets) for nets in job.nets)
+        return replace(result, losses=losses)
+
+    def killed(job: Any) -> Any:
+        if isinstance(job, SupernetJob) and len(segments) == 3:
+            raise KilledError
+        return fate(job)
+
+    with pytest.raises(KilledError):
+        run(open_supernet(), killed, slots=1)
+    run(open_supernet(), fate, slots=1)
+    broken = {start: job.nets for start, job in segments.items()}
+    hybrids = [sum(net.family == "hybrid" for nets in job for net in nets) / (2 * len(job)) for job in broken.values()]
+    assert hybrids[0] == pytest.approx(1 / 3, abs=0.12)
+    assert all(share < hybrids[0] - 0.1 for share in hybrids[1:]), "they learn worse, it seems"
+    for file in (open_supernet().folder / "supernet.json", open_supernet().folder / "records.jsonl"):
+        file.unlink()
+    segments.clear()
+    run(open_supernet(), fate, slots=1)
+    assert broken == {start: job.nets for start, job in segments.items()}
+
+
+def test_a_bank_that_is_trained_leaves_no_checkpoint(open_supernet: Open, tmp_path: Path) -> None:
+    controller = open_supernet()
+    (tmp_path / "checkpoints").mkdir()
+    checkpoint, seen = tmp_path / "checkpoints" / "bank.pt", list[bool]()
+
+    def fate(job: Any) -> Any:
+        if isinstance(job, SupernetJob):
+            assert job.checkpoint == str(checkpoint)
+            checkpoint.touch()
+        seen.append(checkpoint.exists())
+        return answer(job)
+
+    jobs = run(controller, fate, slots=1).ran
+    assert [isinstance(job, SupernetJob) for job in jobs] == seen
 
 
 @pytest.mark.parametrize("status", ["nan", "lost", "error"])

@@ -18,7 +18,7 @@ SHOWN = 20  # values of a list, such as the classes of a data set
 
 def short(number: float) -> str:
     """Three digits and a unit: 1509826560 -> "1.51 G"."""
-    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= size:
             return f"{number / size:.3g} {unit}"
     return f"{number:.3g}"

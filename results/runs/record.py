@@ -247,6 +247,7 @@ INNER: tuple[tuple[str, str, str, Callable[[Any], bool]], ...] = (  # what is re
     ("lineage", "trial", "a whole number from 0", _is_whole),
     ("lineage", "steps", "a whole number from 0, or null", _between(0, MOST, int, NoneType)),
     ("lineage", "flops", "a number, or null", _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
+    ("runtime", "evaluated", "a whole number from 0", _is_whole),
     ("data", "fraction", "a number from 0 to 1", _between(0, 1, *NUMBERS)),
     ("data", "draw", "a whole number from 0", _is_whole),
     ("data", "classes", "a list of whole numbers from 0", lambda v: isinstance(v, list) and all(map(_is_whole, v))),

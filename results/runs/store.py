@@ -249,6 +249,11 @@ def weights_name(key: str, weights: str) -> str:
     return f"{key}-{weights}" if weights in ("shared", "polished") else key
 
 
+def mark_ended(folder: Path) -> None:
+    """Note in run.json that all that the run was asked for is done; opening it again takes the note away."""
+    write_json(folder / "run.json", read_settings(folder) | {"ended": True})
+
+
 class Store:
     """The one writer of a run's records."""
 

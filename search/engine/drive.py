@@ -11,7 +11,7 @@ from rich.console import Console
 
 from ...results.latency.measurements import LatencySetting
 from ...results.runs.record import FORMAT, versions
-from ...results.runs.store import write_json
+from ...results.runs.store import mark_ended, write_json
 from ..config import RunConfig
 from ..data.dataset import DataSet
 from ..data.load import keep_sample
@@ -69,12 +69,14 @@ def drive(
     """
     plain = view(shown, console)
     noted = TensorBoardView(plain, controller) if run.tensorboard else plain
-    if controller.complete:
-        return True
-    if controller.artifacts:
-        console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
-    with plain, closing(Pool(run.resources, data, most, latency)) as pool:
-        ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
+    ended = controller.complete
     if not ended:
+        if controller.artifacts:
+            console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
+        with plain, closing(Pool(run.resources, data, most, latency)) as pool:
+            ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
+    if ended:
+        mark_ended(controller.folder)
+    else:
         console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
     return ended

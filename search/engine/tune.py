@@ -24,7 +24,7 @@ from ray.tune.search import Searcher
 
 from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
-from ...results.runs.store import plain_name, run_folder
+from ...results.runs.store import mark_ended, plain_name, run_folder
 from ..config import Settings, limits_of
 from ..context import TRIALS, SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
@@ -255,6 +255,7 @@ class ControllerSearcher(Searcher):
         if not controller.done:
             raise OperationError(f"run {self._config.name!r}: nothing runs, and nothing can be run")
         controller.close()
+        mark_ended(controller.folder)
         conclude(controller, self._console)
         self.close()
         return Searcher.FINISHED

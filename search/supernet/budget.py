@@ -7,12 +7,8 @@ does but the baselines. One training is a full one of the space's mean net.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
-from ...archs.errors import InputError
-from ...archs.files import parse_json, read_own
 from ..training.recipe import Recipe
 from .draws import NetSampler
 
@@ -22,8 +18,6 @@ EVALUATION_SHARE = 0.1
 MAX_WATCHES, WATCH_SHARE = 4, 0.05  # times that some fixed nets are evaluated as a bank trains; of the compute, at most
 EVALUATION_IMAGES = 1000  # validation images that a net is evaluated on
 STATISTICS_IMAGES = 512  # training images that BatchNorm's statistics are estimated from
-FILE = "supernet.json"
-FORMAT = 1
 DRAWS = 256  # steps that tell what a step costs
 
 
@@ -65,20 +59,3 @@ def evaluation_flops(macs: float, train_images: int, val_images: int) -> float:
     """FLOPs of evaluating a net from the bank once."""
     images = min(STATISTICS_IMAGES, train_images) + min(EVALUATION_IMAGES, val_images)
     return FORWARD_FACTOR * macs * images
-
-
-def read_progress(folder: Path) -> dict[str, Any] | None:
-    """What supernet.json of a run holds; None where there is none.
-
-    Raises:
-        InputError: if it cannot be read, or is of another format.
-    """
-    try:
-        progress = parse_json(read_own(folder / FILE))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(f"{folder / FILE}: cannot be read ({error})") from None
-    if not isinstance(progress, dict) or progress.get("format") != FORMAT or not isinstance(progress.get("step"), int):
-        raise InputError(f"{folder / FILE}: must be an object of format {FORMAT} with a step")
-    return progress

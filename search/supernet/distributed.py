@@ -43,25 +43,25 @@ class Group:
         """Whether this worker computes the gradients of the net at that place of a step."""
         return index % self.world == self.rank
 
-    def add_up(self, parameters: Sequence[nn.Parameter], loss: Tensor, failed: bool) -> tuple[Tensor, bool]:
+    def add_up(self, parameters: Sequence[nn.Parameter], losses_N: Tensor, failed: bool) -> tuple[Tensor, bool]:
         """Sum the gradients over all workers, in place; one that is None everywhere stays None.
 
         Returns:
-            The sum of the losses, and whether any worker has failed.
+            The losses of a step's nets, of which each worker knows its own, and whether any worker has failed.
 
         Raises:
             GroupError: if a worker is gone.
         """
         parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        known = loss.new_tensor([*(p.grad is not None for p in parameters), failed])
-        flat = torch.cat([*(part.flatten() for part in parts), known, loss.view(1)])
+        known = losses_N.new_tensor([*(p.grad is not None for p in parameters), failed])
+        flat = torch.cat([*(part.flatten() for part in parts), known, losses_N])
         with _of_the_group():
             dist.all_reduce(flat)
-        *sums, known, total = flat.split([*(p.numel() for p in parameters), len(known), 1])
+        *sums, known, losses_N = flat.split([*(p.numel() for p in parameters), len(known), len(losses_N)])
         *present, failures = known.tolist()
         for parameter, gradient, some in zip(parameters, sums, present, strict=True):
             parameter.grad = gradient.view_as(parameter) if some else None
-        return total.squeeze(0), bool(failures)
+        return losses_N, bool(failures)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Which nets of a space train the bank in each step. No torch.
 
-Evenly over the families: drawn uniformly from the space, a family of few nets would hardly be trained.
+Candidates are drawn evenly over the families: drawn uniformly from the space, a family of few nets would hardly be
+trained. Of those that cost about the same, the one is taken that learns best (`attentive`).
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from functools import cached_property
 from ...archs import Genotype
 from ...archs.errors import InputError
 from ...spaces import RandomChooser, Space, cheapest
+from .attentive import LossPredictor
 
 POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
 EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
+WINDOW = 16  # steps whose nets are drawn together, so that those of one step cost about the same
+CANDIDATES = 4  # nets of about equal cost, of which the best is trained
+P_ANY = 0.2  # chance that any of them is: what is never trained is never known
 MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
 
 
@@ -34,6 +39,13 @@ class NetSampler:
         self, space: Space, macs: Callable[[Genotype], float], violation: Callable[[Genotype], float], seed: int
     ) -> None:
         self._space, self.macs, self._violation, self._seed = space, macs, violation, seed
+        self._predicted = LossPredictor()
+        self._windows: dict[tuple[int, int], list[tuple[Genotype, ...]]] = {}  # the last one, by number and nets a step
+
+    def prefer(self, predicted: LossPredictor) -> None:
+        """From now on draw more of the nets with a low predicted loss."""
+        self._predicted = predicted
+        self._windows.clear()
 
     @cached_property
     def pool(self) -> list[Genotype]:
@@ -71,10 +83,28 @@ class NetSampler:
         return self.pool[0], self.pool[len(self.pool) // 2], self.pool[-1]
 
     def nets(self, step: int, count: int) -> tuple[Genotype, ...]:
-        """The nets of one step."""
-        draw = random.Random(f"{self._seed}/{step}")
+        """The nets of one step, which cost about the same: workers that share a step wait for the slowest."""
+        window, place = divmod(step, WINDOW)
+        if (window, count) not in self._windows:
+            self._windows = {(window, count): self._draw_window(window, count)}
+        return self._windows[window, count][place]
+
+    def _draw_window(self, window: int, count: int) -> list[tuple[Genotype, ...]]:
+        """The nets of `WINDOW` steps: candidates sorted by cost, the best of each few of them, again by cost."""
+        draw = random.Random(f"{self._seed}/{window}")
         weights = [min(len(nets), EVEN_FROM) for nets in self.families.values()]
-        return tuple(self._draw(draw, family) for family in draw.choices([*self.families], weights, k=count))
+        families = draw.choices([*self.families], weights, k=CANDIDATES * WINDOW * count)
+        drawn = sorted((self._draw(draw, family) for family in families), key=lambda net: (self.macs(net), net.key))
+        nets = [self._best(draw, drawn[i : i + CANDIDATES]) for i in range(0, len(drawn), CANDIDATES)]
+        steps = [tuple(nets[first : first + count]) for first in range(0, len(nets), count)]
+        draw.shuffle(steps)
+        return steps
+
+    def _best(self, draw: random.Random, candidates: list[Genotype]) -> Genotype:
+        """The candidate with the lowest predicted loss, or now and then any of them."""
+        if not self._predicted.weights or draw.random() < P_ANY:
+            return draw.choice(candidates)
+        return min(candidates, key=self._predicted)
 
     def _draw(self, draw: random.Random, family: str) -> Genotype:
         """A net of a family: from the whole space where a few draws meet one, else from the pool."""

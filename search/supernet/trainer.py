@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple
@@ -63,11 +64,13 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     if trainer.step >= job.total_steps:
         save_bank(trainer.best, Path(job.weights), job.facts)
     yield Progress(job.trial, trainer.curve[-1], trainer.seconds)
-    yield trainer.result("ok", accuracy=accuracy)
+    yield trainer.result("ok", accuracy=accuracy, losses=tuple(map(tuple, trainer.losses)))
 
 
 class SharedGradients(Gradients):
     """Leaves the sum of the gradients of several nets' mean losses in the bank; each net sees its part of the batch.
+
+    A call gives these losses, in the nets' order.
 
     Attributes:
         nets: of this step.
@@ -85,32 +88,36 @@ class SharedGradients(Gradients):
             return self._own(x_BCHW, target)
         failed = False
         try:
-            loss = self._own(x_BCHW, target)
+            losses_N = self._own(x_BCHW, target)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
-            loss, failed = torch.zeros((), device=self.device), True
+            losses_N, failed = torch.zeros(len(self.nets), device=self.device), True
         roles = (skeleton(net, self.net.inputs).roles.values() for net in self.nets)
         touched = dict.fromkeys(role.name for of_net in roles for role in of_net)
-        loss, failed = self.group.add_up([self.net.tensor(role) for role in touched], loss, failed)
+        losses_N, failed = self.group.add_up([self.net.tensor(role) for role in touched], losses_N, failed)
         if failed:  # all workers must go on with as many passes
             raise torch.OutOfMemoryError("a worker of the bank ran out of memory")
-        return loss
+        return losses_N
 
     def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """The gradients of this worker's nets, and their share of the step's loss."""
-        total, parts = torch.zeros((), device=self.device), len(self.nets)
+        """The gradients of this worker's nets, and their losses; 0 for those of others."""
+        losses_N, parts = torch.zeros(len(self.nets), device=self.device), len(self.nets)
         places = zip(self.nets, self.seeds, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True)
         for index, (net, seed, x, t) in enumerate(places):
             if self.group.owns(index):
                 torch.manual_seed(seed)
                 self.forward = partial(self.net, net)
-                total += super()._backward(x, t) / parts
-        return total
+                losses_N[index] = super()._backward(x, t)
+        return losses_N
 
 
 class BankTrainer:
-    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds."""
+    """The state of a bank's training: bank, averaged bank, optimizer, step, curve, seconds.
+
+    Attributes:
+        losses: of the nets of each step of the job, as they were trained.
+    """
 
     def __init__(self, job: SupernetJob, loader: DeviceLoader) -> None:
         self.job, self.loader, self.recipe = job, loader, job.recipe
@@ -124,6 +131,7 @@ class BankTrainer:
         self._new_optimizer()
         self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe), device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
+        self.losses: list[list[float]] = []
         if Path(job.checkpoint).exists():
             self._load()
         if self.step not in (job.start_step, job.stop_step):
@@ -142,10 +150,12 @@ class BankTrainer:
         batches = self.loader.batches(self.recipe, job.seed, self.step, job.stop_step)
         for nets, (x_BCHW, y_B) in zip(drawn, batches, strict=True):
             losses.append(self._train_step(nets, x_BCHW, y_B))
+        self.losses = torch.stack(losses).tolist() if losses else self.losses
         self.seconds += time.perf_counter() - start
-        return torch.stack(losses).mean().item() if losses else self.curve[-1].loss
+        return statistics.mean(map(statistics.mean, self.losses))
 
     def _train_step(self, nets: Sequence[Genotype], x_BCHW: Tensor, y_B: Tensor) -> Tensor:
+        """One update. Returns the losses of the nets."""
         self.grow(nets)
         seed, how = self.job.seed, self.recipe.augment
         target = y_B
@@ -153,12 +163,12 @@ class BankTrainer:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
         first = (seed * 1_000_003 + self.step) * len(nets)
         self.gradients.nets, self.gradients.seeds = nets, [(first + i) * 4 + MIX for i in range(len(nets))]
-        loss = self.gradients(x_BCHW, target)
+        losses_N = self.gradients(x_BCHW, target)
         self.gradients.update(self.optimizer, self.recipe.lr * rate_at(self.recipe, self.step, self.job.total_steps))
         self.step += 1
         if self.ema:
             self.ema.update(self.step)
-        return loss
+        return losses_N
 
     def grow(self, nets: Sequence[Genotype]) -> None:
         """Make room for larger nets than the bank was made for: weights, averages and moments keep their values."""
@@ -208,7 +218,7 @@ class BankTrainer:
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
         state |= {"axes": {role: [tuple(axis) for axis in axes] for role, axes in self.bank.axes.items()}}
-        state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve]}
+        state |= {"of": self.job.facts, "curve": [astuple(point) for point in self.curve], "losses": self.losses}
         atomic_write(Path(self.job.checkpoint), lambda file: torch.save(state, file))
 
     def _load(self) -> None:
@@ -230,6 +240,7 @@ class BankTrainer:
             part.load_state_dict(state[name])
         self.step, self.seconds, self.gradients.passes = state["step"], state["seconds"], state["passes"]
         self.curve = [Point(*point) for point in state["curve"]]
+        self.losses = state["losses"] if self.step == self.job.stop_step else []
 
     def _parts(self) -> dict[str, Any]:
         parts = {"bank": self.bank, "optimizer": self.optimizer, "scaler": self.gradients.scaler}

@@ -286,6 +286,7 @@ class JobResult:
         how: loader, precision, passes a step, whether compiled.
         lineage: the weights it started from, and what was taken of them part by part.
         latency: of a `LatencyJob`: `Latency.to_dict()`.
+        losses: of a `SupernetJob`: training losses of the nets of each step.
         error: one line, where the status is not ok.
     """
 
@@ -300,6 +301,7 @@ class JobResult:
     how: dict[str, Any] = field(default_factory=dict)
     lineage: dict[str, Any] = field(default_factory=dict)
     latency: dict[str, Any] = field(default_factory=dict)
+    losses: tuple[tuple[float, ...], ...] = ()
     error: str = ""
 
     def record_fields(self) -> dict[str, Any]:

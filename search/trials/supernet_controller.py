@@ -10,7 +10,7 @@ import logging
 import math
 import secrets
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,12 +20,14 @@ from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import OperationError
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
+from ...results.runs.bank_progress import read_progress, write_progress
 from ...results.runs.record import Record
-from ...results.runs.store import Store, weights_file, write_json
+from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.budget import FILE, FORMAT, NETS_A_STEP, divide, evaluation_flops, read_progress
+from ..supernet.attentive import LossPredictor
+from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
 from .controller import SearchController
@@ -40,6 +42,7 @@ MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning 
 MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
 MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
 POLISH_RATE = 0.75  # of the recipe's learning rate
+TRIES = 2  # segments that each number of workers is tried for
 MAX_LOST = 2  # times that a segment's worker is lost in a row
 SAID_BEFORE = {"lost": 1, "ok": 2}  # of a segment's results: a fault of the bank decides, then a worker's loss
 RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
@@ -53,7 +56,7 @@ class SupernetController(SearchController):
         sampler: draws the nets that train the bank.
         budget: how the compute is divided.
         bank: the bank's file, of this run or another.
-        progress: what supernet.json holds: steps done, FLOPs, curve, learning-rate factor.
+        progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
@@ -63,15 +66,18 @@ class SupernetController(SearchController):
         self.sampler = context.nets
         self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank = context.bank
-        self.progress = read_progress(context.folder) or {"format": FORMAT, "step": 0, "curve": []}
+        self.progress = read_progress(context.folder) or {"step": 0, "curve": [], "attempts": 0}
         self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
+        self.sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
         self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
         self._results: list[JobResult] = []  # of the segment's other workers
-        self._lost, self._attempts = 0, 0
-        self._workers, self._rates = 1, dict[int, float]()  # of this segment; optimiser steps a second by their number
+        self._lost = 0
+        self._workers = 1  # of this segment
+        self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
         self._patient_until = time.monotonic() + START_SECONDS
         self._eval_flops = 0.0
         super().__init__(context, store, study)
+        self._drop_checkpoint()
         if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
@@ -83,6 +89,15 @@ class SupernetController(SearchController):
         return super().done and self.bank_is_trained
 
     @property
+    def complete(self) -> bool:
+        return super().complete and self.bank_is_trained and not self._polish_left
+
+    @property
+    def _polish_left(self) -> int:
+        """About how many nets are still to be polished: the front may yet change."""
+        return max(0, len(self._to_polish()) - sum(r.weights == "polished" for r in self.store.records))
+
+    @property
     def bank_is_trained(self) -> bool:
         """Whether nets can be evaluated."""
         return bool(self.settings.bank) or self.progress["step"] >= self.budget.steps
@@ -90,8 +105,12 @@ class SupernetController(SearchController):
     @property
     def budget_spent(self) -> bool:
         """Whether all compute for evaluations is used, where no number of nets was asked for."""
-        by_count = self.context.config.trials < UNLIMITED
-        return super().budget_spent or (not by_count and self._eval_flops >= self.budget.evaluation)
+        return super().budget_spent or (not self._by_count and self._eval_flops >= self.budget.evaluation)
+
+    @property
+    def _by_count(self) -> bool:
+        """Whether a number of nets was asked for."""
+        return self.context.config.trials < UNLIMITED
 
     def next_job(self) -> Job | None:
         if self._queue or self.bank_is_trained:
@@ -123,17 +142,30 @@ class SupernetController(SearchController):
         return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
 
     def _world(self) -> int:
-        """Number of workers for a segment: each number is tried once, then the fastest is taken.
+        """Number of workers for a segment: each number is tried in turn, then the fastest is taken.
 
-        Small nets train faster on one worker: adding up gradients takes longer than a step.
+        Small nets train faster on one worker: adding up gradients takes longer than a step. The first segment of a
+        worker is slow, as it builds each net that it has not seen.
         """
-        most = min(self.idle, NETS_A_STEP)
-        counts = [count for count in (most, 1) if count not in self._rates] or [most, 1]
-        return max(counts, key=lambda count: self._rates.get(count, math.inf))
+        counts = dict.fromkeys((min(self.idle, NETS_A_STEP), 1))
+        untried = [count for count in counts if len(self._rates[count]) < TRIES]
+        if untried:
+            return min(untried, key=lambda count: len(self._rates[count]))
+        return max(counts, key=lambda count: max(self._rates[count]))
 
     @property
     def _checkpoints(self) -> Path:
         return self.folder / "checkpoints"
+
+    @property
+    def _checkpoint(self) -> Path:
+        """State of the bank's training."""
+        return self._checkpoints / "bank.pt"
+
+    def _drop_checkpoint(self) -> None:
+        """Once the bank is trained, its file is all that is needed."""
+        if self.bank_is_trained:
+            self._checkpoint.unlink(missing_ok=True)
 
     def _clear_rendezvous(self) -> None:
         """Delete the files where workers met, of an earlier driver too."""
@@ -149,7 +181,7 @@ class SupernetController(SearchController):
         stop = min(total, start + math.ceil(total / SEGMENTS))
         watches = self.budget.watches
         is_watched = stop * watches // total > start * watches // total
-        factor = 0.5**self._attempts
+        attempts = self.progress["attempts"]
         return SupernetJob(
             BANK,
             tuple(self.sampler.nets(step, NETS_A_STEP) for step in range(start, stop)),
@@ -157,9 +189,9 @@ class SupernetController(SearchController):
             total,
             tuple(self.sampler.pool),
             self.sampler.fixed() if is_watched else (),
-            replace(settings.recipe, lr=settings.recipe.lr * factor),
-            settings.seed + 7919 * self._attempts,
-            str(self._checkpoints / "bank.pt"),
+            replace(settings.recipe, lr=settings.recipe.lr * 0.5**attempts),
+            settings.seed + 7919 * attempts,
+            str(self._checkpoint),
             str(self.bank),
             self.context.bank_facts,
         )
@@ -196,8 +228,9 @@ class SupernetController(SearchController):
             self._lost += 1
             self._patient_until = time.monotonic() + START_SECONDS
             log.warning("supernet: %s; its segment is tried again", result.error)
-        elif result.status in ("nan", "oom") and self._attempts + 1 < MAX_ATTEMPTS:
-            self._attempts += 1
+        elif result.status in ("nan", "oom") and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
+            self.progress["attempts"] += 1
+            write_progress(self.folder, self.progress)
             log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
         elif result.status != "ok":
             raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
@@ -208,22 +241,28 @@ class SupernetController(SearchController):
         """Note that the bank stands at a new step."""
         before, images = self.progress["step"], self.settings.recipe.batch_size / NETS_A_STEP
         nets = [net for step in range(before, result.step) for net in self.sampler.nets(step, NETS_A_STEP)]
-        flops = BACKWARD_FACTOR * images * sum(map(self.sampler.macs, nets))
+        macs = [self.sampler.macs(net) for net in nets]
+        flops = BACKWARD_FACTOR * images * sum(macs)
+        predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
         curve = result.record_fields()["curve"]
         validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
         evaluated = sum(map(self._evaluation_flops, validated))
         seconds = result.seconds - self.progress.get("seconds", 0.0)
-        self._rates[self._workers] = (result.step - before) / max(seconds, 1e-9)
+        self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
         self.progress |= {
             "step": result.step,
             "curve": curve,
             "seconds": round(result.seconds, 3),
             "device": result.device,
+            "predicted": predicted.weights,
+            "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
             "train_flops": self.progress.get("train_flops", 0) + flops,
             "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
         }
         self._lost = 0
-        write_json(self.folder / FILE, self.progress)
+        self.sampler.prefer(predicted)
+        write_progress(self.folder, self.progress)
+        self._drop_checkpoint()
 
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
         if not isinstance(trial.job, EvaluateJob) or result.status != "ok":
@@ -253,11 +292,19 @@ class SupernetController(SearchController):
     @property
     def nets_left(self) -> int:
         """About how many nets are still to be evaluated and polished."""
-        a_net = sum(map(self._evaluation_flops, self.sampler.pool)) / len(self.sampler.pool)
-        polished = sum(r.weights == "polished" for r in self.store.records)
-        left = 0 if self.proposed_all else max(1, round((self.budget.evaluation - self._eval_flops) / a_net))
-        most = self.context.config.trials - self.started
-        return min(left, most) + max(0, min(MAX_POLISHED, len(self._front())) - polished) * (self.budget.polish > 0)
+        return (0 if self.proposed_all else self._to_evaluate) + self._polish_left
+
+    @property
+    def _to_evaluate(self) -> int:
+        """Nets still to be evaluated: as many as were asked for, or as the compute is for."""
+        if self._by_count:
+            return self.context.config.trials - self.started
+        return max(1, round((self.budget.evaluation - self._eval_flops) / self._mean_evaluation))
+
+    @property
+    def _mean_evaluation(self) -> float:
+        """FLOPs of evaluating a net, on average over the space."""
+        return sum(map(self._evaluation_flops, self.sampler.pool)) / len(self.sampler.pool)
 
     def flops_of(self, job: Job, step: int) -> float:
         """FLOPs of a job up to a step; what a bank's earlier jobs have taken is not among them."""
@@ -274,8 +321,9 @@ class SupernetController(SearchController):
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
         bank = 0.0 if self.settings.bank else self.budget.bank * (1 - self.progress["step"] / self.budget.steps)
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
-        left = (self.budget.evaluation - self._eval_flops, self.budget.polish - polished)
-        return BACKWARD_FACTOR * macs * steps * batch + bank + sum(max(0.0, flops) for flops in left)
+        evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
+        polish = max(0.0, self.budget.polish - polished)
+        return BACKWARD_FACTOR * macs * steps * batch + bank + evaluation + polish
 
     # The front.
 
@@ -296,15 +344,15 @@ class SupernetController(SearchController):
 
     def _next_polish(self) -> Trial | None:
         """The next net of the front to be trained on from its slices."""
-        if self.live or not self.budget.polish:
-            return None
+        front = self._to_polish()
         done = {r.key for r in self.store.records if r.weights == "polished"}
-        front = thinned(self._front(), [self.context.cost_of(r.key, r.cost) for r in self._front()])
-        share = self.budget.polish / max(1, len(front))
-        for record in front:
-            if record.key not in done:
-                return self._polish(record, share)
-        return None
+        left = [record for record in front if record.key not in done]
+        return self._polish(left[0], self.budget.polish / len(front)) if left and not self.live else None
+
+    def _to_polish(self) -> list[Record]:
+        """The nets of the front that are polished, those that are done included."""
+        front = self._front() if self.budget.polish else []
+        return thinned(front, [self.context.cost_of(r.key, r.cost) for r in front])
 
     def _polish(self, record: Record, flops: float) -> Trial:
         """A trial that trains a net on from its slices for so many FLOPs, evaluation included."""
@@ -339,4 +387,5 @@ def thinned(front: Sequence[Record], costs: Sequence[float]) -> list[Record]:
 
 def polish_recipe(recipe: Recipe) -> Recipe:
     """How a net is trained on from its slices: at a lower rate that falls to 0, without a long warm-up."""
-    return replace(recipe, lr=POLISH_RATE * recipe.lr, schedule="linear", warmup=0.0, cooldown=0.0)
+    rates = {"lr": POLISH_RATE * recipe.lr, "avg_pool_lr": POLISH_RATE * recipe.avg_pool_lr}
+    return replace(recipe, **rates, schedule="linear", warmup=0.0, cooldown=0.0)

@@ -1,0 +1,122 @@
+"""What runs there are: how far each is, its best accuracy, and what it has cost."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from ...archs.cost import FORWARD_FACTOR
+from ...archs.errors import InputError
+from ...archs.files import check_own, open_own
+from ..ranking.objectives import own_flops
+from ..render.tables import short
+from ..render.terminal import plain, print_json, print_lines, print_text
+from .bank_progress import read_progress
+from .record import FREE, Record
+from .store import RUNS, no_collection, read_records, read_settings
+
+SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
+log = logging.getLogger("alternas")
+
+
+def print_runs(as_json: bool) -> None:
+    """Print the runs of this folder, the latest first."""
+    rows = list_runs()
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        print_lines(f"no runs in {RUNS}/ here; alternas search makes one")
+    else:
+        print_text(_drawn(rows))
+
+
+def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
+    """A row for each run below a folder, the one that was written last first; one that cannot be read is warned of.
+
+    Rows hold name, status (running; ended; stopped: the same command goes on), what (search, or the experiment),
+    space (None of an experiment), data, records, trained (nets trained to the end, or evaluated on shared weights),
+    best_accuracy (on validation; None where there is none), train_flops and eval_flops of everything that the run
+    did, and baseline_flops, of the plain ResNets trained alone, contained in these two.
+    """
+    rows = []
+    for file in sorted(folder.glob("*/run.json"), key=_written, reverse=True):
+        try:
+            rows.append(_row(file.parent))
+        except InputError as error:
+            log.warning("left out: %s", error)
+    return rows
+
+
+def _written(file: Path) -> float:
+    """When a run was written last."""
+    return max(path.stat().st_mtime for path in (file, file.with_name("records.jsonl")) if path.exists())
+
+
+def _row(folder: Path) -> dict[str, Any]:
+    check_own(folder)
+    facts = read_settings(folder)
+    settings = facts.get("settings", {})
+    with no_collection():
+        records = read_records(folder)
+    bank = read_progress(folder) or {}
+    own = [record for record in records if not record.taken_from]
+    baselines = [record for record in own if record.kind == "baseline"]
+    found = [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
+    return {
+        "name": folder.name,
+        "status": _status(folder, facts),
+        "what": settings.get("study") or "search",
+        "space": settings.get("space"),
+        "data": facts.get("data", {}).get("name"),
+        "records": len(records),
+        "trained": sum(record.status == "ok" for record in records),
+        "best_accuracy": max(found, default=None),
+        "train_flops": training_flops(own) + bank.get("train_flops", 0),
+        "eval_flops": evaluation_flops(own) + bank.get("eval_flops", 0),
+        "baseline_flops": training_flops(baselines) + evaluation_flops(baselines),
+    }
+
+
+def _status(folder: Path, facts: dict[str, Any]) -> str:
+    try:
+        with open_own(folder / "lock", "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "running"
+    except FileNotFoundError:
+        pass
+    return "ended" if facts.get("ended") else "stopped"
+
+
+def training_flops(records: Iterable[Record]) -> float:
+    """FLOPs of all trainings, each seed's, as far as they came: 6 x MACs x images."""
+    return float(sum(own_flops(record) * max(1, len(record.accuracies)) for record in records))
+
+
+def evaluation_flops(records: Iterable[Record]) -> float:
+    """FLOPs of all evaluations: 2 x MACs x images, those that BatchNorm's statistics are estimated from included."""
+    return float(
+        sum(
+            FORWARD_FACTOR * record.cost["macs"] * record.runtime.get("evaluated", 0) * max(1, len(record.accuracies))
+            for record in records
+            if record.status not in FREE
+        )
+    )
+
+
+def _drawn(rows: list[dict[str, Any]]) -> Table:
+    """A table that 80 columns hold: FLOPs are of training and evaluation together."""
+    table = Table(header_style="bold", box=None, pad_edge=False)
+    for name in SHOWN:
+        title = {"name": "run", "best_accuracy": "best", "flops": "FLOPs"}.get(name, name)
+        table.add_column(title, justify="left" if SHOWN.index(name) < 4 else "right", no_wrap=name != "name")
+    for row in rows:
+        best = "-" if row["best_accuracy"] is None else f"{row['best_accuracy']:.4f}"
+        facts = row | {"best_accuracy": best, "flops": short(row["train_flops"] + row["eval_flops"])}
+        table.add_row(*("-" if facts[name] is None else plain(str(facts[name])) for name in SHOWN))
+    return table

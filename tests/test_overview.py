@@ -1,0 +1,96 @@
+"""`alternas runs`: what there is, how far, how good, and what it has cost, against sums by hand."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from alternas.results.runs.overview import list_runs
+from alternas.spaces import get
+from runs import RECIPE, drawn_records, made_run, record
+
+FIELDS = {
+    "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "train_flops", "eval_flops",
+    "baseline_flops",
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_compute_is_of_all_that_was_done() -> None:
+    plain, stopped, free = drawn_records(5)[0], *drawn_records(5)[3:]
+    plain |= {"status": "ok", "accuracy": 0.5, "accuracies": {"0": 0.4, "1": 0.6}, "budget": {"done": 10, "full": 10}}
+    plain |= {"runtime": {"evaluated": 70}, "kind": "baseline"}
+    stopped |= {"status": "pruned", "accuracy": 0.9, "budget": {"done": 3, "full": 10}, "kind": "search"}
+    stopped |= {"runtime": {"evaluated": 20}, "accuracies": {}}
+    free |= {"status": "infeasible", "accuracy": None, "budget": {}, "runtime": {}, "accuracies": {}, "kind": "search"}
+    bank = {"format": 1, "step": 7, "train_flops": 1000.0, "eval_flops": 10.0}
+    folder = made_run(Path("runs/mine"), [plain, stopped, free])
+    (folder / "supernet.json").write_text(json.dumps(bank))
+    (row,) = list_runs()
+    assert set(row) == FIELDS
+    batch, macs = RECIPE["batch_size"], plain["cost"]["macs"]
+    baseline = (6 * macs * 10 * batch * 2, 2 * macs * 70 * 2)
+    other = (6 * stopped["cost"]["macs"] * 3 * batch, 2 * stopped["cost"]["macs"] * 20)
+    assert (row["train_flops"], row["eval_flops"]) == (baseline[0] + other[0] + 1000, baseline[1] + other[1] + 10)
+    assert row["baseline_flops"] == sum(baseline)
+    assert (row["records"], row["trained"], row["best_accuracy"]) == (3, 1, 0.5)
+    assert (row["space"], row["data"], row["what"]) == ("all", "digits", "search")
+
+
+def test_a_run_is_running_while_a_driver_has_it_and_ended_once_it_says_so() -> None:
+    made_run(Path("runs/ended"), [], ended=True)
+    running, stopped = made_run(Path("runs/running"), []), made_run(Path("runs/stopped"), [])
+    (stopped / "lock").touch()
+    with open(running / "lock", "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert {row["name"]: row["status"] for row in list_runs()} == {
+            "ended": "ended",
+            "running": "running",
+            "stopped": "stopped",
+        }
+
+
+def test_what_was_written_last_comes_first() -> None:
+    import os
+
+    for number, name in enumerate(("b", "c", "a")):
+        folder = made_run(Path("runs") / name, [])
+        for file in folder.iterdir():
+            os.utime(file, (number, number))
+    assert [row["name"] for row in list_runs()] == ["a", "c", "b"]
+
+
+def test_the_command(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
+    assert alternas("runs") == (0, "no runs in runs/ here; alternas search makes one\n", "")
+    assert alternas("runs", "--json") == (0, "[]\n", "")
+    draw, net = random.Random(0), get("all", 8).baselines()[0]
+    made_run(Path("runs/mine"), [record(0, net, {}, draw, stops=False)], ended=True)
+    made_run(Path("runs/study"), [], settings={"study": "data-size"})
+    broken = made_run(Path("runs/broken"), [])
+    (broken / "run.json").write_text("{")
+    code, out, _ = alternas("runs")
+    assert code == 0
+    assert [line.split(" (")[0] for line in caplog.messages] == ["left out: runs/broken/run.json: cannot be read"]
+    lines = {line.split()[0]: line.split() for line in out.splitlines()}
+    assert lines["mine"][1:6] == ["ended", "all", "digits", "1", "1"]
+    assert lines["study"][1:3] == ["stopped", "-"]
+    code, out, _ = alternas("runs", "--json")
+    assert {row["name"]: row["what"] for row in json.loads(out)} == {"mine": "search", "study": "data-size"}
+
+
+@pytest.mark.parametrize("flops", ["1e3", -1, True, None, 1e400])
+def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pytest.LogCaptureFixture) -> None:
+    folder = made_run(Path("runs/mine"), [])
+    (folder / "supernet.json").write_text(json.dumps({"format": 1, "step": 7, "train_flops": flops}))
+    code, out, _ = alternas("runs", "--json")
+    assert (code, out) == (0, "[]\n")
+    assert "train_flops must be a number from 0" in caplog.text
