@@ -16,10 +16,10 @@ from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
 from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts, read_settings
+from .budgets import budget_lines, count_rising
 from .leaderboard import (
     TIED,
     Leaderboard,
-    budget_lines,
     cost_bounds,
     leaderboard_of,
     noise_of,
@@ -176,4 +176,5 @@ def _draw(comparison: Comparison) -> RenderableType:
     front = nets_table(comparison.front, "Joint front", comparison.query.costs, none=none)
     tied = [TIED] if any(row["tied_with"] for row in comparison.front) else []
     warnings = [plain(f"note: {line}", style="bold yellow") for line in comparison.notes]
-    return Group(*warnings, runs, front, plain(COVERS, str(comparison.noise or UNKNOWN_NOISE), *tied, style="dim"))
+    known = [str(comparison.noise or UNKNOWN_NOISE), *tied, *filter(None, [count_rising(comparison.front)])]
+    return Group(*warnings, runs, front, plain(COVERS, *known, style="dim"))

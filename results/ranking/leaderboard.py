@@ -15,10 +15,11 @@ from rich.console import Group
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
 from ..render.tables import nets_table, short
-from ..render.terminal import plain, print_json, print_text
+from ..render.terminal import plain, print_json, print_lines, print_text
 from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
 from ..runs.store import no_collection, read_data_facts, read_records, read_settings
+from .budgets import LongerTraining, budget_lines, longer_training, rising_line, still_rose, validation_images
 from .objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery, objective_values, parse_objectives
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
@@ -35,10 +36,11 @@ log = logging.getLogger("alternas")
 
 @dataclass(frozen=True)
 class ExtraResults:
-    """What is known of a run's nets beside their records: measured latencies by key, and retrainings."""
+    """What is known of a run's nets beside their records: latencies by key, retrainings, images validated on."""
 
     latencies: Mapping[str, Measurement] = field(default_factory=dict)
     retrained: Sequence[Record] = ()
+    images: int = 0  # that accuracies are measured on; 0 if unknown
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,17 @@ class Leaderboard:
         missing = [f"left out: {count_nets(n)} without {OBJECTIVES[name]}" for name, n in self.missing.items()]
         return [over] * bool(self.over and self.rows) + missing
 
+    @property
+    def longer(self) -> LongerTraining | None:
+        """The longer training that nets of the front call for; None of a front of costs alone."""
+        by_accuracy = ACCURACY in self.query.objectives
+        return longer_training(self.front, self.records, self.folder) if by_accuracy else None
+
+    @property
+    def rising_line(self) -> str:
+        """How many nets of the front still rose at their end, and what more steps would cost; "" of costs alone."""
+        return rising_line(self.front, self.longer) if ACCURACY in self.query.objectives else ""
+
     def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
         """Hypervolume of the front, see `pareto.hypervolume`; of costs alone, where accuracy is no objective.
 
@@ -111,16 +124,17 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     Rows hold what docs/reading-a-front.md says: trial, kind, family, key, accuracy (the mean, of several seeds), sd
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
     curve at equal cost, the first of the objectives') and gain_bound (see `pareto.gain`), accuracy_per_gmac, knee,
-    tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), what
-    retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all trainings. Baselines are ranked with
-    the rest: if one of them wins, it says so. Those left out by a limit still give the curve its shape.
+    tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), rising
+    (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all
+    trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still give
+    the curve its shape.
     """
     extra = extra or ExtraResults()
     again = retrainings(extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial = {r.trial: r for r in trained}
     every = [
-        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial)) | again.get(r.key, RETRAINED)
+        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), extra.images) | again.get(r.key, RETRAINED)
         for r in trained
     ]
     # What costs nothing was not measured.
@@ -142,7 +156,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
 
 
-def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
+def _row(record: Record, costs: Mapping[str, float | None], images: int) -> Row:
     """A net's row, before it is ranked."""
     seeds = list(record.accuracies.values())
     assert record.accuracy is not None
@@ -163,6 +177,7 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         "tied_with": None,
         "budget_steps": record.budget.get("full"),
         "weights": record.weights,
+        "rising": still_rose(record, images),
         "seconds": record.seconds,
     }
 
@@ -244,7 +259,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     objectives = query.objectives or (ACCURACY, objective_of(folder))
     query = replace(query, objectives=objectives, limits=limits | tighter)
     with no_collection():
-        extra = ExtraResults(_latencies(folder, query), retrained(folder))
+        extra = ExtraResults(_latencies(folder, query), retrained(folder), validation_images(folder))
         return replace(rank_rows(records, query, extra), folder=folder)
 
 
@@ -291,12 +306,15 @@ def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool
 def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks: bool = False) -> None:
     """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
     if as_json:
-        for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows))):
+        rising = f"{board.rising_line}: {board.longer.command}" if board.longer else ""
+        for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows), rising)):
             log.warning("%s", line)
         print_json(rows)
     else:
         table = nets_table(rows, title, board.query.costs, ranks=ranks, none=board.why_empty)
         print_text(Group(table, plain(*summary_lines(board), style="dim")))
+        if board.longer:  # whole, however narrow the terminal
+            print_lines("", f"train longer:  {board.longer.command}")
 
 
 def summary_lines(board: Leaderboard) -> list[str]:
@@ -317,30 +335,14 @@ def summary_lines(board: Leaderboard) -> list[str]:
     if any(row["tied_with"] for row in board.rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
-    lines += [*board.left_out, *budget_lines(board.rows), *sharing_lines(board.records)]
+    lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
+    lines += sharing_lines(board.records)
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
             f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's accuracy"
         )
     return lines
-
-
-def budget_lines(rows: Sequence[Row]) -> list[str]:
-    """A warning where nets that were trained for longer or shorter stand side by side; else nothing.
-
-    Nets of a supernet are told by how they came by their weights: how long the polished ones were trained on differs.
-    """
-    budgets = Counter(
-        f"on {row['weights']} weights"
-        if row["weights"] in ("shared", "polished")
-        else f"{row['budget_steps'] or '?'} steps{' on inherited weights' * (row['weights'] == 'inherited')}"
-        for row in rows
-    )
-    if len(budgets) < 2:
-        return []
-    each = [f"{count_nets(n)} {budget}" for budget, n in budgets.items()]
-    return [f"budgets differ, which is no fair comparison: {', '.join(each)}"]
 
 
 def sharing_lines(records: Sequence[Record]) -> list[str]:

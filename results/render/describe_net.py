@@ -17,6 +17,7 @@ from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
 from ...archs.zoo import timm_name
+from ..ranking.budgets import still_rose, validation_images
 from ..runs.record import Record
 from ..runs.retrained import summary_line
 from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
@@ -118,7 +119,8 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     confusion_KK = _confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*_confusion_lines(confusion_KK, classes))]
     how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
-    trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s", style="dim")
+    rising = " and still rose at the end" * bool(still_rose(record, validation_images(folder)))
+    trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
     return Group(head, drawing, _scores_table(record), *confused, trained)
 
 
@@ -131,10 +133,11 @@ def svg_trial(folder: Path, trial: int, path: Path) -> None:
 def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    confusion_KK = _confusion(folder, record, len(classes))
+    confusion_KK, facts = _confusion(folder, record, len(classes)), record.to_dict()
+    facts["rising"] = still_rose(record, validation_images(folder))
     if confusion_KK is None:
-        return record.to_dict()
-    return record.to_dict() | {"per_class": _per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
+        return facts
+    return facts | {"per_class": _per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
 
 
 def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:

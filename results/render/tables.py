@@ -24,6 +24,13 @@ def short(number: float) -> str:
     return f"{number:.3g}"
 
 
+def duration(seconds: float) -> str:
+    """A time in the unit that it is read best in: "45 s", "14 min", "3.2 h"."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.3g} h"
+
+
 def gain_text(gain: float | None, bound: str | None) -> str:
     """A gain, or the bound that is known of it: "+2.41", ">= 13.8", "<= -0.5", "-"."""
     if gain is None:
@@ -67,6 +74,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
     """One row's text by column."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
+    marks = ["knee"] * row["knee"] + ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
     return {
         "run": row.get("run", ""),
         "trial": str(row["trial"]),
@@ -82,7 +90,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": "baseline" if row["kind"] == "baseline" else row["family"],
         "net": row["key"],
-        "note": " ".join(["knee"] * row["knee"] + [row["weights"]] * (row["weights"] != "alone") + ties),
+        "note": " ".join([*marks, *ties]),
     }
 
 

@@ -98,6 +98,7 @@ class Run:
     spec: InputSpec  # images and classes
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
     why_empty: str = ""  # a sentence, for where no net is on the leaderboard
+    rising: str = ""  # likewise, how many nets of the front still rose at their end, and what more steps would cost
 
     def cost(self, record: Record) -> float:
         """What accuracy is weighed against."""
@@ -144,7 +145,10 @@ def open_run(folder: Path) -> Run:
     board, run_json, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
     objective, records = board.query.costs[0], list(board.records)
     why_empty = board.why_empty and f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."
-    return Run(folder, run_json, data, records, board.rows, objective, input_spec(folder), board.latencies, why_empty)
+    rising = board.rising_line and f"{board.rising_line[:1].upper()}{board.rising_line[1:]}."
+    rising += f" To train longer: {board.longer.command}" if board.longer else ""
+    spec = input_spec(folder)
+    return Run(folder, run_json, data, records, board.rows, objective, spec, board.latencies, why_empty, rising)
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -101,6 +101,7 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "records": len(run.records),
         "trained": sum(r.status == "ok" and r.accuracy is not None for r in run.records),
         "front": len(run.front),
+        "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,
         "best_accuracy": max((row["accuracy"] for row in run.rows), default=None),
         "seconds": round(sum(r.spent_seconds for r in run.records), 3),
@@ -167,6 +168,8 @@ def _cell_text(name: str, row: dict[str, Any]) -> str:
         return gain_text(value, row["gain_bound"])
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if name in ("MACs", "parameters"):
         return short(value)
     if name == "accuracy":

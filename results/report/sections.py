@@ -90,6 +90,7 @@ def leaderboard_table(run: Run) -> Table:
             "gain_bound": row["gain_bound"],
             "family": "baseline" if row["kind"] == "baseline" else row["family"],
             "seeds": row["seeds"],
+            "rising": row["rising"],
             "seconds": row["seconds"],
             **({"weights": row["weights"]} if differ else {}),
             "net": row["key"],
@@ -100,7 +101,7 @@ def leaderboard_table(run: Run) -> Table:
     caption = (
         f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. Gain: accuracy points above the plain "
         "ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
-        "A heading sorts, a trial draws."
+        f"A heading sorts, a trial draws. Rising: whether it still rose at its end. {run.rising}"
     )
     return Table("nets", "Leaderboard", caption if rows else run.why_empty, rows)
 

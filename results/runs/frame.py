@@ -18,7 +18,7 @@ OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "tria
 RANKED = (
     "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
     "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "retrained_accuracy",
-    "retrained_sd", "retrained_seeds", "retrained_steps",
+    "retrained_sd", "retrained_seeds", "retrained_steps", "rising",
 )  # fmt: skip
 COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
@@ -34,7 +34,7 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
             latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
-            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps
+            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps, rising
 
     Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
     for each factor of a study, factor_NAME.

@@ -66,6 +66,11 @@ def run_folder(name: str) -> Path:
     return RUNS / name
 
 
+def as_argument(folder: Path) -> str:
+    """A run as commands take it: its name below `runs/`, else its path."""
+    return folder.name if folder == RUNS / folder.name and NAME.fullmatch(folder.name) else str(folder.resolve())
+
+
 def plain_name(*parts: str) -> str:
     """A name for a run, made of parts that may hold anything: paths, weights, spaces."""
     stems = "-".join(Path(part).stem for part in parts if part)
@@ -138,7 +143,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
         InputError: if one of them is missing or of the wrong form.
     """
     facts = read_settings(folder).get("data", {})
-    channels, classes = facts.get("in_chans"), facts.get("classes")
+    channels, classes, images = facts.get("in_chans"), facts.get("classes"), facts.get("images", {})
     forms = {
         "name": isinstance(facts.get("name"), str),
         "image_size": _numbers(facts.get("image_size"), 2, int, 1, MOST_PIXELS),
@@ -150,6 +155,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
         "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
         "split": isinstance(facts.get("split", ""), str),
         "notes": isinstance(facts.get("notes", {}), dict),
+        "images": isinstance(images, dict) and _numbers([*images.values()], len(images), int, 0, MOST_BYTES),
     }
     for name, is_right in forms.items():
         if not is_right:

@@ -20,9 +20,8 @@ POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its m
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
 EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
 WINDOW = 16  # steps whose nets are drawn together, so that those of one step cost about the same
-CANDIDATES = 4  # nets of about equal cost, of which the best is trained
+CANDIDATES = 16  # nets of about equal cost, of which the best is trained
 P_ANY = 0.2  # chance that any of them is: what is never trained is never known
-MAX_DRAWS = 20  # for a net of the wanted family, before one of the pool is taken
 
 
 class NetSampler:
@@ -39,12 +38,12 @@ class NetSampler:
         self, space: Space, macs: Callable[[Genotype], float], violation: Callable[[Genotype], float], seed: int
     ) -> None:
         self._space, self.macs, self._violation, self._seed = space, macs, violation, seed
-        self._predicted = LossPredictor()
+        self._losses: dict[str, float] = {}  # predicted, of the pool by key; empty before anything is known
         self._windows: dict[tuple[int, int], list[tuple[Genotype, ...]]] = {}  # the last one, by number and nets a step
 
     def prefer(self, predicted: LossPredictor) -> None:
         """From now on draw more of the nets with a low predicted loss."""
-        self._predicted = predicted
+        self._losses = {net.key: predicted(net) for net in self.pool} if predicted.weights else {}
         self._windows.clear()
 
     @cached_property
@@ -91,28 +90,20 @@ class NetSampler:
 
     def _draw_window(self, window: int, count: int) -> list[tuple[Genotype, ...]]:
         """The nets of `WINDOW` steps: candidates sorted by cost, the best of each few of them, again by cost."""
-        draw = random.Random(f"{self._seed}/{window}")
-        weights = [min(len(nets), EVEN_FROM) for nets in self.families.values()]
-        families = draw.choices([*self.families], weights, k=CANDIDATES * WINDOW * count)
-        drawn = sorted((self._draw(draw, family) for family in families), key=lambda net: (self.macs(net), net.key))
-        nets = [self._best(draw, drawn[i : i + CANDIDATES]) for i in range(0, len(drawn), CANDIDATES)]
+        draw, families = random.Random(f"{self._seed}/{window}"), [*self.families.values()]
+        weights = [min(len(nets), EVEN_FROM) for nets in families]
+        drawn = draw.choices(families, weights, k=CANDIDATES * WINDOW * count)
+        candidates = sorted((draw.choice(nets) for nets in drawn), key=lambda net: (self.macs(net), net.key))
+        nets = [self._best(draw, candidates[i : i + CANDIDATES]) for i in range(0, len(candidates), CANDIDATES)]
         steps = [tuple(nets[first : first + count]) for first in range(0, len(nets), count)]
         draw.shuffle(steps)
         return steps
 
     def _best(self, draw: random.Random, candidates: list[Genotype]) -> Genotype:
         """The candidate with the lowest predicted loss, or now and then any of them."""
-        if not self._predicted.weights or draw.random() < P_ANY:
+        if not self._losses or draw.random() < P_ANY:
             return draw.choice(candidates)
-        return min(candidates, key=self._predicted)
-
-    def _draw(self, draw: random.Random, family: str) -> Genotype:
-        """A net of a family: from the whole space where a few draws meet one, else from the pool."""
-        for _ in range(MAX_DRAWS):
-            net = self._space.sample(RandomChooser(draw.randrange(2**32)))
-            if net.family == family and not self._violation(net):
-                return net
-        return draw.choice(self.families[family])
+        return min(candidates, key=lambda net: self._losses[net.key])
 
 
 def _parts(net: Genotype) -> set[tuple[object, ...]]:

@@ -28,6 +28,7 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     """Evaluate one net on slices of the bank in `job.bank`, and leave its weights and confusion in their files."""
     start, path = time.perf_counter(), Path(job.bank)
     bank = _loaded(path, path.stat().st_mtime_ns, loader.device)
+    bank.reserve([job.genotype])  # one with a part that no net of the training had
     net = bank.network(job.genotype)
     scores = evaluate_net(net, job.recipe, loader)
     save(net, Path(job.weights))
