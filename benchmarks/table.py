@@ -87,7 +87,7 @@ def pack(runs: list[str]) -> None:
     _keep(pd.read_parquet(FILE) if FILE.is_file() else found.head(0), found)
 
 
-def _keep(old: pd.DataFrame, found: pd.DataFrame) -> None:
+def _keep(old: Any, found: Any) -> None:
     """Write the table."""
     training = ["data", *(name for name in found if name.startswith(GENE)), "seed"]
     known = pd.MultiIndex.from_frame(found[training]).isin(pd.MultiIndex.from_frame(old[training]))

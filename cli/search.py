@@ -69,6 +69,13 @@ def search(
     polish: Annotated[
         float, option("Share of the supernet's compute that trains the front's nets on from their slices.")
     ] = 0.35,
+    start_with: Annotated[
+        str,
+        option(
+            "Nets to propose first: a JSON file of genotypes or genes, a RUN (its front), RUN:TRIAL, or zoo names "
+            "separated by commas. Nets of a run with the same data, recipe, seed and repeats are not trained again."
+        ),
+    ] = "",
     objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
     latency: Annotated[
         str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")
@@ -120,7 +127,7 @@ def search(
         latency_of(objective, latency), trainings, bank, polish,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps)
-    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage)
+    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
     if on_front and not as_json:

@@ -16,12 +16,13 @@ from ..archs.errors import check_count
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.bank_progress import read_progress
-from ..results.runs.record import versions
+from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
 from ..spaces import FeasibleNets, FileSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
+from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import SamplerContext
 from .supernet.budget import LEAST_BATCH
@@ -49,6 +50,7 @@ class SearchConfig:
         name: of the run.
         run: where, for how long, and whether event files are written.
         storage: URL of a database for the study; "" keeps it in the run's folder.
+        start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
     """
 
     settings: Settings
@@ -57,8 +59,12 @@ class SearchConfig:
     name: str
     run: RunConfig = field(default_factory=RunConfig)
     storage: str = ""
+    start_with: str = ""
 
     def __post_init__(self) -> None:
+        if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
+            name = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
+            raise InputError(f"start-with: {name} follows a plan of its own; leave it out")
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
@@ -84,6 +90,7 @@ class SearchContext:
         bank: the file of the shared weights, of this run or another; None where nets are trained alone.
         nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
+        known: nets to begin with.
     """
 
     config: SearchConfig
@@ -99,6 +106,7 @@ class SearchContext:
     bank: Path | None = None
     nets: NetSampler | None = None
     bank_facts: dict[str, Any] = field(default_factory=dict)
+    known: KnownNets = field(default_factory=KnownNets)
 
     @property
     def settings(self) -> Settings:
@@ -136,9 +144,8 @@ class SearchContext:
             cost = self.cost_fn(net)
             return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
 
-        return SamplerContext(
-            self.space, self.settings.seed, costs, self.violation, cost_is_exact=self.latencies is None
-        )
+        exact, first = self.latencies is None, self.known.genes
+        return SamplerContext(self.space, self.settings.seed, costs, self.violation, exact, first=first)
 
 
 def prepare(config: SearchConfig, console: Console) -> SearchContext:
@@ -161,6 +168,8 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     run_settings = settings.to_dict() | {
         "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
     }  # fmt: skip
+    if config.start_with:
+        run_settings["start_with"] = config.start_with
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
     _check_same_run(folder, config, run_settings)
@@ -192,11 +201,33 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
         nets.check_shared()
         context = replace(context, bank=bank, nets=nets, bank_facts=bank_facts)
+    if config.start_with:
+        context = replace(context, known=_known_nets(context, console))
     validate_sampler(settings.strategy, context.sampler_context())
     if config.storage:
         connect(parse_url(config.storage))  # before a folder is made
     check_store(artifacts)
     return context
+
+
+def _known_nets(context: SearchContext, console: Console) -> KnownNets:
+    """The nets to begin with: those that the run has noted once it has begun, whatever has become of their source."""
+    if read_records(context.folder):
+        return KnownNets(noted_genes(read_settings(context.folder), context.space))
+
+    def counts(run: Path, record: Record) -> bool:
+        measured = context.latencies is not None  # a net of this run needs a latency of its own
+        return not measured and trained_alike(run, record, context.run_settings, context.steps)
+
+    size = context.data.image_size
+    known = find_known_nets(
+        context.config.start_with, GeneFinder(context.space, size, context.over_limits), size, counts
+    )
+    for line in known.left_out:
+        console.print(f"start-with: left out: {line}", highlight=False, soft_wrap=True)
+    if known.records:
+        console.print(f"start-with: {len(known.records)} nets of {known.run} count as trained", highlight=False)
+    return known
 
 
 def bank_trainings(run: str) -> float:

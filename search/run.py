@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,14 +14,17 @@ from rich.console import Console
 from ..archs import OperationError
 from ..results.ranking.objectives import ACCURACY
 from ..results.runs.record import FAILED, FREE
-from ..results.runs.store import Store, locked, run_folder
+from ..results.runs.store import Store, locked, run_folder, weights_file
 from ..spaces import FileSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
 from .engine.drive import drive, write_run_json
 from .engine.progress import shown_search
+from .known_nets import taken_over
 from .samplers.buildup import BuildUp, steps_table
+from .samplers.sampler_context import SamplerContext, candidate_baselines
 from .trials.controller import SearchController
+from .trials.proposer import BASELINE_SEEDS
 from .trials.storage import database_errors, drop_note, open_study
 from .trials.supernet_controller import SupernetController
 
@@ -58,6 +62,8 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         if context.latencies:
             context.latencies.recall(store.records)
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
+        if context.known.records and not store.records:
+            _take_over(context, store, sampler_context)
         study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
         if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
             study.study.set_metric_names([ACCURACY, context.settings.objective])
@@ -97,12 +103,26 @@ def _announce(context: SearchContext, console: Console) -> None:
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
 
 
+def _take_over(context: SearchContext, store: Store, sampler_context: SamplerContext) -> None:
+    """Begin the run with the records of another, and the weights of their nets."""
+    known, seeds = context.known, max(BASELINE_SEEDS, context.settings.repeats)
+    assert known.run is not None
+    for record in taken_over(known, candidate_baselines(sampler_context), seeds):
+        weights = weights_file(known.run, record)
+        if weights.exists():
+            (copy := weights_file(store.folder, record)).parent.mkdir(exist_ok=True)
+            shutil.copyfile(weights, copy)
+        store.append(record)
+
+
 def _write_facts(folder: Path, context: SearchContext) -> None:
     """Write the run's settings and facts. A study made under other settings is dropped."""
     if (folder / "run.json").exists() and differences(previous_settings(folder), context.run_settings):
         (folder / "study.journal").unlink(missing_ok=True)
         drop_note(folder)
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
+    if context.known.genes:
+        facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
     if isinstance(context.space, FileSpace):
         facts["space_source"] = context.space.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

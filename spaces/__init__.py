@@ -20,7 +20,7 @@ from .base import (
 )
 from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
-from .feasible import FeasibleNets, cheapest
+from .feasible import FeasibleNets, cheapest, find_genes
 from .free import FreeSpace
 from .user_file import FileSpace, check, is_file
 
@@ -49,6 +49,7 @@ __all__ = [
     "cheapest",
     "check",
     "find",
+    "find_genes",
     "get",
     "is_file",
     "members",

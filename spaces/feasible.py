@@ -22,6 +22,21 @@ def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = fl
     return least, space.sample(FixedChooser(genes))
 
 
+STARTS = 100  # random ones, from which genes of a net are looked for
+
+
+def find_genes(space: Space, distance: Callable[[Genotype], float]) -> Genes | None:
+    """Genes of a net at `distance` 0, by coordinate descent from random starts; None if none is found."""
+    options = options_of(space)
+    for start in range(STARTS):
+        draw = random.Random(start)
+        genes = {name: draw.choice(choices) for name, choices in options.items()}
+        least, genes = _descend(lambda near: distance(space.sample(FixedChooser(near))), genes, options, 0)
+        if least <= 0:
+            return genes
+    return None
+
+
 def _descents(space: Space, cost: Callable[[Genotype], float], enough: float) -> Iterator[tuple[float, Genes]]:
     """The lowest cost found for each option of the first gene, and genes that have it; or one that is enough."""
     options = options_of(space)

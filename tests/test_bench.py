@@ -86,7 +86,7 @@ stored = pytest.mark.skipif(not FILE.is_file(), reason=f"{FILE.name} is not pack
 
 
 @pytest.fixture(scope="module")
-def packed() -> pd.DataFrame:
+def packed() -> Any:
     return pd.read_parquet(FILE)
 
 
@@ -95,7 +95,7 @@ GENES = ["gene_family", "gene_width", "gene_window1", "gene_depth1", "gene_msa1_
 
 
 @stored
-def test_the_stored_table_is_small_and_whole(packed: pd.DataFrame) -> None:
+def test_the_stored_table_is_small_and_whole(packed: Any) -> None:
     assert FILE.stat().st_size < 5_000_000
     assert set(packed.columns) == {"data", *GENES, "seed", "step", "accuracy", "seconds", "macs", "params"}
     assert not packed.duplicated(["data", *GENES, "seed", "step"]).any()
@@ -108,7 +108,7 @@ def test_the_stored_table_is_small_and_whole(packed: pd.DataFrame) -> None:
 
 
 @stored
-def test_the_stored_nets_are_those_of_the_space(packed: pd.DataFrame) -> None:
+def test_the_stored_nets_are_those_of_the_space(packed: Any) -> None:
     space = get("bench", 16)
     for row in packed.drop_duplicates(["data", *GENES]).to_dict(orient="records"):
         net = space.sample(FixedChooser({name.removeprefix("gene_"): row[name] for name in GENES}))
@@ -118,7 +118,7 @@ def test_the_stored_nets_are_those_of_the_space(packed: pd.DataFrame) -> None:
 
 
 @stored
-def test_the_stored_table_loads(packed: pd.DataFrame) -> None:
+def test_the_stored_table_loads(packed: Any) -> None:
     nets = {net.key: genes for genes, net in members(get("bench", 16))}
     for data in set(packed["data"]):
         table, of_data = load_table(data), packed[(packed["data"] == data) & (packed["step"] == 625)]
@@ -174,7 +174,9 @@ def test_accuracy_is_the_mean_over_seeds() -> None:
 
 def test_a_query_always_gets_the_same_training(table: TabularBenchmark) -> None:
     drawn = {(key, seed): table.entries[key].drawn(key, seed) for key in table.entries for seed in range(30)}
-    again = {(key, seed): table.entries[key].drawn(key, seed) for key in reversed(table.entries) for seed in range(30)}
+    again = {
+        (key, seed): table.entries[key].drawn(key, seed) for key in reversed([*table.entries]) for seed in range(30)
+    }
     assert drawn == again
     for key, entry in table.entries.items():
         found = [entry.drawn(key, seed).accuracies for seed in range(30)]

@@ -145,7 +145,7 @@ def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mappin
         "best_trial": best and best["trial"],
         "on_front": len(board.front),
         "on_joint_front": sum(row["run"] == name for row in joint),
-        "seconds": sum(r.seconds for r in board.records),
+        "seconds": sum(r.spent_seconds for r in board.records),
     }
 
 

@@ -325,7 +325,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
     bounds = {row["gain_bound"] for row in board.rows}
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
-        f"{sum(r.seconds for r in board.records):.0f} s of training",
+        f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: points above plain ResNets of equal {costs[0]}",
         *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),

@@ -164,7 +164,7 @@ def elapsed(records: Sequence[Record]) -> list[float] | None:
 
 def began(record: Record) -> float:
     """When a net's training began, in seconds since 1970: by a record that does not say, at the latest."""
-    return _timestamp(record.started_at) if record.started_at else _timestamp(record.finished_at) - record.seconds
+    return _timestamp(record.started_at) if record.started_at else _timestamp(record.finished_at) - record.spent_seconds
 
 
 def _timestamp(text: str) -> float:

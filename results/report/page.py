@@ -104,7 +104,7 @@ def _key_numbers(run: Run, changes: list[Change]) -> dict[str, Any]:
         "rising": sum(bool(run.row_of[r.trial]["rising"]) for r in run.front),
         "hypervolume": changes[-1][2] if changes else 0.0,
         "best_accuracy": max((row["accuracy"] for row in run.rows), default=None),
-        "seconds": round(sum(r.seconds for r in run.records), 3),
+        "seconds": round(sum(r.spent_seconds for r in run.records), 3),
     }
 
 

@@ -161,7 +161,7 @@ def seconds_plot(run: Run) -> Plot:
     """Seconds of training by family, stacked by status."""
     spent: defaultdict[tuple[str, str], float] = defaultdict(float)
     for record in run.records:
-        spent[record.status, family_of(record)] += record.seconds
+        spent[record.status, family_of(record)] += record.spent_seconds
     families = sorted({family for (_, family), seconds in spent.items() if seconds > 0})
     series = [
         Series(status, families, [round(spent[status, family], 1) for family in families], "bars", colour)
@@ -185,8 +185,8 @@ def phases_table(run: Run) -> Table:
         ended = [(at, r) for at, r in zip(clock, run.records, strict=False) if r.kind == kind]
         if not ended:
             continue
-        first = max(0.0, min(min(began(r) - start, at - r.seconds) for at, r in ended))
-        last, trained = max(at for at, _ in ended), sum(r.seconds for _, r in ended)
+        first = max(0.0, min(min(began(r) - start, at - r.spent_seconds) for at, r in ended))
+        last, trained = max(at for at, _ in ended), sum(r.spent_seconds for _, r in ended)
         row = {"phase": phase, "nets": len(ended), "from s": round(first, 1), "to s": round(last, 1)}
         at_a_time = round(trained / max(last - first, 1e-3), 2)
         rows.append(row | {"training s": round(trained, 1), "at a time": at_a_time})
@@ -202,7 +202,7 @@ def status_table(run: Run) -> Table:
     rows = []
     for status in STATUSES:
         if nets := [r for r in run.records if r.status == status]:
-            seconds, slowest = sum(r.seconds for r in nets), max(nets, key=lambda r: r.seconds)
+            seconds, slowest = sum(r.spent_seconds for r in nets), max(nets, key=lambda r: r.spent_seconds)
             row = {"status": status, "nets": len(nets), "seconds": round(seconds, 1)}
             rows.append(row | {"mean seconds": round(seconds / len(nets), 2), "slowest": f"trial {slowest.trial}"})
     caption = "ok: full budget. pruned: stopped at a rung. infeasible and duplicate nets were never trained."

@@ -28,8 +28,8 @@ def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
 
     Columns, all of them always there:
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
-            rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, seconds, started_at,
-            finished_at, device, runtime, versions
+            rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, taken_from, seconds,
+            started_at, finished_at, device, runtime, versions
         its cost: macs, params, activation_bytes, peak_activation_bytes, training_activation_bytes
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,

@@ -64,7 +64,8 @@ def _row(folder: Path) -> dict[str, Any]:
     with no_collection():
         records = read_records(folder)
     bank = read_progress(folder) or {}
-    baselines = [record for record in records if record.kind == "baseline"]
+    own = [record for record in records if not record.taken_from]
+    baselines = [record for record in own if record.kind == "baseline"]
     found = [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
     return {
         "name": folder.name,
@@ -75,8 +76,8 @@ def _row(folder: Path) -> dict[str, Any]:
         "records": len(records),
         "trained": sum(record.status == "ok" for record in records),
         "best_accuracy": max(found, default=None),
-        "train_flops": training_flops(records) + bank.get("train_flops", 0),
-        "eval_flops": evaluation_flops(records) + bank.get("eval_flops", 0),
+        "train_flops": training_flops(own) + bank.get("train_flops", 0),
+        "eval_flops": evaluation_flops(own) + bank.get("eval_flops", 0),
         "baseline_flops": training_flops(baselines) + evaluation_flops(baselines),
     }
 

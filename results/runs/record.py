@@ -63,6 +63,8 @@ class Record:
     # of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its weights are
     # weights/TRAINING_ID.safetensors
     training_id: str = ""
+    # RUN:TRIAL of the earlier run that trained it and whose record this is; "" if this run did
+    taken_from: str = ""
     seconds: float = 0.0  # of training and evaluation
     # when its first training began, in UTC and ISO 8601; "" if it was never trained. Between that and its end other
     # nets may have had the worker: between its seeds, and while it waited at a rung
@@ -83,6 +85,11 @@ class Record:
     def own_accuracy(self) -> float | None:
         """Accuracy of its first seed, whose weights, `metrics` and `curve` are kept."""
         return self.accuracies.get(str(self.seed), self.accuracy)
+
+    @property
+    def spent_seconds(self) -> float:
+        """Seconds of training and evaluation in this run."""
+        return 0.0 if self.taken_from else self.seconds
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -207,7 +214,10 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "a whole number from 0": (("seed",), _is_whole),
     f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _between(0, MOST_SECONDS, *NUMBERS)),
     "a number from 0 to 1, or null": (("accuracy",), _between(0, 1, *NUMBERS, NoneType)),
-    f"a text of at most {LONGEST:,} characters": (("kind", "family", "status", "error", "device"), _is_text),
+    f"a text of at most {LONGEST:,} characters": (
+        ("kind", "family", "status", "error", "device", "taken_from"),
+        _is_text,
+    ),
     "a name of at most 64 letters and digits": (
         ("key", "training_id"),
         lambda value: type(value) is str and NAME.fullmatch(value) is not None,

@@ -62,7 +62,9 @@ class ShownSearch:
 
     @property
     def target(self) -> int:
-        return self.controller.context.config.trials + len(self.controller.baselines)
+        baselines = len(self.controller.baselines)
+        taken = sum(bool(record.taken_from) and record.trial >= baselines for record in self.records)
+        return self.controller.context.config.trials + baselines + taken
 
     def amount(self, job: Job, step: int) -> float:
         return step / self.steps_per_epoch

@@ -90,6 +90,7 @@ class SamplerContext:
         cost_is_exact: False for latencies, which are predicted until they are measured.
         traits_of: what nets are compared by.
         nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
+        first: genes that are proposed before all others, whoever proposes those.
     """
 
     space: Space
@@ -99,6 +100,7 @@ class SamplerContext:
     cost_is_exact: bool = True
     traits_of: Callable[[Genotype], Traits] = features
     nets: Sequence[Genes] = ()
+    first: Sequence[Genes] = ()
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
     @cached_property

@@ -155,8 +155,9 @@ class TabularContext(SearchContext):
 
     def feasible_nets(self) -> FeasibleNets:
         space = self.table.space
-        listed = isinstance(space, TableSpace) and space.rows
-        return TableNets(space, self.violation) if listed else super().feasible_nets()
+        if isinstance(space, TableSpace) and space.rows:
+            return TableNets(space, self.violation)
+        return super().feasible_nets()
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         return self.table.cost(self.table.entry(key))

@@ -46,7 +46,7 @@ def read_table(path: Path, data: str = "", objective: str = "macs", floor: float
     if objective not in next(iter(entries.values())).costs:
         raise InputError(f"objective: table {path} has no column {objective!r} of numbers")
     lowest = min(entry.accuracy for entry in entries.values())
-    steps = int(rows["step"].max())
+    steps = int(rows["step"].to_numpy().max())
     return TabularBenchmark(path.stem, space, entries, steps, lowest if floor is None else floor, objective)
 
 
@@ -70,7 +70,7 @@ def _rows_of(rows: pd.DataFrame, path: Path, data: str) -> pd.DataFrame:
     if "data" in rows:
         named = sorted(map(str, set(rows["data"])))
         chosen = named[0] if not data and len(named) == 1 else check_choice("data", data, named)
-        rows = rows[rows["data"] == chosen]
+        rows = rows.loc[(rows["data"] == chosen).to_numpy()]
     elif data:
         raise InputError(f"data: table {path} has no column 'data' to choose {data!r} from")
     if rows.empty:

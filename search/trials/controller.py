@@ -307,6 +307,8 @@ class SearchController(Controller):
         if record.status in FREE:
             return
         self.known[record.key] = record
+        if record.taken_from:
+            return
         self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
         if self.parents:
             self.parents.add(record)

@@ -214,23 +214,25 @@ def journal(path: Path) -> JournalStorage:
 
 
 def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
-    """Fill an empty study with trials for the baselines, and with the recorded ones or the first proposals."""
+    """Fill an empty study with trials for the baselines, with the recorded ones and with the first proposals."""
     space, options, baselines = context.space, options_of(context.space), candidate_baselines(context)
     for net in baselines:
         adapter.reserve(net, plain_genes(space, net), options)
-    if not records:
-        adapter.enqueue([{"family": family} for family in options.get("family", ())])
-        return
     trained = {r.key: r for r in records if r.status not in FREE}
     by_trial = {r.trial: r for r in records}
-    for number in range(len(baselines), max(by_trial) + 1):
+    for number in range(len(baselines), max(by_trial, default=-1) + 1):
         record = by_trial.get(number)
         known = record and told_as(record, trained)
         adapter.study.add_trial(_past(record, known, options, cost_of))
-    adapter.unfinished()  # opens the baselines' trials
+    if records:
+        adapter.unfinished()  # opens the baselines' trials
     for record in records:
         if record.kind == "baseline":
             adapter.tell(record, record, cost_of)
+    recorded = [record.genes for record in records]
+    adapter.enqueue([genes for genes in context.first if genes not in recorded])
+    if all(record.taken_from for record in records):
+        adapter.enqueue([{"family": family} for family in options.get("family", ())])
 
 
 def _past(

@@ -1,0 +1,252 @@
+"""Nets that a search begins with (`--start-with`): of a JSON file, of an earlier run, or of the zoo.
+
+Each is turned into genes of the space that is searched. Records of an earlier run that trained its nets as this one
+would are taken over, so that these are not trained again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ..archs import Genotype, zoo
+from ..archs.errors import InputError, short_repr
+from ..archs.files import parse_json
+from ..archs.layout import ImageSize
+from ..results.ranking.leaderboard import leaderboard_of
+from ..results.runs.record import Record, now
+from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
+from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
+from .samplers.sampler_context import features
+
+SAME = ("recipe", "data_split", "image_size", "seed", "repeats")  # settings of runs that train a net alike
+
+
+@dataclass(frozen=True)
+class KnownNets:
+    """What a search begins with.
+
+    Attributes:
+        genes: of the nets that are proposed first, in this order.
+        records: of an earlier run, whose nets count as trained.
+        run: folder of that run.
+        left_out: why other nets are not proposed, a line each.
+    """
+
+    genes: Sequence[Genes] = ()
+    records: Sequence[Record] = ()
+    run: Path | None = None
+    left_out: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A net that was named: a genotype, genes, or both."""
+
+    name: str
+    net: Genotype | None
+    genes: Mapping[str, Any] = field(default_factory=dict)
+    record: Record | None = None
+
+
+class GeneFinder:
+    """Says which genes of a space give a net.
+
+    Args:
+        over_limits: says of a net by which share it is over each limit.
+    """
+
+    def __init__(
+        self, space: Space, image_size: ImageSize, over_limits: Callable[[Genotype], Mapping[str, float]]
+    ) -> None:
+        self._space, self._image_size, self._over_limits = space, image_size, over_limits
+        self._options = options_of(space)
+
+    def genes(self, candidate: Candidate, look: bool = True) -> Genes:
+        """Genes that give the net.
+
+        Args:
+            look: whether they are looked for where the candidate's own are not of this space.
+
+        Raises:
+            InputError: if it is not in the space, cannot be built at the image size, or is over a limit.
+        """
+        genes = self._own(candidate) if candidate.net is None else self._of_net(candidate.net, candidate.genes, look)
+        over = self._over_limits(self.net(genes))
+        if over:
+            limits = " and ".join(f"max-{name} by {share:.0%}" for name, share in over.items())
+            raise InputError(f"is over the limit {limits}")
+        return genes
+
+    def net(self, genes: Genes) -> Genotype:
+        """The net that genes give."""
+        return self._space.sample(FixedChooser(genes))
+
+    def _own(self, candidate: Candidate) -> Genes:
+        names = self._options.keys()
+        wrong = sorted(names ^ candidate.genes.keys())
+        if wrong:
+            what = "lacks" if wrong[0] in names else "has"
+            raise InputError(
+                f"{what} gene {short_repr(wrong[0])}; those of space {self._space.name!r}: {', '.join(names)}"
+            )
+        self.net(dict(candidate.genes))
+        return dict(candidate.genes)
+
+    def _of_net(self, net: Genotype, own: Mapping[str, Any], look: bool) -> Genes:
+        net.check(self._image_size)
+        fitting = own.keys() == self._options.keys() and all(own[name] in self._options[name] for name in own)
+        if fitting and self.net(dict(own)).key == net.key:
+            return dict(own)
+        wanted, found = features(net), plain_genes(self._space, net) if net.stages else None
+        if found is None and look:
+            found = find_genes(self._space, lambda other: float(len(features(other) ^ wanted)))
+        if found is None:
+            raise InputError(f"is not in space {self._space.name!r}: no genes were found that give it")
+        return found
+
+
+def find_known_nets(
+    text: str, finder: GeneFinder, image_size: ImageSize, counts: Callable[[Path, Record], bool]
+) -> KnownNets:
+    """The nets that `text` names, as genes; those that do not fit are left out.
+
+    Args:
+        text: a JSON file, RUN, RUN:TRIAL, or names of the zoo with commas between.
+        counts: says of a record of a run whether its net need not be trained again.
+
+    Raises:
+        InputError: if there is no such thing, or none of its nets fits.
+    """
+    run, candidates = _candidates(text, image_size)
+    known: dict[str, Genes] = {}
+    records, left_out = list[Record](), list[str]()
+    for candidate in candidates:
+        try:
+            genes = finder.genes(candidate)
+            known.setdefault(json.dumps(genes, sort_keys=True), genes)
+        except InputError as error:
+            left_out.append(f"{candidate.name} {error}")
+    if not known:
+        raise InputError(f"start-with: none of {len(candidates)} nets can be proposed: {left_out[0]}")
+    if run:
+        trial = run_and_trial(text)[1]
+        records = [record for record in read_records(run) if trial in (None, record.trial) and counts(run, record)]
+        records = list(_with_genes(records, known, finder))
+    taken = [record.genes for record in records]
+    return KnownNets([genes for genes in known.values() if genes not in taken], records, run, left_out)
+
+
+def _with_genes(records: Sequence[Record], known: Mapping[str, Genes], finder: GeneFinder) -> Iterator[Record]:
+    """The records of nets of the space, each with its genes there; and baselines, which may be outside of it."""
+    by_key = {finder.net(genes).key: genes for genes in known.values()}
+    for record in records:
+        genes = by_key.get(record.key)
+        try:
+            genes = genes or finder.genes(_of_record(record), look=False)
+        except InputError:
+            if record.kind != "baseline":
+                continue
+        yield replace(record, genes=genes or {})
+
+
+def _candidates(text: str, image_size: ImageSize) -> tuple[Path | None, list[Candidate]]:
+    """The nets that are named, and the run that they are of."""
+    if text.endswith(".json") or os.path.isfile(text):
+        return None, _of_file(Path(text))
+    name, trial = run_and_trial(text)
+    if trial is not None or os.path.isdir(text) or os.path.isdir(Path("runs") / text):
+        run = find_run(name)
+        return run, [_of_record(record) for record in _front(run, trial)]
+    names = [part.strip() for part in text.split(",") if part.strip()]
+    unknown = [part for part in names if part not in zoo.names()]
+    if unknown or not names:
+        rule = "must be a .json file, a run, RUN:TRIAL or names of the zoo"
+        raise InputError(f"start-with: {rule}, got {short_repr(unknown[0] if unknown else text)}")
+    return None, [Candidate(f"net {part}", zoo.get(part, image_size)) for part in names]
+
+
+def _front(run: Path, trial: int | None) -> list[Record]:
+    records = {record.trial: record for record in read_records(run)}
+    if trial is not None:
+        if trial not in records:
+            raise InputError(f"start-with: run {run.name!r} has no trial {trial}")
+        return [records[trial]]
+    board = leaderboard_of(run)
+    if not board.front:
+        raise InputError(f"start-with: run {run.name!r} has no front")
+    return [records[row["trial"]] for row in board.front]
+
+
+def _of_record(record: Record) -> Candidate:
+    return Candidate(f"trial {record.trial}", Genotype.from_dict(record.genotype), record.genes, record)
+
+
+def _of_file(path: Path) -> list[Candidate]:
+    """A genotype, genes, or a list of such."""
+    try:
+        value = parse_json(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"start-with: {short_repr(str(path))}: cannot be read ({reason:.80})") from None
+    nets = value if isinstance(value, list) else [value]
+    if not nets or not all(isinstance(net, dict) for net in nets):
+        raise InputError(
+            f"start-with: {path}: must hold genotypes or genes, which are objects, got {short_repr(value)}"
+        )
+    return [_of_value(f"net {number}", net) for number, net in enumerate(nets, start=1)]
+
+
+def _of_value(name: str, value: dict[str, Any]) -> Candidate:
+    if "stem" not in value:
+        return Candidate(name, None, value)
+    try:
+        return Candidate(name, Genotype.from_dict(value))
+    except InputError as error:
+        raise InputError(f"start-with: {name}: {error}") from None
+
+
+def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
+    """What run.json has noted of the nets that a search began with.
+
+    Raises:
+        InputError: if that are no genes of the space.
+    """
+    noted, options = facts.get("start_with", []), options_of(space)
+    if not isinstance(noted, list) or not all(isinstance(genes, dict) for genes in noted):
+        raise InputError("run.json: start_with must be a list of genes")
+    for genes in noted:
+        if genes.keys() != options.keys() or not all(genes[name] in choices for name, choices in options.items()):
+            raise InputError(f"run.json: start_with holds genes of another space, {short_repr(genes)}")
+    return noted
+
+
+def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
+    """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
+    theirs = read_settings(run).get("settings", {})
+    same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
+    whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
+    return same and whole and record.weights == "alone" and record.kind in ("search", "baseline")
+
+
+def taken_over(known: KnownNets, baselines: Sequence[Genotype], baseline_seeds: int) -> list[Record]:
+    """The records of a new run that are those of an earlier one, numbered behind the baselines that it may train.
+
+    A baseline is taken over if it was trained with as many seeds.
+    """
+    assert known.run is not None
+    numbers = {net.key: number for number, net in enumerate(baselines)}
+    taken, last = list[Record](), len(baselines)
+    for record in known.records:
+        kind, number = ("baseline", numbers[record.key]) if record.key in numbers else ("search", last)
+        if (kind == "baseline" and len(record.accuracies) < baseline_seeds) or (kind == "search" and not record.genes):
+            continue
+        last += kind == "search"
+        source = f"{known.run.resolve().name}:{record.trial}"
+        fields = {"started_at": "", "finished_at": now(), "rungs": [], "taken_from": record.taken_from or source}
+        taken.append(replace(record, trial=number, kind=kind, **fields))
+    return taken
