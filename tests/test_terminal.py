@@ -30,6 +30,7 @@ PACKAGE = Path(cli.__file__).parent
 COMMANDS = {
     "data": (["data", EVIL], ["data", EVIL, "--skip-broken"], ["data", f"no {EVIL}"]),
     "recipes": (["recipes"], ["recipes", "smoke"], ["recipes", EVIL]),
+    "runs": (["runs"], ["runs", "--json"]),
     "front": (
         ["front", str(FOLDER)],
         ["front", str(FOLDER), "--max-macs", "7"],
