@@ -3,22 +3,25 @@
 python benchmarks/strategies.py [cue clutter ...] [--seeds 30] [--markdown]
 
 One contender after the other, each kept in results/strategies.json as it ends; those that are there are not run
-again. --markdown prints the tables and runs nothing. Settings are the same on all tables.
+again. --markdown prints the tables and runs nothing. Settings are the same on all tables. A search on shared weights is
+no look-up in a table: its rows are the real searches of supernet.py, judged at their end.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
+from collections import defaultdict
 from typing import Any
 
 from machine import RESULTS, machine, options, sized
 
-from alternas.search.tabular.evaluate import BenchmarkConfig, cells, heads, rows, run_benchmark
+from alternas.search.tabular.evaluate import SHARES, BenchmarkConfig, cells, heads, rows, run_benchmark
 from alternas.search.tabular.published import TABLES
 from alternas.search.tabular.simulated import PLAIN, searchers
 
 DATA = sized(tuple(TABLES), ("clutter",))
-FILE = RESULTS / "strategies.json"
+FILE, SUPERNET = RESULTS / "strategies.json", RESULTS / "supernet_search.json"
 
 
 def measure(data: str, seeds: int, kept: dict[str, Any]) -> None:
@@ -41,6 +44,23 @@ def markdown(found: list[dict[str, Any]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def on_shared_weights(data: str) -> str:
+    """Rows of the searches with --supernet on these data, by budget."""
+    runs = json.loads(SUPERNET.read_text()) if SUPERNET.exists() else {}
+    by_budget = defaultdict[int, list[dict[str, Any]]](list)
+    for name, run in runs.items():
+        if name.startswith(f"{data}, "):
+            by_budget[int(name.split()[1])].append(run)
+    return "\n".join(f"| {' | '.join(_judged_at_end(*item))} |" for item in sorted(by_budget.items()))
+
+
+def _judged_at_end(trainings: int, found: list[dict[str, Any]]) -> list[str]:
+    """Cells of a row; what had been found before the end is not known."""
+    spent, worth = max(run["trainings"] for run in found), statistics.median(run["polished"] for run in found)
+    reached = [f"at most {spent:.1f}" if worth >= share else "-" for share in SHARES]
+    return [f"--supernet {trainings}", f"seeds {len(found)}", *reached, f"{worth:.3f}", "-"]
+
+
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("data", nargs="*", default=DATA)
@@ -51,7 +71,7 @@ def main() -> None:
     for data in asked.data:
         if not asked.markdown:
             measure(data, asked.seeds, kept)
-        print(f"\n{data}\n\n{markdown(kept[data])}")
+        print(f"\n{data}\n\n{markdown(kept[data])}\n{on_shared_weights(data)}".rstrip())
 
 
 if __name__ == "__main__":
