@@ -109,6 +109,7 @@ def together(job: SupernetJob, loader: DeviceLoader, fate: str = "") -> list[Job
     """The results of two workers; None of one that died."""
     folder = Path(job.checkpoint).parent
     job = replace(job, world=2, rendezvous=str(folder / f"rendezvous-{job.start_step}"))
+    Path(job.rendezvous).touch()
     asked = folder / "other.pickle"
     asked.write_bytes(pickle.dumps(replace(job, trial=BANK - 1, rank=1)))
     with subprocess.Popen([sys.executable, "-c", OTHER, str(asked), fate]) as other:
@@ -175,8 +176,11 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
 def test_nobody_waits_for_a_worker_that_is_known_to_be_gone(tmp_path: Path, loader: DeviceLoader) -> None:
     job = replace(job_of(tmp_path, 0, 8), world=2, rendezvous=str(tmp_path / "rendezvous"))
 
+    assert alone(job, loader).status == "lost", "it is known before this one comes"
+    Path(job.rendezvous).touch()
+
     def delete() -> None:
-        while not Path(job.rendezvous).exists():
+        while not Path(job.rendezvous).stat().st_size:  # it has come
             time.sleep(0.05)
         time.sleep(0.5)
         Path(job.rendezvous).unlink()

@@ -22,6 +22,7 @@ from ..training.job import SupernetJob
 
 PATIENCE = timedelta(minutes=5)  # for a worker that is starting, or has the dearer net
 POLL_SECONDS = 0.05
+GONE = "a worker that was to train the bank beside this one did not come"
 
 
 class GroupError(Exception):
@@ -78,6 +79,7 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
         _listen_on_loopback()
     try:
         with _of_the_group():
+            _check_awaited(job)
             store = dist.FileStore(job.rendezvous, job.world)  # pyright: ignore[reportPrivateImportUsage]
             backend = _meet(store, job, device)
             dist.init_process_group(backend, store=store, rank=job.rank, world_size=job.world, timeout=PATIENCE)
@@ -91,6 +93,12 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
             dist.destroy_process_group()
 
 
+def _check_awaited(job: SupernetJob) -> None:
+    """Raise GroupError if the file where workers meet is gone: another died before this one came."""
+    if not Path(job.rendezvous).exists():
+        raise GroupError(GONE)
+
+
 def _meet(store: Any, job: SupernetJob, device: torch.device) -> str:
     """Wait for all workers. Returns the backend: nccl where each has a card of its own, which nccl asks for; else gloo.
 
@@ -102,7 +110,7 @@ def _meet(store: Any, job: SupernetJob, device: torch.device) -> str:
     keys, late = [f"card {rank}" for rank in range(job.world)], time.monotonic() + PATIENCE.total_seconds()
     while not (Path(job.rendezvous).exists() and store.check(keys)):
         if not Path(job.rendezvous).exists() or time.monotonic() > late:
-            raise GroupError("a worker that was to train the bank beside this one did not come")
+            raise GroupError(GONE)
         time.sleep(POLL_SECONDS)
     cards = {store.get(key) for key in keys}
     return "nccl" if b"none" not in cards and len(cards) == job.world else "gloo"

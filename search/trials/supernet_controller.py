@@ -138,6 +138,7 @@ class SupernetController(SearchController):
         self._checkpoints.mkdir(exist_ok=True)
         meet = str(self._checkpoints / f"{RENDEZVOUS}{secrets.token_hex(8)}")
         local = self.context.config.run.resources.address in ("", "local")
+        Path(meet).touch()  # who comes after it is deleted need not wait
         shared = replace(segment, world=world, rendezvous=meet, local=local)
         return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
 
