@@ -26,7 +26,7 @@ from alternas.archs import Genotype, build, static_cost
 from alternas.archs.weights import read
 from alternas.results.metrics import evaluate
 from alternas.results.ranking.pareto import hypervolume, pareto_ranks
-from alternas.results.runs.bank_progress import read_progress
+from alternas.results.runs.overview import run_row
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.data.dataset import DataConfig
@@ -77,7 +77,7 @@ def judged(run: Path, data: str) -> dict[str, Any]:
         "sliced": worth(sliced, table),
         "polished": worth(nets, table),
         "front": [(r.cost["macs"], round(accuracy, 4), r.weights) for r, accuracy in front_of(nets)],
-        "trainings": spent(run, records, table),
+        "trainings": spent(run, table),
         "evaluated": sum(r.weights == "shared" for r in records),
     }
 
@@ -110,15 +110,11 @@ def worth(nets: list[Judged], table: TabularBenchmark) -> float:
     return round(hypervolume([(a, r.cost["macs"]) for r, a in front_of(nets)], CHANCE, bounds) / true, 4)
 
 
-def spent(run: Path, records: list[Record], table: TabularBenchmark) -> float:
+def spent(run: Path, table: TabularBenchmark) -> float:
     """Compute of a run without its baselines, in full trainings of the table's mean net."""
-    flops = (progress := read_progress(run) or {}).get("train_flops", 0) + progress.get("eval_flops", 0)
-    for r in records:
-        if r.weights in ("shared", "polished"):
-            images = 3 * r.budget["done"] * r.recipe["batch_size"] + r.runtime.get("evaluated", 0)
-            flops += 2 * r.cost["macs"] * images
-    recipe = recipes.get("cue")
+    row, recipe = run_row(run), recipes.get("cue")
     mean = statistics.mean(entry.costs["macs"] for entry in table.entries.values())
+    flops = row["train_flops"] + row["eval_flops"] - row["baseline_flops"]
     return round(flops / (6 * mean * recipe.steps(40_000) * recipe.batch_size), 2)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...archs.cost import BACKWARD_FACTOR
+from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.measurements import Measurement
@@ -68,6 +68,17 @@ def parse_objectives(text: str) -> tuple[str, ...]:
 def own_flops(record: Record) -> int:
     """FLOPs of training the net once, from where it started: 6 x MACs x images, 0 where steps or batch are unknown."""
     return BACKWARD_FACTOR * record.cost["macs"] * record.budget.get("done", 0) * record.recipe.get("batch_size", 0)
+
+
+def spent_on_training(record: Record) -> int:
+    """FLOPs that a run spent on training a net, all its seeds, as far as they came; none on one that it took over."""
+    return 0 if record.taken_from else own_flops(record) * max(1, len(record.accuracies))
+
+
+def spent_on_evaluation(record: Record) -> int:
+    """FLOPs that a run spent on evaluating a net: 2 x MACs x images, those for statistics of BatchNorm too."""
+    images = 0 if record.taken_from else record.runtime.get("evaluated", 0)
+    return FORWARD_FACTOR * record.cost["macs"] * images * max(1, len(record.accuracies))
 
 
 def train_flops(record: Record) -> int | None:

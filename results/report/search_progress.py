@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import Any
 
-from ..ranking.objectives import own_flops
+from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
 from .elements import (
@@ -66,7 +66,7 @@ def hypervolumes(run: Run) -> list[Change]:
     bounds, chance = (min(costs), max(costs)), 1 / run.spec.classes
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     # What a net took itself, all its seeds: summed over a run, ancestors count once.
-    flops = list(accumulate(own_flops(r) * max(1, len(r.accuracies)) for r in run.records))
+    flops = list(accumulate(map(spent_on_training, run.records)))
     front, changes = list[tuple[float, float]](), [(0.0, 0.0, 0.0)]
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
         if (row := run.row_of.get(record.trial)) is None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import fcntl
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from ...archs.cost import FORWARD_FACTOR
 from ...archs.errors import InputError
 from ...archs.files import check_own, open_own
-from ..ranking.objectives import own_flops
+from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
 from .bank_progress import read_progress
-from .record import FREE, Record
 from .store import RUNS, no_collection, read_records, read_settings
 
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
@@ -43,29 +40,33 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
     best_accuracy (on validation; None where there is none), train_flops and eval_flops of everything that the run
     did, and baseline_flops, of the plain ResNets trained alone, contained in these two.
     """
+    written = {
+        file.parent: max(path.stat().st_mtime for path in (file, file.with_name("records.jsonl")) if path.exists())
+        for file in folder.glob("*/run.json")
+    }
     rows = []
-    for file in sorted(folder.glob("*/run.json"), key=_written, reverse=True):
+    for run in sorted(written, key=written.__getitem__, reverse=True):
         try:
-            rows.append(_row(file.parent))
+            rows.append(run_row(run))
         except InputError as error:
             log.warning("left out: %s", error)
     return rows
 
 
-def _written(file: Path) -> float:
-    """When a run was written last."""
-    return max(path.stat().st_mtime for path in (file, file.with_name("records.jsonl")) if path.exists())
+def run_row(folder: Path) -> dict[str, Any]:
+    """The row of one run, see `list_runs`.
 
-
-def _row(folder: Path) -> dict[str, Any]:
+    Raises:
+        InputError: if it cannot be read.
+    """
     check_own(folder)
     facts = read_settings(folder)
     settings = facts.get("settings", {})
     with no_collection():
         records = read_records(folder)
     bank = read_progress(folder) or {}
-    own = [record for record in records if not record.taken_from]
-    baselines = [record for record in own if record.kind == "baseline"]
+    trained, evaluated = list(map(spent_on_training, records)), list(map(spent_on_evaluation, records))
+    baselines = [place for place, record in enumerate(records) if record.kind == "baseline"]
     found = [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
     return {
         "name": folder.name,
@@ -76,9 +77,9 @@ def _row(folder: Path) -> dict[str, Any]:
         "records": len(records),
         "trained": sum(record.status == "ok" for record in records),
         "best_accuracy": max(found, default=None),
-        "train_flops": training_flops(own) + bank.get("train_flops", 0),
-        "eval_flops": evaluation_flops(own) + bank.get("eval_flops", 0),
-        "baseline_flops": training_flops(baselines) + evaluation_flops(baselines),
+        "train_flops": sum(trained) + bank.get("train_flops", 0),
+        "eval_flops": sum(evaluated) + bank.get("eval_flops", 0),
+        "baseline_flops": sum(trained[place] + evaluated[place] for place in baselines),
     }
 
 
@@ -91,22 +92,6 @@ def _status(folder: Path, facts: dict[str, Any]) -> str:
     except FileNotFoundError:
         pass
     return "ended" if facts.get("ended") else "stopped"
-
-
-def training_flops(records: Iterable[Record]) -> float:
-    """FLOPs of all trainings, each seed's, as far as they came: 6 x MACs x images."""
-    return float(sum(own_flops(record) * max(1, len(record.accuracies)) for record in records))
-
-
-def evaluation_flops(records: Iterable[Record]) -> float:
-    """FLOPs of all evaluations: 2 x MACs x images, those that BatchNorm's statistics are estimated from included."""
-    return float(
-        sum(
-            FORWARD_FACTOR * record.cost["macs"] * record.runtime.get("evaluated", 0) * max(1, len(record.accuracies))
-            for record in records
-            if record.status not in FREE
-        )
-    )
 
 
 def _drawn(rows: list[dict[str, Any]]) -> Table:

@@ -79,7 +79,8 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
         _listen_on_loopback()
     try:
         with _of_the_group():
-            _check_awaited(job)
+            if not Path(job.rendezvous).exists():  # another died before this one came
+                raise GroupError(GONE)
             store = dist.FileStore(job.rendezvous, job.world)  # pyright: ignore[reportPrivateImportUsage]
             backend = _meet(store, job, device)
             dist.init_process_group(backend, store=store, rank=job.rank, world_size=job.world, timeout=PATIENCE)
@@ -91,12 +92,6 @@ def open_group(job: SupernetJob, device: torch.device, step: int) -> Iterator[Gr
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
-
-
-def _check_awaited(job: SupernetJob) -> None:
-    """Raise GroupError if the file where workers meet is gone: another died before this one came."""
-    if not Path(job.rendezvous).exists():
-        raise GroupError(GONE)
 
 
 def _meet(store: Any, job: SupernetJob, device: torch.device) -> str:
