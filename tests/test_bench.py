@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import random
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations, islice
@@ -19,7 +18,6 @@ import pytest
 from tables import cells, write
 
 from alternas.archs import InputError, static_cost
-from alternas.cli import app as cli
 from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.tabular import simulated as simulation
@@ -449,21 +447,7 @@ def test_a_stopped_bench_ends_at_once() -> None:
     assert not active_children()
 
 
-@pytest.fixture
-def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Exit code, stdout and stderr of a command."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: str) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["alternas", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
-
-
+@pytest.mark.usefixtures("elsewhere")
 @stored
 def test_the_command(alternas: Any) -> None:
     few = ("--strategy", "oracle,random", "--scheduler", "none", "--seeds", "2", "--processes", "1", "--workers", "4")
@@ -480,6 +464,7 @@ def test_the_command(alternas: Any) -> None:
     assert "<svg" in Path("new/plot.svg").read_text()
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(("words", "about"), [
     (("--seeds", "0"), "seeds"), (("--workers", "-1"), "workers"), (("--plot", "plot.txt"), "plot"),
     (("--plot", "plot"), ".svg"), (("--strategy", "randm"), "did you mean 'random'"),
@@ -495,11 +480,13 @@ def test_bad_input_is_one_line(alternas: Any, words: tuple[str, ...], about: str
     assert "Traceback" not in errors
 
 
+@pytest.mark.usefixtures("elsewhere")
 @stored
 def test_processes_are_checked(alternas: Any) -> None:
     assert alternas("bench", "--strategy", "oracle", "--processes", "-1")[0] == 2
 
 
+@pytest.mark.usefixtures("elsewhere")
 @stored
 def test_unknown_data_is_one_line(alternas: Any) -> None:
     code, _, errors = alternas("bench", "--data", "digits", "--strategy", "oracle")

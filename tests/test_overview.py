@@ -20,9 +20,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_compute_is_of_all_that_was_done() -> None:

@@ -6,7 +6,6 @@ import json
 import math
 import random
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,6 @@ import pytest
 from tables import OPS, SEEDS, STEPS, cells, write
 
 from alternas.archs import InputError
-from alternas.cli import app as cli
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import SamplerContext
 from alternas.search.tabular import simulated as simulation
@@ -254,21 +252,7 @@ def test_one_of_several_data_sets(tmp_path: Path) -> None:
             read_table(file, data)
 
 
-@pytest.fixture
-def alternas(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Any:
-    """Exit code, stdout and stderr of a command."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*words: str) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["alternas", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        return ended.value.code or 0, out, err
-
-    return call
-
-
+@pytest.mark.usefixtures("elsewhere")
 def test_the_command_takes_a_table(alternas: Any, file: Path) -> None:
     words = ("--strategy", "oracle,random,evolution", "--seeds", "2", "--processes", "1", "--workers", "2", "--json")
     code, out, _ = alternas("bench", "--table", str(file), "--objective", "latency_ms", "--floor", "0.6", *words)
@@ -282,6 +266,7 @@ def test_the_command_takes_a_table(alternas: Any, file: Path) -> None:
     assert oracle["spent_to_95_median"] == run(table, SearcherConfig(ORACLE), 0, 1).spent_to(0.95)
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_without_readings_at_rungs_no_scheduler_is_run(alternas: Any, tmp_path: Path) -> None:
     write([row for row in cells() if row["step"] == 100], tmp_path / "last.parquet")
     words = ("bench", "--table", "last.parquet", "--strategy", "random", "--seeds", "1", "--processes", "1", "--json")
@@ -293,6 +278,7 @@ def test_without_readings_at_rungs_no_scheduler_is_run(alternas: Any, tmp_path: 
     assert "readings from step 100" in errors
 
 
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(("words", "about"), [
     (("--table", "none.parquet"), "not there"), (("--table", "cells.parquet", "--objective", "price"), "price"),
     (("--table", "cells.parquet", "--floor", "0.99"), "best accuracy"),
@@ -309,6 +295,7 @@ def test_bad_input_is_one_line(alternas: Any, file: Path, words: tuple[str, ...]
     assert "Traceback" not in errors
 
 
+@pytest.mark.usefixtures("elsewhere")
 def test_what_is_run_on_a_table_of_genes(alternas: Any, file: Path) -> None:
     strategies = {found.strategy for found in searchers(read_table(file), (), ())}
     assert strategies == {ORACLE, LARGEST, *STOCK, *STRATEGIES} - {"buildup", "enumerate"}
