@@ -21,15 +21,15 @@ from alternas.archs import Genotype, static_cost
 from alternas.results.ranking.pareto import pareto_ranks
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.registry import STRATEGIES, sampler
-from alternas.search.samplers.sampler_context import SamplerContext
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.spaces import RandomChooser, RecordingChooser, Space, get, options_of
 
 SIDE, PROPOSALS, POINTS = 32, sized(21, 3), sized(10_000, 100)
 
 
-def price(net: Genotype) -> tuple[float, float]:
+def price(net: Genotype) -> NetCosts:
     cost = static_cost(net, 10, SIDE)
-    return cost.macs, cost.params
+    return NetCosts(cost.macs, cost.params, cost.macs)
 
 
 def study_of(space: Space, trials: int) -> optuna.Study:
@@ -41,7 +41,7 @@ def study_of(space: Space, trials: int) -> optuna.Study:
     for number in range(trials):
         memo = RecordingChooser(RandomChooser(number))
         net = space.sample(memo)
-        values = [fancied(net) + draw.gauss(0, 0.01), price(net)[0]]
+        values = [fancied(net) + draw.gauss(0, 0.01), price(net).objective]
         found.append(
             create_trial(
                 state=TrialState.COMPLETE, values=values, params=memo.genes, distributions=distributions,
@@ -53,7 +53,7 @@ def study_of(space: Space, trials: int) -> optuna.Study:
 
 
 def fancied(net: Genotype) -> float:
-    return 1 - 30 / price(net)[0] ** 0.5 / (1.3 if net.family == "alternet" else 1.0)
+    return 1 - 30 / price(net).objective ** 0.5 / (1.3 if net.family == "alternet" else 1.0)
 
 
 def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def propose(strategy: str, space: Space, trials: int) -> dict[str, Any]:
         trial = study.ask()
         net = space.sample(RecordingChooser(TrialChooser(trial)))
         trial.set_user_attr("key", net.key)
-        study.tell(trial, [fancied(net), price(net)[0]])
+        study.tell(trial, [fancied(net), price(net).objective])
     return {"first": own[0], "ms": summary(own[1:])}
 
 

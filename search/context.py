@@ -24,7 +24,7 @@ from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .samplers.registry import check_strategy, find_strategy
-from .samplers.sampler_context import SamplerContext
+from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
@@ -140,9 +140,10 @@ class SearchContext:
     def sampler_context(self) -> SamplerContext:
         """What a strategy knows beforehand."""
 
-        def costs(net: Genotype) -> tuple[float, float]:
+        def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
-            return self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective), cost.params
+            objective = self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective)
+            return NetCosts(objective, cost.params, 1.0 if self.bank else cost.macs)
 
         exact, first = self.latencies is None, self.known.genes
         return SamplerContext(self.space, self.settings.seed, costs, self.violation, exact, first=first)

@@ -15,7 +15,7 @@ import pytest
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
 from alternas.search.samplers.evolution import GROWTH, LEARNED, Evolution
-from alternas.search.samplers.sampler_context import SamplerContext
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.samplers.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of
@@ -71,7 +71,7 @@ def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
 
 
 def test_the_first_nets_are_uniform_draws() -> None:
-    strategy = Evolution(SamplerContext(get("alternet", 32), 0, lambda net: (1.0, 1.0)))
+    strategy = Evolution(SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0)))
     assert strategy.propose(optuna.create_study(directions=["maximize", "minimize"]), 0) is None
 
 
@@ -82,9 +82,11 @@ def test_nets_are_new(open_controller: Open) -> None:
     assert Counter(r.status for r in records)["duplicate"] <= 3, "only the first draws can be known"
 
 
-def sampler_after(trials: int, open_controller: Open, slots: int = 1, **how: Any) -> tuple[Evolution, SearchController]:
+def sampler_after(
+    trials: int, open_controller: Open, slots: int = 1, strategy: str = "evolution", **how: Any
+) -> tuple[Evolution, SearchController]:
     """The strategy of a search of so many trials, once it has ended."""
-    controller = open_controller(trials=trials, strategy="evolution", **how)
+    controller = open_controller(trials=trials, strategy=strategy, **how)
     run(controller, slots)
     sampler: Any = controller.study.study.sampler
     return sampler, controller
@@ -107,8 +109,11 @@ def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
     assert len(found) > len(shared) > 0.8 * len(found), "draws stay candidates, so that few have to be described"
 
 
-def test_the_net_of_the_largest_gain_is_chosen(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampler, controller = sampler_after(12, open_controller)
+@pytest.mark.parametrize(("strategy", "power"), [("evolution", 0.0), ("evolution-per-cost", 0.5)])
+def test_the_net_of_the_largest_gain_is_chosen(
+    open_controller: Open, monkeypatch: pytest.MonkeyPatch, strategy: str, power: float
+) -> None:
+    sampler, controller = sampler_after(12, open_controller, strategy=strategy)
     study = controller.study.study
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 0)
     genes = sampler.propose(study, 40)
@@ -116,10 +121,10 @@ def test_the_net_of_the_largest_gain_is_chosen(open_controller: Open, monkeypatc
     points, front = sampler._predicted_front()
     nets = sampler._candidates(front, 40, random.Random(f"{sampler._seed}/40"))
     mean, sd = sampler._surrogate.predict(nets)
-    dearest = max(net.features.cost for net in nets), max(cost for _, cost in points)
+    dearest = max(net.features.costs.objective for net in nets), max(cost for _, cost in points)
     reference = min(accuracy for accuracy, _ in points), max(dearest)
-    costs = np.array([net.features.cost for net in nets])
-    gains = expected_hypervolume_improvement(mean, sd, costs, points, reference)
+    costs = np.array([net.features.costs.objective for net in nets])
+    gains = expected_hypervolume_improvement(mean, sd, costs, points, reference) / costs**power
     assert genes == nets[int(gains.argmax())].genes
     monkeypatch.setattr(evolution, "N_NEIGHBORS", 1000)
     climbed = sampler.propose(study, 40)

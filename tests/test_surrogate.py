@@ -17,6 +17,7 @@ from alternas.results.ranking.pareto import hypervolume
 from alternas.search.samplers.learning_curves import LearningCurves, nearest_to_front
 from alternas.search.samplers.sampler_context import (
     FULL_TRAINING,
+    NetCosts,
     NetFeatures,
     Observation,
     TrialReader,
@@ -42,12 +43,12 @@ def net(seed: int) -> Net:
     memo = RecordingChooser(RandomChooser(seed))
     genotype = SPACE.sample(memo)
     cost = static_cost(genotype, 10, 8, 1)
-    return Net(memo.genes, NetFeatures(genotype, cost.macs, cost.params, features(genotype)))
+    return Net(memo.genes, NetFeatures(genotype, NetCosts(cost.macs, cost.params), features(genotype)))
 
 
 def made_up(cost: float = 1e5, depth: int = 1, op: str = "conv", *traits: str) -> Net:
     """A net of these genes and traits."""
-    known = NetFeatures(net(0).features.net, cost, 1e3, frozenset(((name,), 1) for name in traits))
+    known = NetFeatures(net(0).features.net, NetCosts(cost, 1e3), frozenset(((name,), 1) for name in traits))
     return Net({"depth": depth, "op": op, "fixed": 3}, known)
 
 
@@ -81,7 +82,9 @@ def test_a_net_whose_cost_was_measured_is_encoded_anew() -> None:
 
 def smooth(net: Net) -> float:
     """An accuracy that depends on the cost and on one gene."""
-    return 0.5 + 0.1 * math.log10(net.features.cost / 1e4) + (0.1 if net.genes["family"] == "alternet" else 0.0)
+    return (
+        0.5 + 0.1 * math.log10(net.features.costs.objective / 1e4) + (0.1 if net.genes["family"] == "alternet" else 0.0)
+    )
 
 
 def test_it_learns_what_matters() -> None:

@@ -18,7 +18,7 @@ from tables import OPS, SEEDS, STEPS, cells, write
 
 from alternas.archs import InputError
 from alternas.search.samplers.registry import STRATEGIES
-from alternas.search.samplers.sampler_context import SamplerContext
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.tabular import simulated as simulation
 from alternas.search.tabular.benchmark_table import Training
 from alternas.search.tabular.evaluate import BenchmarkConfig, run_benchmark
@@ -126,7 +126,7 @@ def test_draws_from_few_nets_of_many_combinations_are_uniform(tmp_path: Path) ->
     table = read_table(write(cells(missing=0.8), tmp_path / "few.parquet"))
     space, draw = table.space, random.Random(0)
     assert isinstance(space, TableSpace)
-    context = SamplerContext(space, 0, lambda net: (1.0, 1.0), nets=[space.genes(row) for row in space.rows])
+    context = SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), nets=[space.genes(row) for row in space.rows])
     nets = TableNets(space, table.distance)
     missing = next(genes for genes in all_genes() if table.distance(space.sample(FixedChooser(genes))) > 0)
     for drawn in (lambda: context.uniform(draw), lambda: nets.moved(missing, draw)):
@@ -161,7 +161,7 @@ def test_every_strategy_finds_all_nets_of_a_table(
 
 def test_strategies_compare_nets_by_their_genes(file: Path) -> None:
     table, seen = read_table(file), list[Any]()
-    controller = simulation._controller(table, SearcherConfig("evolution", "mo-asha"), 0)
+    controller = simulation.controller_on(table, SearcherConfig("evolution", "mo-asha"), 0)
     context: Any = controller.study.study.sampler
     features = context._context.features_of({"gene_first": "pool", "gene_second": "skip", "gene_depth": 4})
     seen.append(features.traits)
@@ -304,11 +304,7 @@ def test_what_is_run_on_a_table_of_genes(alternas: Any, file: Path) -> None:
     assert "buildup" in errors
 
 
-STORED = set(pd.read_parquet(FILE, columns=["data"])["data"])
-SEARCHED = [name for name in TABLES if not {"cue-long", "cue-short"} & {name} or "cue-long" in STORED]
-
-
-@pytest.mark.parametrize("name", SEARCHED)
+@pytest.mark.parametrize("name", TABLES)
 def test_published_tables_are_worth_searching(name: str) -> None:
     table = load_table(name)
     oracle = run(table, SearcherConfig(ORACLE), 0, 8)
@@ -316,7 +312,7 @@ def test_published_tables_are_worth_searching(name: str) -> None:
     assert table.name == name
     assert oracle.volume[-1] == pytest.approx(1.0)
     assert (drawn.spent_to(0.95) or math.inf) > 3 * (oracle.spent_to(0.95) or math.inf)
-    assert drawn.volume_at(5) < 0.8
+    assert drawn.volume_at(5) < 0.85
 
 
 @pytest.mark.parametrize("name", ["cells", "fifty", "unrelated"])
@@ -396,7 +392,7 @@ def test_a_short_budget_is_judged_by_a_long_one(tmp_path: Path) -> None:
 
 
 def test_the_long_table_is_read_beside_the_short_one(tmp_path: Path) -> None:
-    stored = pd.read_parquet(FILE)
+    stored = pd.read_parquet(FILE).query("data != 'cue-long'")
     some = stored[(stored["data"] == "cue") & (stored["seed"] < 2) & (stored["gene_width"] == 32)]
     long = some.assign(data="cue-long", step=4 * some["step"], accuracy=1 - some["accuracy"] / 2)
     file = tmp_path / "table.parquet"

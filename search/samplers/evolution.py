@@ -32,6 +32,7 @@ N_CROSSINGS = 3  # in each proposal
 N_UNIFORM = 2  # draws in each proposal
 UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
+COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
 
@@ -39,7 +40,12 @@ class Evolution(JointSampler):
     """Proposals depend on (seed, trial number), the trials so far, and the constants that the surrogate learned last.
 
     These are kept in the study, so that a resumed search goes on as if unbroken.
+
+    Attributes:
+        cost_power: what a net is expected to add is divided by the cost of its training to this power.
     """
+
+    cost_power = 0.0
 
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
@@ -116,7 +122,7 @@ class Evolution(JointSampler):
 
         Measured accuracy is partly luck: a front of lucky nets would hide those that are as good as it looks.
         """
-        points = [(mean, net.features.cost) for mean, net in self._expected.values()]
+        points = [(mean, net.features.costs.objective) for mean, net in self._expected.values()]
         ranks = pareto_ranks(points)
         return points, [net for (_, net), rank in zip(self._expected.values(), ranks, strict=True) if rank == 1]
 
@@ -178,7 +184,16 @@ class Evolution(JointSampler):
         return net.features.traits not in self._proposed and self._context.is_feasible(net.features.net)
 
     def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
-        costs = np.array([net.features.cost for net in nets])
+        """The net that is expected to add most to the front, or most for what its training costs."""
+        costs = np.array([net.features.costs.objective for net in nets])
         reference = min(accuracy for accuracy, _ in points), max(*costs, *(cost for _, cost in points))
         mean, sd = self._surrogate.predict(nets)
-        return nets[int(np.argmax(expected_hypervolume_improvement(mean, sd, costs, points, reference)))]
+        gains = expected_hypervolume_improvement(mean, sd, costs, points, reference)
+        prices = np.array([net.features.costs.training for net in nets])
+        return nets[int(np.argmax(gains / prices**self.cost_power))]
+
+
+class EvolutionPerCost(Evolution):
+    """Pareto evolution by expected improvement per cost of training (Snoek et al., NeurIPS 2012: per second)."""
+
+    cost_power = COST_POWER

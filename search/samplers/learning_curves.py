@@ -73,6 +73,6 @@ class LearningCurves:
 
 def nearest_to_front(observations: Sequence[Observation]) -> list[Observation]:
     """Those of the first front first, then those of the second, and so on; of equals the earlier trial."""
-    ranks = pareto_ranks([(observation.accuracy, observation.features.cost) for observation in observations])
+    ranks = pareto_ranks([(observation.accuracy, observation.features.costs.objective) for observation in observations])
     order = sorted(range(len(ranks)), key=lambda i: (ranks[i], observations[i].trial))
     return [observations[i] for i in order]

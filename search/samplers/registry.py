@@ -38,6 +38,7 @@ STRATEGIES = {
     "nsga2": Strategy("optuna_samplers:FixedNSGAII", stateless=False),
     "buildup": Strategy("buildup:BuildUp", planned=True),
     "evolution": Strategy("evolution:Evolution"),
+    "evolution-per-cost": Strategy("evolution:EvolutionPerCost"),
     "enumerate": Strategy("random:Enumerate", planned=True),
 }
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...archs import Encoder, Genotype, Stage
 from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
@@ -45,19 +45,30 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
         yield place, part
 
 
+class NetCosts(NamedTuple):
+    """Costs of a net, in closed form.
+
+    Attributes:
+        objective: what accuracy is weighed against.
+        params: number of parameters.
+        training: what it costs to train the net, up to a factor that all nets share; 1 where all cost the same.
+    """
+
+    objective: float
+    params: float
+    training: float = 1.0
+
+
 @dataclass(frozen=True)
 class NetFeatures:
     """What is known of a net before it is trained.
 
     Attributes:
-        cost: the objective beside accuracy.
-        params: number of parameters.
         traits: every number and name of the genotype, with its place; see `features`.
     """
 
     net: Genotype
-    cost: float
-    params: float
+    costs: NetCosts
     traits: Traits
 
 
@@ -85,7 +96,7 @@ class SamplerContext:
 
     Attributes:
         seed: of its draws.
-        costs_of: cost objective and parameters of any net, in closed form.
+        costs_of: costs of any net.
         violation: share by which a net is over the limits; 0 within them.
         cost_is_exact: False for latencies, which are predicted until they are measured.
         traits_of: what nets are compared by.
@@ -95,7 +106,7 @@ class SamplerContext:
 
     space: Space
     seed: int
-    costs_of: Callable[[Genotype], tuple[float, float]]
+    costs_of: Callable[[Genotype], NetCosts]
     violation: Callable[[Genotype], float] = lambda net: 0.0
     cost_is_exact: bool = True
     traits_of: Callable[[Genotype], Traits] = features
@@ -122,9 +133,9 @@ class SamplerContext:
         name = tuple(map(genes.__getitem__, self._options))
         if name not in self._cached:
             net = self.space.sample(FixedChooser(genes))
-            self._cached[name] = NetFeatures(net, *self.costs_of(net), self.traits_of(net))
+            self._cached[name] = NetFeatures(net, self.costs_of(net), self.traits_of(net))
         cached = self._cached[name]
-        return cached if self.cost_is_exact else replace(cached, cost=self.costs_of(cached.net)[0])
+        return cached if self.cost_is_exact else replace(cached, costs=self.costs_of(cached.net))
 
 
 class TrialReader:
@@ -173,7 +184,8 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
     """
 
     def cost(net: Genotype) -> float:
-        return context.costs_of(net)[0 if context.cost_is_exact else 1]
+        costs = context.costs_of(net)
+        return costs.objective if context.cost_is_exact else costs.params
 
     nets = sorted(context.space.baselines(), key=cost)
     within = [net for net in nets if context.is_feasible(net)]

@@ -98,7 +98,7 @@ class Encoder:
             rows = [of_option[gene] for of_option, gene in zip(self._rows_of.values(), genes, strict=True)]
             self._encoded[genes] = np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)
         row, traits = self._encoded[genes]
-        row[:COSTS] = math.log10(net.features.cost), math.log10(net.features.params)
+        row[:COSTS] = math.log10(net.features.costs.objective), math.log10(net.features.costs.params)
         return row, traits
 
 
@@ -171,7 +171,7 @@ class Surrogate:
         full = self._layout.fidelities - 1
         fidelity = np.array([min(observation.rung, full) for observation in observations])
         accuracies = np.array([observation.accuracy for observation in observations])
-        costs = np.array([observation.features.cost for observation in observations])
+        costs = np.array([observation.features.costs.objective for observation in observations])
         y, known = np.empty(len(accuracies)), (0.0, 1.0)
         for rung in range(full + 1):
             at = fidelity == rung

@@ -98,6 +98,14 @@ class TabularBenchmark:
         """What accuracy is weighed against."""
         return entry.costs[self.objective]
 
+    def compute(self, key: str) -> float:
+        """What a training of a net costs, in trainings of the table's mean net."""
+        return self.entry(key).costs["macs"] / self._mean_macs
+
+    @cached_property
+    def _mean_macs(self) -> float:
+        return statistics.fmean(entry.costs["macs"] for entry in self.entries.values())
+
     def costs(self, net: Genotype | TableNet) -> dict[str, float]:
         """All costs of a net; infinite where the table has not got it."""
         return self.entry(net.key).costs if self.has(net) else self._no_costs

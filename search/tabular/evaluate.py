@@ -112,6 +112,8 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
         for share in SHARES:
             for name, value in zip(("low", "median", "high"), _quartiles(_spent(runs, share)), strict=True):
                 row[f"spent_to_{share * 100:.0f}_{name}"] = _finite(value)
+        for name, value in zip(("low", "median", "high"), _quartiles(_compute(runs)), strict=True):
+            row[f"compute_to_99_{name}"] = _finite(value)
         low, middle, high = _quartiles([trace.volume_at(AT) for trace in runs])
         row |= {"hypervolume_low": low, "hypervolume_median": middle, "hypervolume_high": high, "hypervolume_at": AT}
         times = _ratio(_spent(runs, SHARES[-1]), reference) if reference else (None, None, None)
@@ -121,8 +123,11 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
 
 
 def _spent(runs: Sequence[Trace], share: float) -> list[float]:
-    spent = [trace.spent_to(share) for trace in runs]
-    return [math.inf if value is None else value for value in spent]
+    return [math.inf if (spent := trace.spent_to(share)) is None else spent for trace in runs]
+
+
+def _compute(runs: Sequence[Trace]) -> list[float]:
+    return [math.inf if (spent := trace.compute_to(SHARES[-1])) is None else spent for trace in runs]
 
 
 def _quartiles(values: Sequence[float]) -> list[float]:
@@ -166,7 +171,8 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
         table.add_row(*cells(row))
     table.caption = (
         "Full trainings spent until so much of the table's hypervolume is found: medians over seeds; -: given up "
-        f"after {MOST:.0f}. found at: the share found by so many. to 99% / random's: ratio of medians (95 % interval)."
+        f"after {MOST:.0f}. compute: to 99%, in trainings of the table's mean net, by MACs. "
+        "found at: the share found by so many. to 99% / random's: ratio of medians (95 % interval)."
     )
     return table
 
@@ -174,7 +180,7 @@ def bench_table(rows: list[dict[str, Any]], title: str) -> Table:
 def heads(rows: list[dict[str, Any]]) -> tuple[str, ...]:
     """Heads of the columns that `cells` fills."""
     spent = (f"to {share:.0%} (quartiles)" for share in SHARES)
-    return "strategy", "scheduler", *spent, f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
+    return "strategy", "scheduler", *spent, "compute", f"found at {rows[0]['hypervolume_at']:.0f}", "to 99% / random's"
 
 
 def cells(row: dict[str, Any]) -> tuple[str, ...]:
@@ -184,6 +190,8 @@ def cells(row: dict[str, Any]) -> tuple[str, ...]:
         low, middle, high = (row[f"spent_to_{share * 100:.0f}_{name}"] for name in ("low", "median", "high"))
         low, high = (f">{MOST:.0f}" if value is None else f"{value:.0f}" for value in (low, high))
         spent.append("-" if middle is None else f"{middle:.0f} ({low}-{high})")
+    compute = row["compute_to_99_median"]
+    spent.append("-" if compute is None else f"{compute:.0f}")
     times, low, high = (row[f"times_random{end}"] for end in ("", "_low", "_high"))
     ratio = "-" if times is None else f"{times:.2f}"
     if times is not None and low is not None:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ..context import SearchConfig, SearchContext
 from ..data.dataset import DataConfig
 from ..engine.loop import run_loop
 from ..samplers.registry import STRATEGIES, check_strategy
-from ..samplers.sampler_context import SamplerContext
+from ..samplers.sampler_context import NetCosts, SamplerContext
 from ..training.job import Job, JobResult, Progress, TrainJob
 from ..training.recipes import get as recipe
 from ..trials.controller import SearchController
@@ -49,12 +50,20 @@ class Trace:
     """Share of the table's hypervolume found, by training spent."""
 
     spent: list[float] = field(default_factory=list)  # in full trainings
+    compute: list[float] = field(default_factory=list)  # in full trainings of the table's mean net, by MACs
     volume: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)  # on the simulated clock
 
     def spent_to(self, share: float) -> float | None:
         """Training spent when `share` was reached first; None if it never was."""
-        return next((s for s, v in zip(self.spent, self.volume, strict=True) if v >= share), None)
+        return self._first(self.spent, share)
+
+    def compute_to(self, share: float) -> float | None:
+        """Compute spent when `share` was reached first; None if it never was."""
+        return self._first(self.compute, share)
+
+    def _first(self, values: Sequence[float], share: float) -> float | None:
+        return next((s for s, v in zip(values, self.volume, strict=True) if v >= share), None)
 
     def volume_at(self, spent: float) -> float:
         """The share reached with so much training."""
@@ -70,7 +79,7 @@ class Simulator:
 
     def __init__(self, table: TabularBenchmark, workers: int, enough: float) -> None:
         self.table, self.workers, self.enough = table, workers, enough
-        self.trace, self.clock, self.spent = Trace(), 0.0, 0.0
+        self.trace, self.clock, self.spent, self.compute = Trace(), 0.0, 0.0, 0.0
         # end, tie-break, begin, share of a training
         self._running: list[tuple[float, int, float, float, TrainJob]] = []
         self._at: dict[tuple[str, int], float] = {}
@@ -102,10 +111,11 @@ class Simulator:
         if not self._running:
             return []
         self.clock, _, _, share, job = heapq.heappop(self._running)
+        key = job.genotype.key
         self.spent += share
+        self.compute += share * self.table.compute(key)
         if self.spent > MOST:
             raise _EnoughError
-        key = job.genotype.key
         training = self.table.entry(key).drawn(key, job.seed)
         if job.stop_step == job.total_steps:
             self._trace(key)
@@ -118,8 +128,13 @@ class Simulator:
             return
         self._whole.append(key)
         self._best = self.table.hypervolume(self._whole)
-        running = [share * (self.clock - start) / (end - start) for end, _, start, share, _ in self._running if share]
-        self.trace.spent.append(self.spent + sum(running))
+        running = [
+            (share * (self.clock - start) / (end - start), self.table.compute(job.genotype.key))
+            for end, _, start, share, job in self._running
+            if share
+        ]
+        self.trace.spent.append(self.spent + sum(done for done, _ in running))
+        self.trace.compute.append(self.compute + sum(done * compute for done, compute in running))
         self.trace.volume.append(self._best)
         self.trace.seconds.append(self.clock)
         if self._best >= self.enough:
@@ -163,9 +178,9 @@ class TabularContext(SearchContext):
         return self.table.cost(self.table.entry(key))
 
     def sampler_context(self) -> SamplerContext:
-        def costs(net: Genotype) -> tuple[float, float]:
+        def costs(net: Genotype) -> NetCosts:
             of_net = self.table.costs(net)
-            return of_net[self.table.objective], of_net["params"]
+            return NetCosts(of_net[self.table.objective], of_net["params"], of_net["macs"])
 
         context = SamplerContext(self.space, self.settings.seed, costs, self.violation)
         space = self.table.space
@@ -195,11 +210,12 @@ def simulate(
     """Search until `enough` of the table's hypervolume is found, `MOST` is spent, or all nets are trained."""
     simulator = Simulator(table, workers, enough)
     with suppress(_EnoughError):
-        run_loop(_controller(table, contender, seed), simulator, _NoView())
+        run_loop(controller_on(table, contender, seed), simulator, _NoView())
     return simulator.trace
 
 
-def _controller(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchController:
+def controller_on(table: TabularBenchmark, how: SearcherConfig, seed: int) -> SearchController:
+    """The controller of a search on a table, kept in memory."""
     settings = Settings(
         table.space.name, table.name, how.strategy, how.scheduler, "macs", recipe("cue"), seed,
         rungs=how.rungs, eta=how.eta, repeats=how.repeats,
@@ -280,4 +296,5 @@ def run(table: TabularBenchmark, searcher: SearcherConfig, seed: int, workers: i
         return simulate(table, searcher, seed, workers)
     counts = range(1, len(keys) + 1)
     volumes = [table.hypervolume(keys[:count]) for count in counts]
-    return Trace([float(count) for count in counts], volumes, [0.0] * len(keys))
+    compute = list(accumulate(map(table.compute, keys)))
+    return Trace([float(count) for count in counts], compute, volumes, [0.0] * len(keys))

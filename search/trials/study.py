@@ -294,6 +294,6 @@ def validate_sampler(strategy: str, context: SamplerContext) -> None:
     for accuracy in (0.5, 0.6, 0.7):  # made up
         with user_sampler_errors(strategy):
             trial = study.ask()
-        cost, _ = context.costs_of(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
+        costs = context.costs_of(context.space.sample(TrialChooser(trial, lambda: user_sampler_errors(strategy))))
         with user_sampler_errors(strategy):
-            study.tell(trial, [accuracy, cost])
+            study.tell(trial, [accuracy, costs.objective])
