@@ -12,6 +12,7 @@ from typing import Any
 from ..archs import Cost
 from ..archs.errors import InputError, check_choice, short_repr
 from ..results.latency.measurements import LatencySetting
+from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
 from .engine.resources import Resources
 from .training.recipe import Recipe
@@ -49,6 +50,7 @@ class Settings:
             alone.
         bank: the run whose bank of shared weights is searched; "" trains one.
         polish: share of the supernet's compute that trains the front's nets on from their slices.
+        metric: what nets are ranked by.
     """
 
     space: str
@@ -68,6 +70,7 @@ class Settings:
     supernet: float = 0.0
     bank: str = ""
     polish: float = POLISH
+    metric: Metric = field(default_factory=Metric)
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:

@@ -165,10 +165,10 @@ def test_guesses_do_not_outlive_the_measurement(
     work = open_controller(objective="latency_ms", latency=str(LatencySetting()))
     ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
-    guess = ground.features_of(genes).cost
+    guess = ground.features_of(genes).costs.objective
     assert work.context.latencies is not None
     work.context.latencies.add(ground.features_of(genes).net, row(7.5))
-    assert guess != ground.features_of(genes).cost == 7.5
+    assert guess != ground.features_of(genes).costs.objective == 7.5
 
 
 def _options(work: SearchController) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...results.latency.measurements import LatencySetting
+from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .recipe import Recipe
@@ -109,6 +110,7 @@ class TrainJob:
         timeout_s: the worker of a job that takes longer is killed.
         store: where the worker leaves its files and finds them, if it does not see the driver's folder.
         curve_points: of the learning curve over a full budget; each is an evaluation.
+        metric: what the net is ranked by, whose score its result has as accuracy.
     """
 
     trial: int
@@ -128,6 +130,7 @@ class TrainJob:
     timeout_s: float = math.inf
     store: ArtifactStore | None = None
     curve_points: int = CURVE_POINTS
+    metric: Metric = field(default_factory=Metric)
 
     @property
     def progress_steps(self) -> int:

@@ -151,6 +151,7 @@ class Trial:
             start=self.parent.start if self.parent else None,
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
+            metric=settings.metric,
         )
         return self.job
 
