@@ -22,6 +22,7 @@ from torch import Tensor
 from ...archs import Genotype, InputError
 from ...archs.blocks.registry import Axis
 from ...archs.files import atomic_write
+from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
@@ -200,9 +201,10 @@ class BankTrainer:
             self.ema = Ema(self.bank, self.recipe.ema_decay, self.ema.net)
 
     def validate(self) -> float:
-        """Mean accuracy of the fixed nets on validation images; NaN where there are none."""
-        nets = [self.best.network(net) for net in self.job.validated]
-        scores = [evaluate_net(net, self.recipe, self.loader).accuracy for net in nets]
+        """Mean score of the fixed nets on validation images, accuracy or the job's metric; NaN where there are none."""
+        metric, classes = self.job.metric, self.loader.data.classes
+        nets = [evaluate_net(self.best.network(net), self.recipe, self.loader) for net in self.job.validated]
+        scores = [metric.score(all_numbers(net, metric, classes)[metric.name]) for net in nets]
         return sum(scores) / len(scores) if scores else math.nan
 
     def result(self, status: str, **changes: Any) -> JobResult:

@@ -19,6 +19,7 @@ from torch import Generator, Tensor, nn
 
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
+from ...results.metrics import Scores, scores
 from ..data.dataset import DataSet
 from .optim import loss_of
 from .recipe import Recipe
@@ -54,6 +55,10 @@ class Task:
         """(logits, true answers) of a batch."""
         return forward(x_BCHW), y_B
 
+    def scores(self, logits: Tensor, answers: Tensor) -> Scores:
+        """How good all that was predicted is."""
+        return scores(logits, answers, self.num_answers)
+
 
 class MaskedPatchTask(Task):
     """Masked patch prediction; labels are not looked at."""
@@ -73,6 +78,9 @@ class MaskedPatchTask(Task):
 
     def predict(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
         return forward(x_BCHW)
+
+    def scores(self, logits: Tensor, answers: Tensor) -> Scores:
+        return scores(logits, answers, self.num_answers, with_auroc=False)  # of hundreds of colours it takes long
 
 
 TASKS = {"classes": Task, "patches": MaskedPatchTask}
