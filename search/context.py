@@ -29,7 +29,7 @@ from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
-from .training.recipe import check_on
+from .training.recipe import check_on, completed
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -311,7 +311,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run; one that names no metric is ranked by accuracy.
+    """The settings of an existing run, with what an older alternas did not write: metric, new fields of the recipe.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -319,4 +319,4 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return {"metric": asdict(Metric())} | settings
+    return {"metric": asdict(Metric())} | settings | {"recipe": completed(settings.get("recipe"))}

@@ -23,6 +23,7 @@ from ..results.runs.record import Record, now
 from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
 from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
+from .training.recipe import completed
 
 SAME = ("recipe", "data_split", "image_size", "seed", "repeats", "metric")  # settings of runs that train a net alike
 
@@ -229,6 +230,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
     theirs = {"metric": asdict(Metric())} | read_settings(run).get("settings", {})
+    theirs["recipe"] = completed(theirs.get("recipe"))
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
     return same and whole and record.weights == "alone" and record.kind in ("search", "baseline")
