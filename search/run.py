@@ -92,7 +92,7 @@ def conclude(controller: SearchController, console: Console) -> None:
         )
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts))
+        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))
 
 
 def _announce(context: SearchContext, console: Console) -> None:

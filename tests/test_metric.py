@@ -60,11 +60,13 @@ def test_names_are_checked_and_directions_known() -> None:
     assert parse_metric("ece", False, has_trainer=True).minimize
     assert parse_metric("miou", False, has_trainer=True) == Metric("miou")
     assert parse_metric("rmse", True, has_trainer=True) == Metric("rmse", True)
+    with pytest.raises(InputError, match="minimize: of accuracy more is better"):
+        parse_metric("accuracy", True, has_trainer=True)
     for name, minimize, rule in (
         ("miou", False, "metric: unknown value 'miou'"),
         ("accurcy", False, "did you mean 'accuracy'"),
         ("", False, "metric: unknown value ''"),
-        ("auroc", True, "minimize: is for metrics of your own --trainer"),
+        ("auroc", True, "minimize: of auroc more is better"),
         ("x" * 300, False, "metric: "),
         ("recall:\x1b[31m", False, "metric: must be a name"),
     ):
@@ -258,7 +260,7 @@ def test_wrong_metrics_of_a_search_are_refused_in_one_line(alternas: Any, elsewh
     for words, rule in (
         (["--metric", "miou"], "metric: unknown value 'miou'"),
         (["--metric", "recall:ten"], "metric recall:CLASS: unknown value 'ten'"),
-        (["--minimize"], "minimize: is for metrics of your own --trainer"),
+        (["--minimize"], "minimize: of accuracy more is better; it is for metrics of a --trainer of your own"),
     ):
         code, _, err = alternas("search", "resnet", *words)
         assert (code, rule in err, err.count("\n")) == (2, True, 1), err

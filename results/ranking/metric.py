@@ -97,9 +97,10 @@ def parse_metric(name: str, minimize: bool, has_trainer: bool) -> Metric:
     """
     if not has_trainer and not name.startswith(RECALL):
         check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
-    if minimize and not has_trainer:
-        raise InputError(f"minimize: is for metrics of your own --trainer; which way {name} goes is known")
-    return Metric(name, minimize or name in MINIMIZED)
+    metric = Metric(name, minimize or name in MINIMIZED)
+    if metric.minimize and metric.is_known and name not in MINIMIZED:
+        raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
+    return metric
 
 
 def class_of(metric: Metric, classes: Sequence[str]) -> int | None:
