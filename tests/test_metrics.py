@@ -30,7 +30,7 @@ def test_scores_are_scikit_learns(classes: int) -> None:
     assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(y, guess), rel=1e-12)
     assert found.macro_f1 == pytest.approx(f1_score(y, guess, average="macro"), rel=1e-12)
     assert found.auroc == pytest.approx(roc_auc_score(y, p, multi_class="ovr"), rel=1e-6)
-    recalls = recall_score(y, guess, average=None)
+    recalls = np.asarray(recall_score(y, guess, average=None))
     assert [found.recall(label) for label in range(classes)] == pytest.approx(recalls.tolist(), rel=1e-12)
     if classes > 5:
         assert found.top5 == top_k_accuracy_score(y, p, k=5, labels=range(classes))

@@ -140,10 +140,8 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial = {r.trial: r for r in trained}
     every = [
-        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial))
-        | {"rising": still_rose(r, extra.images, query.metric, noise)}
-        | again.get(r.key, RETRAINED)
-        for r in trained
+        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising) | again.get(r.key, RETRAINED)
+        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in trained)
     ]
     # What costs nothing was not measured.
     unknown = {name: sum((row[name] or 0) <= 0 for row in every) for name in (*query.costs, *query.limits)}
@@ -163,7 +161,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
 
 
-def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
+def _row(record: Record, costs: Mapping[str, float | None], rising: bool | None) -> Row:
     """A net's row, before it is ranked."""
     seeds = list(record.accuracies.values())
     assert record.accuracy is not None
@@ -184,7 +182,7 @@ def _row(record: Record, costs: Mapping[str, float | None]) -> Row:
         "tied_with": None,
         "budget_steps": record.budget.get("full"),
         "weights": record.weights,
-        "rising": None,
+        "rising": rising,
         "seconds": record.seconds,
     }
 
@@ -328,10 +326,9 @@ def summary_lines(board: Leaderboard) -> list[str]:
     """What must be known to read a leaderboard, a line each."""
     counts = Counter(r.status for r in board.records)
     costs = [OBJECTIVES[name] for name in board.query.costs]
-    metric = board.query.metric
-    of = [f"{metric.name} above {metric.floor}"] * (ACCURACY in board.query.objectives) + [
-        f"log {cost}" for cost in costs
-    ]
+    metric, of = board.query.metric, [f"log {cost}" for cost in costs]
+    if ACCURACY in board.query.objectives:
+        of.insert(0, f"{metric.name} above {metric.floor}")
     bounds = {row["gain_bound"] for row in board.rows}
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
