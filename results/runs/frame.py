@@ -1,4 +1,4 @@
-"""A run as a pandas DataFrame, for notebooks."""
+"""A run's records as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RANKED = (
 COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
 
-def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
+def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
     """One row a record, indexed by `trial`.
 
     Columns, all of them always there:
