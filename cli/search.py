@@ -83,8 +83,9 @@ def search(
     start_with: Annotated[
         str,
         option(
-            "Nets to propose first: a JSON file of genotypes or genes, such JSON itself, a RUN (its front), RUN:TRIAL, or zoo names "
-            "separated by commas. Nets of a run with the same data, recipe, seed and repeats are not trained again."
+            "Nets to propose first: a JSON file of genotypes or genes, such JSON itself, a RUN (its front), RUN:TRIAL, "
+            "or zoo names separated by commas. Nets of a run with the same data, recipe, seed and repeats are not "
+            "trained again."
         ),
     ] = "",
     objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
