@@ -138,7 +138,7 @@ def test_odd_values_are_never_a_traceback(alternas: Any, seed: int) -> None:
         assert "Traceback" not in err
         assert code == 0 or (err.count("\n") == 1 and not out), (words, what, out, err)
     with within(30), suppress(InputError):
-        load_run(Path("runs/mine"))
+        load_run(Path("runs/mine")).frame()
 
 
 def packed(name: str = "val", **changed: Any) -> bytes:

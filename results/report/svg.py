@@ -7,9 +7,10 @@ from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator
+from matplotlib.ticker import FuncFormatter, LogLocator
 
 from ..render.plots import FORMATS, RULES, plain
+from ..render.tables import short
 from .elements import Plot, Series
 
 MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^", "cross": "P", "x-thin": "x"}
@@ -25,7 +26,7 @@ def plot_svg(plot: Plot) -> str:
         if plot.log_x:
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
             axes.xaxis.set_minor_locator(LogLocator(subs=()))
         for series in plot.series:
             if not series.hidden:
