@@ -306,6 +306,7 @@ assert run.best().build().training is False
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
     """Interrupted and resumed, a second time in the same process, and typed: the same nets, the same accuracies."""
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)

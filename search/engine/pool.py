@@ -89,6 +89,7 @@ def disconnect() -> None:
     _set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))
     try:
         ray.shutdown()
+        _read_environment()
     finally:
         _set_handlers(handlers)
 
@@ -167,17 +168,22 @@ def _init(address: str, **more: Any) -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables and have Ray, which keeps what it has once read, read them now."""
+    """Set environment variables, and have Ray read them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ |= values
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    _read_environment()
     try:
         yield
     finally:
         for name, value in before.items():
             os.environ.pop(name)
             os.environ |= {} if value is None else {name: value}
+
+
+def _read_environment() -> None:
+    """Have Ray, which keeps what it has once read, read its environment variables and its token now."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _answers(address: str, mode: str) -> bool:
