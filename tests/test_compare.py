@@ -252,13 +252,14 @@ def test_a_frame_has_the_columns_that_the_page_names() -> None:
 
 def test_a_frame_holds_what_the_leaderboard_says() -> None:
     child = {"factors": {"size": 3}, "weights": "inherited", "lineage": {"trial": 0, "flops": 5}}
-    frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
+    run = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
+    frame = run.frame()
     assert frame["rank"].dropna().to_dict() == {0: 1, 1: 1, 2: 2, 3: 1}
     assert frame.loc[3, ["factor_size", "weights", "train_flops", "memory", "steps_full"]].tolist() == [
         3, "inherited", 6 * 9 * 8 * 32 + 5, 5, 8,
     ]  # fmt: skip
     assert frame.loc[4, ["rank", "gain", "train_flops"]].isna().all()
-    assert load_run("one").frame("params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}
+    assert run.frame("params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}
 
 
 def test_the_pages_commands_run(alternas: Any) -> None:
