@@ -10,6 +10,7 @@ import keyword
 from collections.abc import Mapping
 from functools import cache
 from inspect import Parameter, Signature, signature
+from numbers import Real
 from pathlib import Path
 from typing import Any, get_args
 
@@ -118,7 +119,7 @@ def text_of(name: str, value: Any) -> str:
         InputError: if it cannot be.
     """
     match value:
-        case str() | int() | float() | Path():
+        case str() | Real() | Path():
             return str(value)
         case SavedRun() | SavedNet():
             return value.spec

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -99,7 +100,9 @@ def test_names_that_are_pythons_words_and_options_given_twice() -> None:
 
 def test_values_are_typed_as_a_person_would() -> None:
     net = zoo.get("resnet18", 32)
-    values = dict(trials=None, max_macs=20_000_000, rungs=(0.25, "1/2"), inherit=True, compile=False, space="all")
+    values = dict(
+        trials=None, max_macs=np.int64(20_000_000), rungs=(0.25, "1/2"), inherit=True, compile=False, space="all"
+    )
     assert python.words_of(values) == ["all", "--max-macs", "20000000", "--rungs", "0.25,1/2", "--inherit"]
     assert json.loads(python.words_of({"start_with": net})[1]) == net.to_dict()
     assert json.loads(python.words_of({"start_with": [net, net]})[1]) == [net.to_dict()] * 2

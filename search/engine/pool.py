@@ -211,7 +211,8 @@ def _interrupt_held_back() -> Iterator[None]:
         KeyboardInterrupt: at the end, if it came.
     """
     came, before = list[int](), signal.getsignal(signal.SIGINT)
-    _set_handlers({signal.SIGINT: lambda number, _: came.append(number)})
+    if callable(before):  # else it is ignored, as in the background of a shell
+        _set_handlers({signal.SIGINT: lambda number, _: came.append(number)})
     try:
         yield
     finally:
