@@ -14,10 +14,9 @@ from typing import Any
 import typer
 
 from ..archs.errors import InputError, OperationError
-from ..archs.files import disk_full_message
 from ..results.render.terminal import LogHandler, guarded, visible
 from . import analyze, export, ops, results, search, train  # noqa: F401 - each declares its commands
-from .options import COMMANDS
+from .options import COMMANDS, typed_errors
 
 app = typer.Typer(
     name="alternas",
@@ -30,8 +29,6 @@ app = typer.Typer(
 
 MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
-USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
-
 
 for command in sorted(COMMANDS, key=lambda command: command.place):
     app.command(command.name)(command.run)
@@ -59,28 +56,19 @@ def _run() -> int:
     before = signal.signal(signal.SIGTERM, _terminate)
     logging.basicConfig(handlers=[LogHandler()], level=logging.WARNING)
     try:
-        _check_folder()
-        code = app(standalone_mode=False)
+        with typed_errors():
+            code = app(standalone_mode=False)
     except InputError as error:
         code = _print_error(str(error), 2)
-    except USAGE_ERROR as error:
-        code = _print_error(error.format_message(), 2)
     except OperationError as error:
         code = _print_error(str(error), 1)
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second one changes nothing any more
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         code = INTERRUPTED
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except OSError as error:
-        if isinstance(error.__context__, KeyboardInterrupt):  # Optuna's lock, interrupted while it is given back
-            code = INTERRUPTED
-        elif message := disk_full_message(error):
-            code = _print_error(message, 1)
-        else:
-            raise
     if code == INTERRUPTED:
         resumes = any(command.resumes and [command.name] == sys.argv[1:2] for command in COMMANDS)
         print(f"alternas: stopped{'; the same command resumes' if resumes else ''}", file=sys.stderr)
@@ -88,14 +76,6 @@ def _run() -> int:
     else:
         signal.signal(signal.SIGTERM, before)
     return code
-
-
-def _check_folder() -> None:
-    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise InputError("the current folder has been deleted; change to one that is there") from None
 
 
 def _print_error(message: str, code: int) -> int:

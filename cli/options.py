@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
@@ -12,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..archs.errors import InputError, OperationError, is_whole, short_repr
+from ..archs.files import disk_full_message
 from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
 
@@ -19,6 +23,9 @@ if TYPE_CHECKING:
     from ..search.config import RunConfig
     from ..search.data.dataset import DataConfig
     from ..search.training.recipe import Recipe
+
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
 
 
 @dataclass(frozen=True)
@@ -34,19 +41,30 @@ class Command:
 COMMANDS: list[Command] = []
 
 
-def command(place: int, name: str = "", resumes: bool = False) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def command(
+    place: int, name: str = "", resumes: bool = False, prints: Callable[[Any, bool], None] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function a command.
 
     A parameter whose type is one of the groups of options below stands for all options of that group, which follow
-    the command's own in the help.
+    the command's own in the help. A function that Python may call too returns its result and leaves it to `prints`,
+    which takes the result and whether it is to be JSON, to show it.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         run = _with_groups_expanded(function)
-        COMMANDS.append(Command(name or function.__name__, place, resumes, run))
+        COMMANDS.append(Command(name or function.__name__, place, resumes, _printing(run, prints) if prints else run))
         return run
 
     return register
+
+
+def _printing(run: Callable[..., Any], prints: Callable[[Any, bool], None]) -> Callable[..., None]:
+    @wraps(run)
+    def run_and_print(**values: Any) -> None:
+        prints(run(**values), values["as_json"])
+
+    return run_and_print
 
 
 def _with_groups_expanded(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,6 +201,38 @@ class RunOptions:
         return RunConfig(resources, Budget(self.trial_minutes, self.max_hours, train_steps), self.tensorboard)
 
 
+@contextmanager
+def typed_errors() -> Iterator[None]:
+    """Make one kind of error of each kind of reason that a command is not done.
+
+    Raises:
+        InputError: if what was typed is no option or value of the command, or the current folder is gone.
+        OperationError: if the disk is full.
+        KeyboardInterrupt: at Ctrl-C, whatever was made of it on its way.
+    """
+    try:
+        _check_folder()
+        yield
+    except USAGE_ERROR as error:
+        raise InputError(error.format_message()) from None
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+    except OSError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):  # Optuna's lock, interrupted while it is given back
+            raise KeyboardInterrupt from None
+        if message := disk_full_message(error):
+            raise OperationError(message) from None
+        raise
+
+
+def _check_folder() -> None:
+    """Raise InputError if the current folder is gone: runs, data and libraries are found from there."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise InputError("the current folder has been deleted; change to one that is there") from None
+
+
 def console_for(as_json: bool) -> Any:
     """Where progress is shown: on stderr where stdout holds JSON."""
     from ..results.render.terminal import Console
@@ -204,8 +254,6 @@ def whole_numbers(option: str, text: str) -> tuple[int, ...]:
     Raises:
         InputError: if `text` is not a list of whole numbers.
     """
-    from ..archs.errors import InputError, is_whole, short_repr
-
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not all(map(is_whole, parts)):
         raise InputError(f"{option}: whole numbers with commas between, such as 1,5,20, got {short_repr(text)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
@@ -23,7 +24,17 @@ from .options import (
 )
 
 
-@command(1, resumes=True)
+def _print_found(folder: Path, as_json: bool) -> None:
+    """Print what a search has found."""
+    from ..results.ranking.leaderboard import print_front
+    from ..results.ranking.objectives import RankingQuery
+
+    on_front = print_front(folder, RankingQuery(), as_json)
+    if on_front and not as_json:
+        print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
+
+
+@command(1, resumes=True, prints=_print_found)
 def search(
     training: TrainingOptions,
     images: ImageOptions,
@@ -72,8 +83,9 @@ def search(
     start_with: Annotated[
         str,
         option(
-            "Nets to propose first: a JSON file of genotypes or genes, a RUN (its front), RUN:TRIAL, or zoo names "
-            "separated by commas. Nets of a run with the same data, recipe, seed and repeats are not trained again."
+            "Nets to propose first: a JSON file of genotypes or genes, such JSON itself, a RUN (its front), RUN:TRIAL, "
+            "or zoo names separated by commas. Nets of a run with the same data, recipe, seed and repeats are not "
+            "trained again."
         ),
     ] = "",
     objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
@@ -114,11 +126,9 @@ def search(
     minimize: Annotated[
         bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
     ] = False,
-) -> None:
+) -> Path:
     """Run an architecture search; the same command again resumes it."""
-    from ..results.ranking.leaderboard import print_front
     from ..results.ranking.metric import parse_metric
-    from ..results.ranking.objectives import RankingQuery, parse_objectives
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
@@ -139,10 +149,7 @@ def search(
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps)
     config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)
-    folder = run_search(config, console_for(as_json))
-    on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
-    if on_front and not as_json:
-        print_lines("", f"export the best:  alternas export {run_name} --out {run_name}-best")
+    return run_search(config, console_for(as_json))
 
 
 @command(2)

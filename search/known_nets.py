@@ -118,7 +118,7 @@ def find_known_nets(
     """The nets that `text` names, as genes; those that do not fit are left out.
 
     Args:
-        text: a JSON file, RUN, RUN:TRIAL, or names of the zoo with commas between.
+        text: a JSON file, JSON itself, RUN, RUN:TRIAL, or names of the zoo with commas between.
         counts: says of a record of a run whether its net need not be trained again.
 
     Raises:
@@ -158,6 +158,8 @@ def _with_genes(records: Sequence[Record], known: Mapping[str, Genes], finder: G
 
 def _candidates(text: str, image_size: ImageSize) -> tuple[Path | None, list[Candidate]]:
     """The nets that are named, and the run that they are of."""
+    if text.startswith(("{", "[")):
+        return None, _of_json("JSON", text.encode())
     if text.endswith(".json") or os.path.isfile(text):
         return None, _of_file(Path(text))
     name, trial = run_and_trial(text)
@@ -189,16 +191,22 @@ def _of_record(record: Record) -> Candidate:
 
 
 def _of_file(path: Path) -> list[Candidate]:
+    try:
+        return _of_json(str(path), path.read_bytes())
+    except OSError as error:
+        raise InputError(f"start-with: {short_repr(str(path))}: cannot be read ({error.strerror})") from None
+
+
+def _of_json(where: str, text: bytes) -> list[Candidate]:
     """A genotype, genes, or a list of such."""
     try:
-        value = parse_json(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"start-with: {short_repr(str(path))}: cannot be read ({reason:.80})") from None
+        value = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"start-with: {short_repr(where)}: cannot be read ({error!s:.80})") from None
     nets = value if isinstance(value, list) else [value]
     if not nets or not all(isinstance(net, dict) for net in nets):
         raise InputError(
-            f"start-with: {path}: must hold genotypes or genes, which are objects, got {short_repr(value)}"
+            f"start-with: {where}: must hold genotypes or genes, which are objects, got {short_repr(value)}"
         )
     return [_of_value(f"net {number}", net) for number, net in enumerate(nets, start=1)]
 

@@ -362,5 +362,5 @@ def test_a_stopped_command_says_how_it_goes_on(
 )
 def test_help_lists_what_the_registry_holds(command: str, option: str, names: Iterable[str]) -> None:
     found = next(o for o in get_command(cli.app).commands[command].params if o.name == option)  # type: ignore[attr-defined]
-    listed = re.findall(r"\w+", found.help.partition(": ")[2].partition(", or your own")[0])  # type: ignore[attr-defined]
+    listed = re.findall(r"[\w-]+", found.help.partition(": ")[2].partition(", or your own")[0])  # type: ignore[attr-defined]
     assert listed == list(names)

@@ -18,6 +18,7 @@ from alternas.results import load_run
 from alternas.results.ranking.compare import compare, differing
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.runs.frame import run_frame
 from alternas.results.runs.record import Record
 from command_line import run_here as run_cli
 
@@ -229,14 +230,14 @@ def test_nothing_heavy_is_loaded() -> None:
 
 def test_a_frame_has_the_columns_that_its_docstring_names() -> None:
     folder = write("one", [*NETS["one"], (3, 0.5, 9, {"status": "pruned", "metrics": {"nll": 1.5}})])
-    named = (load_run.__doc__ or "").split("Columns, all of them always there:")[1].split("\n\n")[0]
+    named = (run_frame.__doc__ or "").split("Columns, all of them always there:")[1].split("\n\n")[0]
     listed = re.sub(r"^ *(of every|its|of nets)[^:]*(: sd)?:?", r"\2,", named, flags=re.MULTILINE)
     columns = [name for name in re.findall(r"\b[a-z]+(?:_[a-z]+)*\b", re.sub(r"see [^:]*:", "", listed))]
-    frame = load_run(folder)
+    frame = load_run(folder).frame()
     assert [*frame.columns] == [*dict.fromkeys(columns), "nll"]
     assert frame.index.name == "trial"
     (folder / "records.jsonl").write_text("")
-    assert [*load_run(folder).columns] == [*frame.columns][:-1]
+    assert [*load_run(folder).frame().columns] == [*frame.columns][:-1]
 
 
 def test_a_frame_has_the_columns_that_the_page_names() -> None:
@@ -246,18 +247,19 @@ def test_a_frame_has_the_columns_that_the_page_names() -> None:
     named = re.findall(r"`(\w+)`", "".join(rows) + always.split("as in [Columns]")[1])
     folder = write("one", NETS["one"])
     (folder / "records.jsonl").write_text("")
-    assert named == [*load_run(folder).columns]
+    assert named == [*load_run(folder).frame().columns]
 
 
 def test_a_frame_holds_what_the_leaderboard_says() -> None:
     child = {"factors": {"size": 3}, "weights": "inherited", "lineage": {"trial": 0, "flops": 5}}
-    frame = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
+    run = load_run(write("one", [*NETS["one"], (3, 0.5, 9, child), (4, None, 9, {"status": "nan"})]))
+    frame = run.frame()
     assert frame["rank"].dropna().to_dict() == {0: 1, 1: 1, 2: 2, 3: 1}
     assert frame.loc[3, ["factor_size", "weights", "train_flops", "memory", "steps_full"]].tolist() == [
         3, "inherited", 6 * 9 * 8 * 32 + 5, 5, 8,
     ]  # fmt: skip
     assert frame.loc[4, ["rank", "gain", "train_flops"]].isna().all()
-    assert load_run("one", "params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}
+    assert run.frame("params,memory")["rank"].dropna().to_dict() == {0: 2, 1: 4, 2: 3, 3: 1}
 
 
 def test_the_pages_commands_run(alternas: Any) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -45,6 +47,27 @@ def test_a_space_in_a_file(tmp_path: Path) -> None:
     assert "space is 'my_space.py of source " in done.stderr
     assert (folder / "records.jsonl").read_text() == before
     shutil.rmtree(tmp_path.parent / "elsewhere")
+
+
+def test_the_notebook(tmp_path: Path) -> None:
+    """Cell by cell in a kernel; the search shows its front in one output, drawn to the end."""
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(EXAMPLES / "notebook.ipynb", 4)
+    assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
+    nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
+    cells = {cell.source: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+    shown = [output["data"]["text/html"] for output in outputs(cells, "run = ") if "data" in output]
+    assert len(shown) == 1
+    assert re.search(r"(\d+)/\1 nets", shown[0])
+    assert "front so far" in shown[0]
+    assert "<img" in outputs(cells, "run")[0]["data"]["text/html"]
+    assert "<img" in outputs(cells, "best = run.best()\nbest")[0]["data"]["text/html"]
+    assert (tmp_path / "notebook-best" / "model.py").exists()
+
+
+def outputs(cells: dict[str, Any], source: str) -> list[Any]:
+    """Of the cell that is `source`, or begins with it."""
+    return cells.get(source) or next(found for text, found in cells.items() if text.startswith(source))
 
 
 def test_own_images(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_newcomer_comes_to_a_model_file(tmp_path: Path) -> None:
     assert (tmp_path / "mine-best" / "weights.safetensors").stat().st_size > 10_000
     found = re.search(r"^(circle|cross|stripes) [01]\.\d", told, re.MULTILINE)
     assert found, "what the page's Python says of a picture"
-    frame = load_run(tmp_path / "runs" / "mine")
+    frame = load_run(tmp_path / "runs" / "mine").frame()
     assert (frame.kind == "search").sum() == 8
     assert frame.accuracy.max() > 2 / 3, "a search that learnt: a third is chance"
     assert {"package", "onnx", "timm"} <= set(

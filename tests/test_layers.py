@@ -100,6 +100,8 @@ def test_no_import_circles() -> None:
             ("torch", "ray", "optuna", "pandas", "numpy", "plotly", "matplotlib"),
         ),
         ("import alternas.cli.app", ("torch", "ray", "optuna", "pandas", "numpy")),
+        ("import alternas", ("torch", "ray", "optuna", "pandas", "numpy", "typer", "rich", "alternas.archs")),
+        ("import alternas; alternas.load_run, alternas.search.__signature__", ("torch", "ray", "optuna", "pandas")),
     ],
 )
 def test_heavy_packages_wait(code: str, absent: tuple[str, ...]) -> None:

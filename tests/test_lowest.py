@@ -10,6 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 ONLY_FOR_TESTS = {
     "basedpyright",
     "build",
+    "ipykernel",
+    "nbclient",
     "psutil",
     "psycopg",
     "pytest",

@@ -185,7 +185,7 @@ def test_a_users_metric_is_counted_from_the_worst_net_of_all_runs() -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_frame_has_the_values() -> None:
-    frame = load_run(run_of("mine", [*NETS, row(4, -0.3, 9, accuracies={"0": -0.2, "1": -0.4})]))
+    frame = load_run(run_of("mine", [*NETS, row(4, -0.3, 9, accuracies={"0": -0.2, "1": -0.4})])).frame()
     assert frame["value"].tolist() == [1.5, 0.25, 0.5, 0.75, 0.3]
     assert set(frame["metric"]) == {"nll"}
     assert frame["accuracy"].tolist() == [0.5] * 5, "which the trainings report too"

@@ -27,6 +27,7 @@ from alternas.results.render.terminal import Console, LogHandler
 from alternas.results.runs.store import Store
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.engine import progress
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
 from alternas.search.experiments.plan import ExperimentContext, PlanController
@@ -38,6 +39,38 @@ from fakes import FakeExecutor, timed, training
 
 WIDTHS = pytest.mark.parametrize("width", [80, 20])
 MOVES = re.compile(r"\x1b\[\?25[hl]|\x1b\[[0-9]*[AK]|\r")  # by which rich draws anew
+
+
+class Output:
+    """An output of a notebook's cell, which keeps what it showed."""
+
+    def __init__(self, first: Any, display_id: bool) -> None:
+        assert display_id
+        self.shown = [first.data]
+
+    def update(self, picture: Any) -> None:
+        self.shown.append(picture.data)
+
+
+def test_in_a_notebook_one_output_is_drawn_anew(
+    open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = pytest.importorskip("IPython.display")
+    outputs = list[Output]()
+    monkeypatch.setattr(
+        notebook, "display", lambda *given, **more: outputs.append(Output(*given, **more)) or outputs[-1]
+    )
+    monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
+    with view(ShownSearch(open_controller(trials=3), 8), Console(force_jupyter=True)) as shown:
+        run_loop(shown.shown.controller, FakeExecutor(2), shown)  # pyright: ignore[reportAttributeAccessIssue]
+    [output] = outputs
+    assert len(output.shown) > 3
+    assert "workers are starting" in output.shown[0]
+    assert "front so far" in output.shown[-1]
+    assert "[1m" not in output.shown[-1]
+    counted = re.search(r"(\d+)/(\d+) nets", output.shown[-1])
+    assert counted
+    assert counted[1] == counted[2]
 
 
 def terminal(width: int) -> Console:

@@ -101,7 +101,7 @@ def test_rows_say_it_everywhere(alternas: Any, caplog: pytest.LogCaptureFixture)
     (told,) = caplog.messages
     assert told.startswith("2 of 4 nets on the front still rose at the end of 32 steps (1 unknown)")
     assert told.endswith(": alternas retrain mine --trials 1,3 --epochs 16 --seeds 1")
-    assert load_run("mine")["rising"].tolist() == [False, True, None, True]
+    assert load_run("mine").frame()["rising"].tolist() == [False, True, None, True]
     assert [json.loads(alternas("show", "mine", str(i), "--json")[1])["rising"] for i in range(4)] == [
         False, True, None, True,
     ]  # fmt: skip

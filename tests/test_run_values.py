@@ -20,6 +20,7 @@ from alternas.results import load_run
 from alternas.results.export.write import sample_images
 from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
+from alternas.results.saved_run import SavedRun
 from command_line import within
 from malformed import at, replaced
 from runs import DATA, drawn_records, made_run
@@ -137,8 +138,9 @@ def test_odd_values_are_never_a_traceback(alternas: Any, seed: int) -> None:
         assert code in (0, 2), (words, what, err)
         assert "Traceback" not in err
         assert code == 0 or (err.count("\n") == 1 and not out), (words, what, out, err)
-    with within(30), suppress(InputError):
-        load_run(Path("runs/mine"))
+    for draw_or_read in (SavedRun.frame, SavedRun.front, SavedRun._repr_html_, SavedRun.best):
+        with within(30), suppress(InputError):
+            draw_or_read(load_run(Path("runs/mine")))
 
 
 def packed(name: str = "val", **changed: Any) -> bytes:

@@ -125,12 +125,12 @@ def test_runs_are_found_by_name_and_by_path(tmp_path: Path, monkeypatch: pytest.
 
 def test_load_run_gives_a_frame(tmp_path: Path) -> None:
     write_json(tmp_path / "run.json", {"format": 2})
-    assert len(load_run(tmp_path)) == 0
+    assert len(load_run(tmp_path).frame()) == 0
     store = Store(tmp_path)
     for i in range(2):
         store.append(record(i, budget={"done": 5, "full": 9}, metrics={"nll": 1.5}))
     store.close()
-    frame = load_run(tmp_path)
+    frame = load_run(tmp_path).frame()
     assert list(frame.index) == [0, 1]
     assert list(frame["rank"]) == [1, 1]
     assert frame.loc[1, ["macs", "steps_done", "nll"]].tolist() == [100, 5, 1.5]

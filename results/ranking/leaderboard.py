@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
@@ -234,6 +234,16 @@ def pick(rows: Sequence[Row], how: str = "accuracy", cost: str = "macs") -> Row:
     return max(rows, key=lambda row: (how != "gain" or row["gain_bound"] != "upper", row[how], -row[cost]))
 
 
+def best_trial(folder: Path, how: str = "accuracy") -> int:
+    """The trial of the net that `pick` takes from a run's front, under the run's own limits.
+
+    Raises:
+        InputError: as `pick`.
+    """
+    board = leaderboard_of(folder)
+    return pick(board.front, how, board.query.costs[0])["trial"]
+
+
 def point(row: Row, query: RankingQuery) -> tuple[float, ...]:
     """A row's values of the objectives."""
     return tuple(row[name] for name in query.objectives)
@@ -316,10 +326,15 @@ def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks
             log.warning("%s", line)
         print_json([as_shown(row, board.query.metric) for row in rows])
     else:
-        table = nets_table(rows, title, board.query.costs, ranks, board.why_empty, board.query.metric)
-        print_text(Group(table, plain(*summary_lines(board), style="dim")))
+        print_text(board_drawing(board, rows, title, ranks))
         if board.longer:  # whole, however narrow the terminal
             print_lines("", f"train longer:  {board.longer.command}")
+
+
+def board_drawing(board: Leaderboard, rows: list[Row], title: str, ranks: bool = False) -> RenderableType:
+    """Rows of a leaderboard as a table, and what must be known to read it."""
+    table = nets_table(rows, title, board.query.costs, ranks, board.why_empty, board.query.metric)
+    return Group(table, plain(*summary_lines(board), style="dim"))
 
 
 def summary_lines(board: Leaderboard) -> list[str]:

@@ -14,7 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import TextIOWrapper
+from io import StringIO, TextIOWrapper
 from typing import Any, TextIO, cast
 
 from rich import console
@@ -24,6 +24,8 @@ from rich.text import Text
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?(inf|nan)", re.IGNORECASE)
+PRE = '<pre style="line-height:normal;overflow-x:auto">{code}</pre>'
+WIDTH = 100  # columns of what is drawn in a notebook
 MARKUP = re.compile(r"[\\`*_\[\]<>&|#!~$]")
 
 
@@ -122,6 +124,13 @@ def print_json(value: Any) -> None:
 def print_text(renderable: Any) -> None:
     """Print anything that rich can draw."""
     Console().print(renderable)
+
+
+def html_of(renderable: Any) -> str:
+    """Anything that rich can draw, as HTML for a notebook: what a terminal of 100 columns shows."""
+    page = Console(file=StringIO(), record=True, width=WIDTH, force_jupyter=False)
+    page.print(renderable)
+    return page.export_html(inline_styles=True, code_format=PRE)
 
 
 def print_listing(rows: list[dict[str, Any]], as_json: bool) -> None:

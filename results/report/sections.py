@@ -78,7 +78,8 @@ def family_in(record: Record) -> str:
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
-    return [run.cost(r) for r in nets], [round(run.metric.value(r.accuracy), 5) for r in nets if r.accuracy is not None]
+    known = [(run.cost(r), round(run.metric.value(r.accuracy), 5)) for r in nets if r.accuracy is not None]
+    return [cost for cost, _ in known], [accuracy for _, accuracy in known]
 
 
 def leaderboard_table(run: Run) -> Table:

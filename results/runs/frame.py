@@ -1,4 +1,4 @@
-"""A run as a pandas DataFrame, for notebooks."""
+"""A run's records as a pandas DataFrame."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANKED = (
 COLUMNS = ("metric", "value", "values", *OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
 
-def load_run(run: str | Path, objectives: str = "") -> pd.DataFrame:
+def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
     """One row a record, indexed by `trial`.
 
     Of a run that is ranked by another metric than accuracy, accuracy is that of the first seed where trainings report

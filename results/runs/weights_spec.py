@@ -20,7 +20,7 @@ from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.weights import describe, fill, read, shapes
-from ..ranking.leaderboard import leaderboard_of, pick
+from ..ranking.leaderboard import best_trial
 from ..render.describe_net import TIMM, find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
@@ -60,11 +60,7 @@ def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tu
     Raises:
         InputError: if there is no such net.
     """
-    if trial is None:
-        board = leaderboard_of(run)
-        record = find_trial(run, pick(board.front, how, board.query.costs[0])["trial"])
-    else:
-        record = find_trial(run, trial)
+    record = find_trial(run, best_trial(run, how) if trial is None else trial)
     same = [group for group in by_net(retrained(run)) if group[0].key == record.key]
     return (run / FOLDER, best_of(max(same, key=mean_of))) if same else (run, record)
 

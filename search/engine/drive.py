@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,18 @@ from .pool import Pool
 from .progress import Shown, view
 from .tensorboard import TensorBoardView
 
+_command: ContextVar[Sequence[str]] = ContextVar("command", default=())
+
+
+@contextmanager
+def recorded_command(words: Sequence[str]) -> Iterator[None]:
+    """Let runs that are begun here note this command, in place of the one that began the process."""
+    before = _command.set(words)
+    try:
+        yield
+    finally:
+        _command.reset(before)
+
 
 def write_run_json(
     folder: Path, data: DataSet, artifacts: ArtifactStore | None, storage: str = "", **facts: Any
@@ -36,7 +50,7 @@ def write_run_json(
         storage: URL of the study's database, which the command may name too.
         facts: "settings", and what else is to be kept.
     """
-    command = redact_words(sys.argv, storage, artifacts.uri if artifacts else "")
+    command = redact_words(_command.get() or sys.argv, storage, artifacts.uri if artifacts else "")
     facts |= {"format": FORMAT, "command": command, "versions": versions(), "data": data.facts()}
     if artifacts:
         facts["storage_path"] = artifacts.note

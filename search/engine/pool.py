@@ -54,9 +54,11 @@ def connect(address: str) -> None:
     """Join the Ray cluster at `address`, or start one of our own for "".
 
     Raises:
-        InputError: if there is none, or it refuses our token.
+        InputError: if there is none, it refuses our token, or this process has joined one.
         OperationError: if Ray does not start, or is of another version there.
     """
+    if ray.is_initialized():
+        raise InputError("ray: this process has joined a Ray already; ray.shutdown() leaves it (docs/python.md)")
     host, colon, port = address.rpartition(":")
     if colon and "/" not in host and port.isdigit():  # Ray would try for minutes
         try:
@@ -71,6 +73,9 @@ def connect(address: str) -> None:
         raise
     except (ConnectionError, ValueError) as error:
         raise InputError(f"address: no Ray cluster at {address!r} ({first_line(error)})") from None
+    except KeyboardInterrupt:  # the process may go on: a notebook
+        disconnect()
+        raise
     except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
         raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({first_line(error)})") from None
     finally:
@@ -84,6 +89,7 @@ def disconnect() -> None:
     _set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))
     try:
         ray.shutdown()
+        _read_environment()
     finally:
         _set_handlers(handlers)
 
@@ -122,7 +128,7 @@ def _start() -> None:
     # Ray's processes add to their docstrings, and die where -OO has left none.
     own = {MODE: "token", TOKEN: secrets.token_hex(32), "PYTHONOPTIMIZE": ""}
     try:
-        with _environment(own):
+        with _environment(own), _interrupt_held_back():
             _init("local", include_dashboard=False)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = clusters
@@ -162,17 +168,22 @@ def _init(address: str, **more: Any) -> None:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables and have Ray, which keeps what it has once read, read them now."""
+    """Set environment variables, and have Ray read them."""
     before = {name: os.environ.get(name) for name in values}
     os.environ |= values
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    _read_environment()
     try:
         yield
     finally:
         for name, value in before.items():
             os.environ.pop(name)
             os.environ |= {} if value is None else {name: value}
+
+
+def _read_environment() -> None:
+    """Have Ray, which keeps what it has once read, read its environment variables and its token now."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _answers(address: str, mode: str) -> bool:
@@ -190,6 +201,24 @@ def _answers(address: str, mode: str) -> bool:
     except RayError as error:
         raise ConnectionError(first_line(error)) from None
     return True
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block: a Ray that is half started leaves processes to a notebook that lives on.
+
+    Raises:
+        KeyboardInterrupt: at the end, if it came.
+    """
+    came, before = list[int](), signal.getsignal(signal.SIGINT)
+    if callable(before):  # else it is ignored, as in the background of a shell
+        _set_handlers({signal.SIGINT: lambda number, _: came.append(number)})
+    try:
+        yield
+    finally:
+        _set_handlers({signal.SIGINT: before})
+    if came:
+        raise KeyboardInterrupt
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Sequence
-from typing import Protocol, Self
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -17,12 +17,14 @@ from rich.text import Text
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import nets_table, short
+from ...results.render.terminal import html_of
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, TrainJob
 from ..trials.controller import SearchController
 from ..trials.supernet_controller import SupernetController
 
 FRONT_ROWS = 12
+NOTEBOOK_SECONDS = 1.0  # between two drawings
 RATE_WINDOW = 200  # ticks over which the rate is averaged
 
 
@@ -211,12 +213,39 @@ class PlainView(ProgressCounts):
         return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
 
 
+class NotebookDisplay:
+    """rich's `Live` for a notebook: one output of a cell, drawn anew once a second. rich's own needs widgets there."""
+
+    def __init__(self, draw: Callable[[], RenderableType]) -> None:
+        self._draw, self._drawn_at = draw, -math.inf
+        self._handle: Any = None
+
+    def start(self) -> None:
+        from IPython.display import HTML, display
+
+        self._handle = display(HTML(html_of(self._draw())), display_id=True)
+
+    def refresh(self) -> None:
+        if time.monotonic() >= self._drawn_at + NOTEBOOK_SECONDS:
+            self.stop()
+
+    def stop(self) -> None:
+        from IPython.display import HTML
+
+        self._handle.update(HTML(html_of(self._draw())))
+        self._drawn_at = time.monotonic()
+
+
 class LiveView(ProgressCounts):
     """A display that redraws itself: counts, running nets, what has been found, rate and time left."""
 
     def __init__(self, shown: Shown, console: Console) -> None:
         super().__init__(shown)
-        self._live = Live(console=console, auto_refresh=False, get_renderable=self._draw)
+        self._live = (
+            NotebookDisplay(self._draw)
+            if console.is_jupyter
+            else Live(console=console, auto_refresh=False, get_renderable=self._draw)
+        )
 
     def refresh(self) -> None:
         self._live.refresh()
@@ -254,4 +283,4 @@ class LiveView(ProgressCounts):
 
 def view(shown: Shown, console: Console) -> PlainView | LiveView:
     """The view that suits the console."""
-    return (LiveView if console.is_terminal else PlainView)(shown, console)
+    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console)

@@ -1,0 +1,168 @@
+"""A run and its nets as Python has them: read from the run's folder at each call, drawn in notebooks."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..archs import Cost, Genotype
+from .ranking.leaderboard import best_trial, board_drawing, leaderboard_of
+from .ranking.metric import as_shown
+from .ranking.objectives import RankingQuery, parse_objectives
+from .render.describe_net import draw_trial, find_trial, input_spec
+from .render.terminal import html_of, plain, print_text
+from .runs.store import as_argument, find_run, read_data_facts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from ..archs import Network
+
+
+def load_run(run: str | Path) -> SavedRun:
+    """A run, by its name below runs/ or its folder.
+
+    Raises:
+        InputError: if there is none.
+    """
+    return SavedRun(find_run(run))
+
+
+class SavedRun:
+    """A run in its folder, of a search or an experiment.
+
+    Attributes:
+        folder: of the run, absolute.
+        spec: the run as commands take it, its name below runs/ or its path.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.spec = folder.resolve(), as_argument(folder)
+
+    def __repr__(self) -> str:
+        return f"<SavedRun {self.spec}>"
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """Facts of its data: name, image_size, in_chans, classes, and mean and std of the images' raw values."""
+        return read_data_facts(self.folder)
+
+    def front(self, objectives: str = "") -> pd.DataFrame:
+        """Pareto front: the rows of `alternas front --json`, indexed by trial; the columns of docs/reading-a-front.md.
+
+        Args:
+            objectives: what nets are ranked on, as --objectives; "" is the run's own.
+        """
+        import pandas as pd
+
+        board = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives)))
+        rows = [as_shown(row, board.query.metric) for row in board.front]
+        return pd.DataFrame(rows, columns=[*rows[0]] if rows else ["trial"]).set_index("trial")
+
+    def frame(self, objectives: str = "") -> pd.DataFrame:
+        """All records, one row each, indexed by trial; for the columns see `results.runs.frame.run_frame`."""
+        from .runs.frame import run_frame
+
+        return run_frame(self.folder, objectives)
+
+    def net(self, trial: int) -> SavedNet:
+        """The net of a trial; InputError if there is none."""
+        return SavedNet(self, trial)
+
+    def best(self, pick: str = "accuracy") -> SavedNet:
+        """The net of the front that an export takes.
+
+        Args:
+            pick: accuracy, gain or cheapest.
+
+        Raises:
+            InputError: if no trained net qualifies.
+        """
+        return SavedNet(self, best_trial(self.folder, pick))
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the HTML report, and return its path: report.html in the run's folder, or `out`.
+
+        Raises:
+            InputError: if plotly is missing, or the file cannot be written.
+        """
+        from .report.page import write_report
+
+        return Path(write_report(self.folder, None if out is None else Path(out))["page"])
+
+    def _repr_html_(self) -> str:
+        from .report.elements import open_run
+        from .report.sections import front_plot
+        from .report.svg import plot_svg
+
+        board, plot = leaderboard_of(self.folder), front_plot(open_run(self.folder))
+        table = html_of(board_drawing(board, board.front, f"Pareto front of {self.folder.name}"))
+        return table + (_image(plot_svg(plot)) if plot.series else "")
+
+
+class SavedNet:
+    """One net of a run.
+
+    Attributes:
+        run: that it is of.
+        trial: its number there.
+        record: what the run holds of it.
+        genotype: its architecture.
+        spec: RUN:TRIAL, as commands take it.
+    """
+
+    def __init__(self, run: SavedRun, trial: int) -> None:
+        self.run, self.trial, self.spec = run, trial, f"{run.spec}:{trial}"
+        self.record = find_trial(run.folder, trial)
+        self.genotype = Genotype.from_dict(self.record.genotype)
+
+    def __repr__(self) -> str:
+        return f"<SavedNet {self.spec}: {self.record!r}>"
+
+    @property
+    def cost(self) -> Cost:
+        """Parameters, MACs and memory at the run's image size and classes."""
+        return input_spec(self.run.folder).cost(self.genotype)
+
+    def build(self) -> Network:
+        """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its best retraining.
+
+        It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`.
+
+        Raises:
+            InputError: if the net was not trained to the end, or its weights are gone.
+        """
+        from .runs.weights_spec import find_weights
+
+        network = find_weights(f"{self.run.folder}:{self.trial}").network
+        return network.eval()
+
+    def show(self) -> None:
+        """Print its drawing and its scores, as `alternas show` does."""
+        print_text(draw_trial(self.run.folder, self.trial))
+
+    def export(self, out: str | Path, formats: str | Sequence[str] = "package") -> dict[str, Any]:
+        """Export to the new folder `out`, as `alternas export` does; return what config.json says.
+
+        Args:
+            out: folder to create.
+            formats: package, onnx, pt2, timm: one, several, or several in one string with commas between.
+
+        Raises:
+            InputError: if the net has no weights, a format is unknown, or `out` cannot be written.
+            OperationError: if a format cannot be written or does not give the net's outputs.
+        """
+        from .export.write import export_net
+
+        names = formats.split(",") if isinstance(formats, str) else formats
+        return export_net(self.run.folder, Path(out), self.trial, formats=names)
+
+    def _repr_html_(self) -> str:
+        return html_of(plain(repr(self.record))) + _image(input_spec(self.run.folder).svg(self.genotype))
+
+
+def _image(svg: str) -> str:
+    """An SVG picture as an image of its own: two in one page share no names."""
+    return f'<img src="data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"/>'

@@ -1,0 +1,337 @@
+"""`alternas.search` and what it returns: the command from Python, its runs and nets as objects."""
+
+from __future__ import annotations
+
+import base64
+import inspect
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import pytest
+import torch
+
+import alternas
+from alternas.archs import Genotype, build, zoo
+from alternas.archs.weights import save
+from alternas.cli import python
+from alternas.cli import search as commands
+from alternas.cli.options import _with_groups_expanded, option
+from alternas.results.runs.store import read_records, weights_file
+from command_line import ALTERNAS
+from fakes import FakePool
+
+TIMES = ("seconds", "started_at", "finished_at", "runtime", "curve", "versions")
+OPTIONS = dict(data="digits", trials=4, epochs=1, max_macs="300k", seed=3, strategy="random")
+WORDS = [
+    "--data",
+    "digits",
+    "--trials",
+    "4",
+    "--epochs",
+    "1",
+    "--max-macs",
+    "300k",
+    "--seed",
+    "3",
+    "--strategy",
+    "random",
+]
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
+
+@pytest.fixture
+def run(fake_pool: type[FakePool]) -> alternas.SavedRun:
+    """A search of nets that nobody trained."""
+    return alternas.search("resnet", name="mine", **OPTIONS)
+
+
+def records(name: str) -> list[dict[str, Any]]:
+    """All but the times."""
+    return [
+        {key: value for key, value in record.to_dict().items() if key not in TIMES}
+        for record in read_records(Path("runs") / name)
+    ]
+
+
+def test_the_options_are_the_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    help_text = subprocess.run([*ALTERNAS, "search", "--help"], capture_output=True, text=True, check=True).stdout
+    listed = set(re.findall(r"^ +--([\w-]+)", help_text, re.MULTILINE)) - {"help", "json"}
+    ours = inspect.signature(alternas.search).parameters
+    assert {name.rstrip("_") for name in ours} == {"space"} | {name.replace("-", "_") for name in listed}
+    theirs = inspect.signature(commands.search).parameters
+    defaults = {name: theirs[name].default for name in theirs if name in ours}
+    assert {name: ours[name].default for name in defaults} == defaults
+    assert len(ours) - len(defaults) <= 3, "another name in Python than in the code of the command"
+    assert all(f"    {name}: " in (alternas.search.__doc__ or "") for name in ours)
+
+
+@pytest.fixture
+def other_command(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A command with options of other kinds than those of today's."""
+
+    def command(
+        timm: Annotated[str, option("Words of Python.", "--with")] = "",
+        tags: Annotated[list[str] | None, option("Several.")] = None,
+        as_json: Annotated[bool, option("", "--json")] = False,
+    ) -> None: ...
+
+    monkeypatch.setattr(python, "command", _with_groups_expanded(command))
+    for cached in (python._parser, python.parameters):
+        cached.cache_clear()
+    yield
+    for cached in (python._parser, python.parameters):
+        cached.cache_clear()
+
+
+@pytest.mark.usefixtures("other_command")
+def test_names_that_are_pythons_words_and_options_given_twice() -> None:
+    assert [*inspect.signature(alternas.search).parameters] == ["with_", "tags"]
+    assert python.words_of({"with_": "timm:a", "tags": ["a", 1]}) == ["--with", "timm:a", "--tags", "a", "--tags", "1"]
+
+
+def test_values_are_typed_as_a_person_would() -> None:
+    net = zoo.get("resnet18", 32)
+    values = dict(
+        trials=None, max_macs=np.int64(20_000_000), rungs=(0.25, "1/2"), inherit=True, compile=False, space="all"
+    )
+    assert python.words_of(values) == ["all", "--max-macs", "20000000", "--rungs", "0.25,1/2", "--inherit"]
+    assert json.loads(python.words_of({"start_with": net})[1]) == net.to_dict()
+    assert json.loads(python.words_of({"start_with": [net, net]})[1]) == [net.to_dict()] * 2
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_mac": "2M"}, "did you mean 'max_macs'"),
+        ({"json": True}, "unknown value 'json'"),
+        ({"trials": "four"}, "trials.*integer"),
+        ({"trials": 0}, "trials: must be 1 or more"),
+        ({"inherit": "yes"}, "inherit: must be True or False, got 'yes'"),
+        ({"data": {}}, "data: must be a string, a number or a list of them, got {}"),
+        ({"data": "digit"}, "data: unknown value 'digit'"),
+        ({"start_with": "[1]"}, "start-with: JSON: must hold genotypes"),
+        ({"start_with": "{"}, "start-with: 'JSON': cannot be read"),
+        ({"name": "../up"}, "run name"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str, fake_pool: Any, capsys: Any) -> None:
+    with pytest.raises(alternas.InputError, match=message) as caught:
+        alternas.search("resnet", **options)
+    assert "\n" not in str(caught.value)
+    assert capsys.readouterr().out == ""
+    assert not Path("runs").exists()
+
+
+def test_a_wrong_name_is_told_before_anything_heavy_is_loaded() -> None:
+    code = "import alternas, sys\ntry: alternas.search(nope=1)\nexcept alternas.InputError: pass\n"
+    code += "print([m for m in ('torch', 'ray', 'optuna', 'pandas') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_same_records_as_the_command(run: alternas.SavedRun, alternas: Any) -> None:
+    code, _, err = alternas("search", "resnet", "--name", "typed", *WORDS)
+    assert code == 0, err
+    assert records("mine") == records("typed")
+    assert len(records("mine")) > 4
+    settings = [json.loads(Path(f"runs/{name}/run.json").read_text())["settings"] for name in ("mine", "typed")]
+    assert settings[0] == settings[1]
+
+
+def test_the_command_of_a_run_is_what_would_have_been_typed(run: alternas.SavedRun) -> None:
+    facts = json.loads((run.folder / "run.json").read_text())
+    assert facts["command"] == ["alternas", "search", "resnet", "--name", "mine", *WORDS]
+
+
+def test_stopped_with_ctrl_c_the_same_call_resumes(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
+    alternas.search("resnet", name="whole", **OPTIONS)
+    left = iter(range(3))
+
+    def fate(job: Any) -> None:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(fate))
+    with pytest.raises(KeyboardInterrupt):
+        alternas.search("resnet", name="mine", **OPTIONS)
+    before = records("mine")
+    assert before
+    monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
+    with pytest.raises(alternas.InputError, match="seed is 3 there, 4 here"):
+        alternas.search("resnet", name="mine", **OPTIONS | {"seed": 4})
+    alternas.search("resnet", name="mine", **OPTIONS)
+    assert records("mine")[: len(before)] == before
+    assert records("mine") == records("whole")
+
+
+def test_a_search_in_which_all_fails(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> None:
+    from alternas.search.training.job import JobResult
+
+    fate = staticmethod(lambda job: JobResult(job.trial, "error", error="because"))
+    monkeypatch.setattr(FakePool, "fate_of_all", fate)
+    with pytest.raises(alternas.OperationError, match="because"):
+        alternas.search("resnet", name="mine", **OPTIONS)
+
+
+def test_frames_are_the_rows_of_the_commands(run: alternas.SavedRun, alternas: Any) -> None:
+    rows = json.loads(alternas("front", "mine", "--json")[1])
+    ours = json.loads(run.front().reset_index().to_json(orient="records", double_precision=15))
+    assert [same(row) for row in ours] == [same(row) for row in rows]
+    assert run.front("params,memory").index.tolist() == [
+        row["trial"] for row in json.loads(alternas("front", "mine", "--objective", "params,memory", "--json")[1])
+    ]
+    assert run.frame().index.tolist() == [record["trial"] for record in records("mine")]
+
+
+def same(row: dict[str, Any]) -> dict[str, Any]:
+    """A row to 12 digits: a frame has floats where a number may be missing."""
+    return {name: round(float(value), 12) if isinstance(value, int | float) else value for name, value in row.items()}
+
+
+def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
+    (run.folder / "records.jsonl").write_text("")
+    assert (len(run.front()), len(run.frame())) == (0, 0)
+    assert "no net has been trained" in run._repr_html_()
+    with pytest.raises(alternas.InputError, match="no trained net"):
+        run.best()
+
+
+def test_the_best_net(run: alternas.SavedRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
+    best = run.best()
+    assert best.trial == run.front()["accuracy"].idxmax()
+    assert run.best("cheapest").trial == run.front()["macs"].idxmin()
+    assert best.genotype == Genotype.from_dict(best.record.genotype)
+    assert {name: best.cost.to_dict()[name] for name in ("params", "macs")} == {
+        name: best.record.cost[name] for name in ("params", "macs")
+    }
+    best.show()
+    assert f"trial {best.trial} of mine: resnet" in capsys.readouterr().out
+    with pytest.raises(alternas.InputError, match="trained weights are not there"):
+        best.build()
+    made = build(best.genotype, 10, 8, 1)
+    (path := weights_file(run.folder, best.record)).parent.mkdir()
+    save(made, path)
+    monkeypatch.chdir(tmp_path.parent)  # a run knows where it is
+    x_BCHW = torch.randn(2, 1, 8, 8)
+    assert torch.equal(best.build()(x_BCHW), made.eval()(x_BCHW))
+    assert best.export(tmp_path / "out", "package,onnx")["formats"].keys() == {"package", "onnx"}
+    with pytest.raises(alternas.InputError, match="no trial 99"):
+        run.net(99)
+
+
+def test_a_search_that_starts_with_nets_of_python(run: alternas.SavedRun) -> None:
+    first = [run.net(trial) for trial in run.frame().query("kind == 'search' and status == 'ok'").index[:2]]
+    options = OPTIONS | {"seed": 4, "trials": 2}
+    alternas.search("resnet", name="nets", start_with=[net.genotype for net in first], **options)
+    proposed = [record["key"] for record in records("nets") if record["kind"] == "search"]
+    assert proposed == [net.record.key for net in first]
+    alternas.search("resnet", name="nets", start_with=[net.genotype for net in first], **options)  # is the same search
+    alternas.search("resnet", name="net", start_with=first[1], **options)
+    assert first[1].record.key in [record["key"] for record in records("net")]
+    alternas.search("resnet", name="run", start_with=run, **options | {"trials": 4})
+    assert set(run.front().query("kind == 'search'")["key"]) <= {record["key"] for record in records("run")}
+
+
+def test_what_notebooks_draw(run: alternas.SavedRun) -> None:
+    table, picture = run._repr_html_().split("<img")
+    assert all(f"{accuracy:.4f}" in table for accuracy in run.front()["accuracy"])
+    svg = pictured(picture)
+    assert "validation accuracy" in svg
+    assert run._repr_html_() == alternas.load_run("mine")._repr_html_(), "the same bytes for the same run"
+    net = run.best()
+    assert net.record.key in pictured(net._repr_html_().split("<img")[1])
+    assert repr(run) == "<SavedRun mine>"
+    assert repr(net).startswith(f"<SavedNet mine:{net.trial}: <Record {net.trial}: ")
+
+
+def pictured(image: str) -> str:
+    found = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', image)
+    assert found
+    return base64.b64decode(found[1]).decode()
+
+
+def test_the_report(run: alternas.SavedRun) -> None:
+    assert run.report() == run.folder / "report.html"
+    assert run.report("page.html") == Path("page.html")
+    assert "<html" in Path("page.html").read_text()
+
+
+def test_a_run_that_is_not_there() -> None:
+    with pytest.raises(alternas.InputError, match="no run 'photos' here"):
+        alternas.load_run("photos")
+
+
+def test_the_package_is_still_a_package() -> None:
+    assert pickle.loads(pickle.dumps(alternas.search)) is alternas.search, "Ray pickles what a user's function names"
+    assert inspect.ismodule(alternas.search)
+    assert find_spec("alternas.search.run")
+    assert {"search", "load_run", "InputError"} <= {*dir(alternas)}
+    with pytest.raises(AttributeError, match="no attribute 'serch'"):
+        alternas.serch  # noqa: B018
+
+
+SCRIPT = """
+import os, signal, threading, time
+import alternas, ray
+
+def interrupt():
+    path = "runs/mine/records.jsonl"
+    while not (os.path.exists(path) and os.path.getsize(path)):
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+options = dict(data="digits", trials=3, epochs=30, max_macs="300k", seed=3, workers=1)
+threading.Thread(target=interrupt, daemon=True).start()
+try:
+    alternas.search("resnet", name="mine", **options)
+    raise SystemExit("was not interrupted")
+except KeyboardInterrupt:
+    assert not ray.is_initialized()
+run = alternas.search("resnet", name="mine", **options)
+alternas.search("resnet", name="second", **options)
+assert not ray.is_initialized()
+ray.init("local", include_dashboard=False, log_to_driver=False)
+try:
+    alternas.search("resnet", name="third", **options)
+    raise SystemExit("took the user's Ray")
+except alternas.InputError as error:
+    assert "ray.shutdown()" in str(error)
+assert ray.is_initialized()
+assert run.best().build().training is False
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
+    """Interrupted and resumed, a second time in the same process, and typed: the same nets, the same accuracies."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "", "progress goes to stderr"
+    words = [
+        "--data",
+        "digits",
+        "--trials",
+        "3",
+        "--epochs",
+        "30",
+        "--max-macs",
+        "300k",
+        "--seed",
+        "3",
+        "--workers",
+        "1",
+        "--name",
+        "typed",
+    ]
+    subprocess.run([*ALTERNAS, "search", "resnet", *words, "--name", "typed"], capture_output=True, check=True)
+    assert records("mine") == records("second") == records("typed")
