@@ -23,7 +23,8 @@ from ..results.runs.store import find_run, read_records, read_settings, run_and_
 from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
 
-SAME = ("recipe", "data_split", "image_size", "seed", "repeats")  # settings of runs that train a net alike
+# Settings of runs that train a net alike.
+SAME = ("recipe", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
 
 
 @dataclass(frozen=True)
