@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-IMAGE_SIZE, CLASSES, IMAGES = 32, ("ground", "disc", "square"), 512  # what nets are sized by, and an epoch
+IMAGE_SIZE, CLASSES, IMAGES = 16, ("ground", "disc", "square"), 512  # what nets are sized by, and an epoch
 
 
 def pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -19,7 +19,7 @@ def pictures(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     y = np.zeros((count, IMAGE_SIZE, IMAGE_SIZE), np.int64)
     for i in range(count):
         for kind in draw.permutation([1, 2]):
-            (row, column), radius = draw.integers(6, IMAGE_SIZE - 6, 2), draw.integers(3, 7)
+            (row, column), radius = draw.integers(3, IMAGE_SIZE - 3, 2), draw.integers(2, 5)
             away = np.stack([abs(rows - row), abs(columns - column)])
             shape = (away**2).sum(0) <= radius**2 if kind == 1 else away.max(0) < radius
             x[i, :, shape] += draw.normal(1, 0.2, 3)

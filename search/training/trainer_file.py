@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -131,15 +132,11 @@ def _own_images(what: str, path: Path, tree: ast.Module) -> OwnImages | None:
         InputError: if one is missing or of another kind.
     """
     values = dict[str, Any]()
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        names = {target.id for target in targets if isinstance(target, ast.Name)} & set(CONSTANTS)
-        if not names or not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
+    for name, node in _assigned(tree):
         try:
-            values |= dict.fromkeys(names, ast.literal_eval(node.value))
+            values[name] = ast.literal_eval(node)
         except ValueError:
-            place = f"{path}:{node.lineno}: {names.pop()}"
+            place = f"{path}:{node.lineno}: {name}"
             raise InputError(f"{what}: {place} must be written out, for it is read without running the file") from None
     if "IMAGE_SIZE" not in values:
         return None
@@ -156,3 +153,18 @@ def _own_images(what: str, path: Path, tree: ast.Module) -> OwnImages | None:
     images = check_int(what, "IMAGES", values["IMAGES"], 1, MOST_IMAGES)
     channels = check_int(what, "IN_CHANS", values.get("IN_CHANS", 3), 1)
     return OwnImages(as_map(values["IMAGE_SIZE"]), names, images, channels)
+
+
+def _assigned(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
+    """The constants at the top of the file, and what they are given: of `A = 1`, `A: int = 1` and `A, B = 1, 2`."""
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple):
+                each = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] * len(target.elts)
+                pairs = list(zip(target.elts, each, strict=False))
+            for name, value in pairs:
+                if isinstance(name, ast.Name) and name.id in CONSTANTS:
+                    yield name.id, value
