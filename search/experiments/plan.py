@@ -25,6 +25,7 @@ from ..data.splits import WHOLE, View
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
+from ..training.trainer_file import TrainerFile
 from ..trials.controller import Controller
 from ..trials.trial import Trial
 
@@ -117,6 +118,7 @@ class ExperimentContext:
         settings: what the command was given, kept in run.json.
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.
+        trainer: the user's own training; None is ours.
     """
 
     folder: Path
@@ -126,6 +128,7 @@ class ExperimentContext:
     settings: dict[str, Any] = field(default_factory=dict)
     starts: Mapping[Path, Network] = field(default_factory=dict)
     about: str = ""
+    trainer: TrainerFile | None = None
 
 
 class PlanController(Controller):
@@ -219,6 +222,7 @@ class PlanController(Controller):
             few_shot=training.few_shot,
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
+            trainer=self.context.trainer,
         )
         return trial.job
 
