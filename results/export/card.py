@@ -50,16 +50,17 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
 def front_matter(facts: Mapping[str, Any]) -> str:
     """The lines between the dashes."""
     formats = facts["formats"]
+    task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
         "license": "unknown",
         "library_name": "timm" if "timm" in formats else "pytorch",
-        "pipeline_tag": "image-classification",
-        "tags": ["image-classification", "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
+        "pipeline_tag": task,
+        "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
     if facts["accuracy"] is not None:
         results = [
             {
-                "task": {"type": "image-classification"},
+                "task": {"type": task},
                 "dataset": {"name": facts["data"], "type": facts["data"], "split": split},
                 "metrics": [{"type": "accuracy", "value": value}],
             }
