@@ -21,11 +21,13 @@ from alternas.archs.features import Features
 from alternas.archs.network import build
 from alternas.archs.weights import read
 from alternas.results.ranking.metric import Metric
+from alternas.results.render.terminal import Console
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search import context
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
+from alternas.search.experiments.trained_nets import data_of
 from alternas.search.training import check_trainer as checking
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
@@ -475,8 +477,8 @@ def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatc
             2,
             f"alternas: {option[2:]}: mine.py brings its own images, of IMAGE_SIZE; leave it out\n",
         )
-    code, _, err = alternas("explain", str(run))
-    assert (code, "are its trainer's own, mine.py, which alone reads them" in err) == (2, True), err
+    with pytest.raises(InputError, match=r"are its trainer's own, mine\.py, which alone reads them"):
+        data_of(run, Console())
 
 
 @pytest.mark.usefixtures("elsewhere")
