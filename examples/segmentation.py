@@ -40,13 +40,12 @@ class Head(nn.Module):
         return self.out(sum(F.interpolate(x, IMAGE_SIZE, mode="bilinear") for x in sides))
 
 
-def miou(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> float:
-    model.eval()
-    with torch.no_grad():
-        guess = torch.cat([model(part).argmax(1) for part in x.split(64)])
+@torch.no_grad()
+def scores(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    guess = model.eval()(x).argmax(1)
     model.train()
-    both = torch.stack([((guess == k) & (y == k)).sum() / ((guess == k) | (y == k)).sum() for k in range(len(CLASSES))])
-    return both.mean().item()
+    ious = [((guess == k) & (y == k)).sum() / ((guess == k) | (y == k)).sum() for k in range(len(CLASSES))]
+    return {"miou": torch.stack(ious).mean(), "accuracy": (guess == y).float().mean()}
 
 
 def train(context) -> None:
@@ -65,6 +64,6 @@ def train(context) -> None:
         loss.backward()
         optimizer.step()
         if step % 16 == 0 or step == context.stop_step:
-            context.report(step, loss=loss, miou=miou(model, *val))
+            context.report(step, loss=loss, **scores(model, *val))
             context.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()})
     context.keep(head)

@@ -45,6 +45,6 @@ def train(context) -> None:
             net.eval()
             with torch.no_grad():
                 scores = net(x_val.to(context.device)).sigmoid().cpu()
-            precision = average_precision_score(y_val, scores, average="macro")
-            context.report(step, loss=loss, map=precision, hits=((scores > 0.5) == y_val).float().mean())
+            right = ((scores > 0.5) == y_val).float().mean()
+            context.report(step, loss=loss, map=average_precision_score(y_val, scores), accuracy=right)
             context.save({"net": net.state_dict(), "optimizer": optimizer.state_dict()})
