@@ -41,9 +41,9 @@ def focal_loss(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def accuracy(net: torch.nn.Module, val: DataLoader, device: torch.device) -> float:
     net.eval()
     with torch.no_grad():
-        right = sum((net(x.to(device)).argmax(1).cpu() == y).sum().item() for x, y in val)
+        right = torch.cat([net(x.to(device)).argmax(1).cpu() == y for x, y in val])
     net.train()
-    return right / len(val.dataset)
+    return right.float().mean().item()
 
 
 def tensors(data, split) -> TensorDataset:

@@ -7,6 +7,7 @@ import os
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -355,6 +356,7 @@ def test_nobody_waits_for_it_any_more(written: Written) -> None:
     """A job that is let go ends its thread at the next report."""
     trainer = written(f"""{SIZES}
 import time
+from collections import Counter
 def train(context):
     context.stop_step = 10**9
     for step in range(10**9):
@@ -424,7 +426,7 @@ def test_features_are_the_maps_of_the_net(space: str, seed: int) -> None:
         assert torch.equal(maps[-1], net.forward_features(x))
     elif net.genotype.head.pool == "avg":
         assert torch.allclose(net.head(maps[-1].mean((2, 3))), net(x), atol=1e-5)
-    sum(m.square().sum() for m in maps).backward()
+    torch.stack([m.square().sum() for m in maps]).sum().backward()
     none = {name for name, parameter in net.named_parameters() if parameter.grad is None}
     assert all(name.startswith("head.") for name in none)
 
@@ -504,3 +506,36 @@ def test_a_search_by_our_own_loop_is_ours(tmp_path: Path) -> None:
         for name in ("ours", "theirs")
     )
     assert ours == theirs
+
+
+FATES = f"""{SIZES}
+import os, sys, time
+from pathlib import Path
+def train(context):
+    call = len([*Path().glob("call*")])
+    Path(f"call{{call}}").touch()
+    if call == 4:
+        time.sleep(1000)
+    if call == 5:
+        os._exit(1)
+    if call == 7:
+        sys.exit("enough")
+    if call == 8:
+        context.report(1, accuracy=float("nan"))
+    context.report(context.stop_step, accuracy=0.5 + 0.01 * call)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_search_goes_on_whatever_a_training_does(tmp_path: Path) -> None:
+    """Two calls are of the check; a training that hangs is ended with its process, one that dies is tried again."""
+    (tmp_path / "mine.py").write_text(FATES)
+    words = ("search", "resnet", "--trainer", "mine.py", "--trials", "4", "--name", "own", "--workers", "1")
+    code, _, err = run(tmp_path, *words, "--epochs", "4", "--trial-minutes", "0.2")
+    assert code == 0, err
+    rows = records(tmp_path, "own")
+    assert Counter(row["status"] for row in rows) == {"ok": len(rows) - 3, "timeout": 1, "error": 1, "nan": 1}
+    errors = {row["status"]: row["error"] for row in rows}
+    assert errors["error"] == "the code exits the program with 'enough'"
+    assert errors["nan"] == "accuracy nan at step 1"

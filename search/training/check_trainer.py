@@ -47,8 +47,8 @@ def check_trainer(
     """
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
-        files = {"checkpoint": str(here / "checkpoint.pt"), "weights": str(here / "net.safetensors")}
-        job = TrainJob(0, net, recipe, 0, 1, steps, **files, trainer=trainer, metric=metric)
+        files = str(here / "checkpoint.pt"), str(here / "net.safetensors")
+        job = TrainJob(0, net, recipe, 0, 1, steps, *files, trainer=trainer, metric=metric)
         asked = pickle.dumps((job, data, gpu, str(here / "answer.json"), SECONDS))
         command = [sys.executable, "-P", "-m", __name__]
         with open(here / "printed", "wb") as printed:
@@ -102,10 +102,12 @@ def main() -> None:
         Path(answer).write_text(json.dumps(error))
 
     def stop() -> None:
-        (function,) = [thread for thread in all_threads() if thread.name == FUNCTION][-1:] or [None]
         frames = sys._current_frames()
-        stack = traceback.walk_stack(frames[function.ident]) if function else []
-        answer_with(f"{users_line([*stack][::-1])}a step takes longer than {seconds:g} s")
+        places = [
+            frames[thread.ident] for thread in all_threads() if thread.name == FUNCTION and thread.ident in frames
+        ]
+        stack = [*traceback.walk_stack(places[-1])] if places else []
+        answer_with(f"{users_line(stack[::-1])}a step takes longer than {seconds:g} s")
         os._exit(1)
 
     timer = Timer(seconds, stop)
