@@ -95,7 +95,20 @@ def test_a_training_with_a_loss_and_a_loader_of_its_own(tmp_path: Path) -> None:
 
 def test_segmentation(tmp_path: Path) -> None:
     """Its miou is recorded; the exported maps and head give what was measured."""
-    words = ("search", "resnet", "--trainer", "./segmentation.py", "--trials", "1", "--epochs", "8", "--name", "seg")
+    words = (
+        "search",
+        "resnet",
+        "--trainer",
+        "./segmentation.py",
+        "--metric",
+        "miou",
+        "--trials",
+        "1",
+        "--epochs",
+        "8",
+        "--name",
+        "seg",
+    )
     said(tmp_path, "-m", "alternas", *words)
     rows = [json.loads(line) for line in (tmp_path / "runs/seg/records.jsonl").read_text().splitlines()]
     assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
@@ -119,7 +132,18 @@ print(s.scores(torch.nn.Sequential(features, head), *s.pictures(128, seed=1))["a
 
 
 def test_several_labels(tmp_path: Path) -> None:
-    words = ("search", "resnet", "--trainer", "./several_labels.py", "--trials", "1", "--epochs", "8", "--name", "l")
-    said(tmp_path, "-m", "alternas", *words)
+    words = (
+        "search",
+        "resnet",
+        "--trainer",
+        "./several_labels.py",
+        "--metric",
+        "map",
+        "--trials",
+        "1",
+        "--epochs",
+        "8",
+    )
+    said(tmp_path, "-m", "alternas", *words, "--name", "l")
     rows = [json.loads(line) for line in (tmp_path / "runs/l/records.jsonl").read_text().splitlines()]
     assert all(row["metrics"]["map"] > 0.5 for row in rows), "half of the pictures have each"

@@ -20,7 +20,8 @@ from ...archs import Genotype, InputError, Network, OperationError
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.weights import read, save, shapes
-from ..ranking.stats import SHARE, mean_ci
+from ..ranking.metric import run_metric, validation_metrics
+from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
@@ -68,13 +69,16 @@ def export_net(
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     """What is known of a net of a run, its other seeds included."""
-    data = facts_of(home, record)
+    data, metric = facts_of(home, record), run_metric(run)
+    measured = validation_metrics(record, metric)
+    ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
     facts = {
         "run": run.resolve().name,
         "trial": record.factors.get("trial", record.trial),  # of the search, for a retrained net
-        "accuracy": record.own_accuracy,
+        "accuracy": measured.get("accuracy"),
         "accuracy_on": f"validation split of {data['name']}, seed {record.seed}",
         "test_accuracy": record.metrics.get("test_accuracy"),
+        **ranked_by,
         "trained": {"recipe": record.recipe.get("name"), "epochs": record.recipe.get("epochs"), **record.budget},
         "seed": record.seed,
         "data": data["name"],
@@ -90,11 +94,12 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
     if record.accuracies:
-        over_seeds = mean_ci(list(record.accuracies.values()), SHARE)
-        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(over_seeds)}
+        over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
+        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
     elif record.training_id:
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
-        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in spreads(group).items()}
+        found = spreads(group, metric)
+        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
 
 
@@ -115,7 +120,8 @@ def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
 
 def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
-    lines = [f"{out}: trial {facts['trial']}, accuracy {facts['accuracy']:.4f}"]
+    measured = (facts["metric"], facts["value"]) if "metric" in facts else ("accuracy", facts["accuracy"])
+    lines = [f"{out}: trial {facts['trial']}, {measured[0]} {measured[1]:.4f}"]
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<8} {of['file']:<14} outputs equal to {of['max_abs_difference']:.1e}{opset}")
