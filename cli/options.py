@@ -111,6 +111,10 @@ Eta = Annotated[float, option("Reduction factor: a share of 1/ETA of the trials 
 MaxMacs = Annotated[str, option("Only nets with at most this many MACs, such as 50M.")]
 MaxParams = Annotated[str, option("Only nets with at most this many parameters, such as 2M.")]
 NetSize = Annotated[str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")]
+Trainer = Annotated[
+    str,
+    option("Your own training: a file such as ./my_training.py with one function train(context), for each net."),
+]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,

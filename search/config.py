@@ -51,6 +51,7 @@ class Settings:
         bank: the run whose bank of shared weights is searched; "" trains one.
         polish: share of the supernet's compute that trains the front's nets on from their slices.
         metric: what nets are ranked by.
+        trainer: identity of the user's own training; "" is ours.
     """
 
     space: str
@@ -71,6 +72,7 @@ class Settings:
     bank: str = ""
     polish: float = POLISH
     metric: Metric = field(default_factory=Metric)
+    trainer: str = ""
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -89,6 +91,9 @@ class Settings:
             raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
         if self.supernet and self.recipe.compile:
             raise InputError("compile: the nets of a supernet change with every step; leave it out")
+        ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
+        if self.trainer and (given := [name for name, value in ours.items() if value]):
+            raise InputError(f"{given[0]}: is of our own training, and a trainer trains nets itself; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))

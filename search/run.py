@@ -124,4 +124,6 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
     if isinstance(context.space, FileSpace):
         facts["space_source"] = context.space.source  # to read; never run
+    if context.config.trainer:
+        facts["trainer_source"] = context.config.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

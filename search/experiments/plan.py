@@ -26,6 +26,7 @@ from ..data.splits import WHOLE, View
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
+from ..training.trainer_file import TrainerFile
 from ..trials.controller import Controller
 from ..trials.trial import Trial
 
@@ -119,6 +120,7 @@ class ExperimentContext:
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
+        trainer: the user's own training; None is ours.
     """
 
     folder: Path
@@ -129,6 +131,7 @@ class ExperimentContext:
     starts: Mapping[Path, Network] = field(default_factory=dict)
     about: str = ""
     metric: Metric = field(default_factory=Metric)
+    trainer: TrainerFile | None = None
 
 
 class PlanController(Controller):
@@ -223,6 +226,7 @@ class PlanController(Controller):
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
             metric=self.context.metric,
+            trainer=self.context.trainer,
         )
         return trial.job
 

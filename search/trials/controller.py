@@ -269,7 +269,8 @@ class SearchController(Controller):
 
     def _job(self, trial: Trial) -> Job:
         """What gives a trial its accuracy."""
-        return trial.start(self.settings, self.folder, self.context.config.run.budget.trial_minutes, self.artifacts)
+        config = self.context.config
+        return trial.start(self.settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
 
     # What becomes of it.
 
