@@ -134,12 +134,12 @@ class RunConfig:
     Attributes:
         resources: where to run.
         budget: limits on time and steps.
-        tensorboard: whether event files are written.
+        track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
-    tensorboard: bool = False
+    track: tuple[str, ...] = ()
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -48,7 +48,7 @@ class SearchConfig:
         data: the data set.
         trials: distinct nets to start training, baselines not counted.
         name: of the run.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
     """
