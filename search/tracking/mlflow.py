@@ -33,8 +33,8 @@ class MlflowTracker(NotedTracker):
     def __init__(self, folder: Path) -> None:
         from mlflow import MlflowClient
 
-        for name in ("mlflow", "alembic"):  # importing it sets the level
-            logging.getLogger(name).setLevel(logging.WARNING)
+        for name in ("mlflow", "alembic", "urllib3"):  # importing it sets the first; the last tells of each try
+            logging.getLogger(name).setLevel(logging.ERROR)
         self._client = MlflowClient()
         uri = self._client.tracking_uri
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "alternas")
@@ -54,7 +54,7 @@ class MlflowTracker(NotedTracker):
         self._running[id] = None
         return id
 
-    def _reopen(self, id: str) -> None:
+    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
         if id not in self._running:
             self._client.update_run(id, status="RUNNING")
             self._running[id] = None

@@ -135,7 +135,7 @@ class Note:
         name: of the training; `RUN` for the run.
         id: that the tracker knows it by.
         step: the last one sent, -1 for none.
-        ended: whether its results were sent.
+        ended: whether its results were sent, or the run's report.
     """
 
     where: str
@@ -206,6 +206,10 @@ class NotedTracker(ABC):
         self._open(RUN, run_label(folder), run_params(folder))
 
     def begin(self, training: TrackedTraining) -> None:
+        for name in (training.name, RUN):  # a training that has failed is tried again, a run goes on
+            note = self._notes.get(name)
+            if note and note.ended:
+                self._notes.change(name, ended=False)
         self._open(training.name, training.name, training.params)
 
     def points(self, training: str, points: Points) -> None:
@@ -238,7 +242,8 @@ class NotedTracker(ABC):
     def close(self, ended: bool, report: Path | None) -> None:
         note = self._notes.get(RUN)
         assert note is not None
-        self._close(note.id, ended, report)
+        self._close(note.id, ended, None if note.ended else report)
+        self._notes.change(RUN, ended=ended)
 
     def _open(self, name: str, label: str, params: Mapping[str, Any]) -> None:
         note = self._notes.get(name)
@@ -246,16 +251,14 @@ class NotedTracker(ABC):
             parent = self._notes.get(RUN)
             self._notes.add(name, self._create(label, params, parent.id if parent else ""))
             return
-        if note.ended:
-            self._notes.change(name, ended=False)  # it has failed, and is tried again
-        self._reopen(note.id)
+        self._reopen(note.id, label, params)
 
     @abstractmethod
     def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
         """Make a run and return its id; `parent` is the one for the whole, "" for that itself."""
 
     @abstractmethod
-    def _reopen(self, id: str) -> None:
+    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
         """Go on with a run, which may be open."""
 
     @abstractmethod

@@ -19,7 +19,7 @@ from ...results.ranking.metric import Metric
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import read_settings
 from ..engine.loop import ProgressView
-from ..redact import redact
+from ..redact import PASSWORD, REDACTED, redact
 from ..training.job import Job, Progress, TrainJob
 from ..trials.controller import Controller, SearchController
 from .front import FrontScalars
@@ -96,7 +96,7 @@ def _error_of(call: Callable[[], object]) -> str:
     try:
         call()
     except Exception as error:  # noqa: BLE001 - trackers raise anything: their own, a server's, a database's errors
-        return redact(error, "")
+        return PASSWORD.sub(rf"\1:{REDACTED}@", redact(error, ""))  # of whatever URL it names
     return ""
 
 

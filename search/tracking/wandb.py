@@ -26,7 +26,7 @@ def open_run(folder: Path) -> WandbTracker:
     import wandb
 
     is_online = os.environ.get("WANDB_MODE", "online") == "online"
-    if is_online and not wandb.api.api_key:  # it would be asked for in the middle of a command
+    if is_online and not wandb.login(prompt=False):
         raise InputError("not logged in: `wandb login`, or WANDB_MODE=offline")
     return WandbTracker(folder)
 
@@ -45,20 +45,19 @@ class WandbTracker(NotedTracker):
 
     def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
         id = secrets.token_hex(6)
-        self._init(id, name=label, job_type="training" if parent else "run", config=dict(params))
+        self._reopen(id, label, params)
         return id
 
-    def _reopen(self, id: str) -> None:
-        if id not in self._open_runs:
-            self._init(id)
-
-    def _init(self, id: str, **facts: Any) -> None:
+    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
         import wandb
 
+        if id in self._open_runs:
+            return
         self._group = self._group or id  # the first is the run for the whole
         self._open_runs[id] = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, group=self._group, resume="allow",
-            reinit="create_new", settings=self._settings, **facts,
+            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=label, group=self._group, config=dict(params),
+            job_type="run" if id == self._group else "training", resume="allow", reinit="create_new",
+            settings=self._settings,
         )  # fmt: skip
 
     def _send(self, id: str, points: Points) -> None:
