@@ -169,12 +169,13 @@ class RunOptions:
         str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
     ] = ""
 
-    def config(self, latency_on: str = "", train_steps: float = math.inf) -> RunConfig:
+    def config(self, latency_on: str = "", train_steps: float = math.inf, patience: int | None = None) -> RunConfig:
         """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
         Args:
             latency_on: Ray resource of the node that measures latencies.
             train_steps: limit on the optimiser steps of all trainings.
+            patience: nets without growth of the front after which a search ends.
         """
         from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
@@ -183,7 +184,8 @@ class RunOptions:
         resources = Resources(
             self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
         )
-        return RunConfig(resources, Budget(self.trial_minutes, self.max_hours, train_steps), trackers_of(self.track))
+        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
+        return RunConfig(resources, budget, trackers_of(self.track))
 
 
 def console_for(as_json: bool) -> Any:

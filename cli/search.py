@@ -103,6 +103,10 @@ def search(
             "(default: a journal file in the run's folder)."
         ),
     ] = "",
+    patience: Annotated[
+        int | None,
+        option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
@@ -126,7 +130,7 @@ def search(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of(objective, latency), trainings, bank, polish,
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps)
+    running_config = running.config(latency_on, max_train_steps, patience)
     config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)

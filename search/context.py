@@ -62,9 +62,11 @@ class SearchConfig:
     start_with: str = ""
 
     def __post_init__(self) -> None:
-        if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
-            name = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
-            raise InputError(f"start-with: {name} follows a plan of its own; leave it out")
+        plan = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
+        if self.settings.supernet or find_strategy(self.settings.strategy).planned:
+            for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
+                if given:
+                    raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
