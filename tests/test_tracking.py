@@ -382,7 +382,7 @@ def wandb_entries(data: bytes) -> Iterator[Any]:
         whole += data[at + 7 : at + 7 + length]
         at += 7 + length
         if part in (1, 4):  # a whole one, or the last part of one
-            yield wandb_internal_pb2.Record.FromString(whole)
+            yield wandb_internal_pb2.Record.FromString(whole)  # pyright: ignore[reportAttributeAccessIssue]
             whole = b""
 
 
