@@ -81,7 +81,7 @@ def conclude(controller: SearchController, console: Console) -> None:
     config, started = controller.context.config, controller.started
     if config.run.budget.train_steps < math.inf and controller.budget_spent:
         console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
-    elif controller.stalled:
+    elif controller.stalled and started < config.trials:
         console.print(str(controller.patience), highlight=False, soft_wrap=True)
     elif controller.exhausted and config.trials < UNLIMITED:
         limits = " within the limits" if config.settings.limits else ""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.runs.record import FREE, Record
-from ..training.job import Job, SupernetJob
+from ..training.job import Job
 from .controller import SearchController
 from .proposer import BASELINE_SEEDS, drawn_macs
 from .trial import BUDGET_SHARE, Trial
@@ -29,9 +29,8 @@ class ComputeForecast:
         self._drawn = statistics.mean(drawn_macs(controller.context))
 
     def flops_of(self, job: Job, step: int) -> float:
-        """FLOPs of a training from its first step to `step`."""
-        assert not isinstance(job, SupernetJob)
-        return self._flops(self._context.cost_fn(job.genotype).macs * step)
+        """FLOPs of a training under way from its first step to `step`."""
+        return self._flops(self._controller.live[job.trial].cost.macs * step)
 
     def left(self) -> float:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
