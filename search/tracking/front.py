@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ...results.ranking.metric import score_range
 from ...results.ranking.objectives import spent_on_training
 from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ...results.render.tables import short
@@ -23,7 +24,8 @@ class FrontScalars:
 
     def __init__(self, controller: SearchController) -> None:
         self._settings, self._cost_of = controller.settings, controller.context.cost_of
-        self._chance = 1 / len(read_data_facts(controller.folder)["classes"])
+        self._classes = len(read_data_facts(controller.folder)["classes"])
+        self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs
         self._lowest, self._dearest = math.inf, 0.0
         self._flops = 0
@@ -35,6 +37,7 @@ class FrontScalars:
         if record.status != "ok" or record.accuracy is None:
             return {}
         self.nets += 1
+        self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
         if all(record.cost[name] <= most for name, most in self._settings.limits.items()):
             score, cost = record.accuracy, self._cost_of(record.key, record.cost)
             self._lowest, self._dearest = min(self._lowest, cost), max(self._dearest, cost)
@@ -45,7 +48,8 @@ class FrontScalars:
 
     def _scalars(self) -> dict[str, float]:
         metric, bounds = self._settings.metric, (self._lowest, self._dearest)
-        worths = [(above_chance(score, self._chance), normalized_cost(cost, bounds)) for score, cost in self._front]
+        within = score_range(metric, self._classes, self._scores)
+        worths = [(above_chance(score, *within), normalized_cost(cost, bounds)) for score, cost in self._front]
         values = {
             "front/hypervolume": dominated_volume(worths),
             "front/nets": float(len(self._front)),

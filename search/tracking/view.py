@@ -15,9 +15,8 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.errors import InputError
-from ...results.ranking.metric import Metric
+from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
-from ...results.runs.store import read_settings
 from ..engine.loop import ProgressView
 from ..redact import PASSWORD, REDACTED, redact
 from ..training.job import Job, Progress, TrainJob
@@ -106,8 +105,7 @@ class TrackingView:
     def __init__(self, view: ProgressView, controller: Controller, threads: Sequence[TrackerThread]) -> None:
         self._view, self._controller, self._threads = view, controller, threads
         self._begun: dict[int, TrackedTraining] = {}  # in this session and under way, by trial
-        facts = read_settings(controller.folder)
-        self._metric = Metric(**facts.get("settings", {}).get("metric", {}))
+        self._metric = run_metric(controller.folder)
         self._front = FrontScalars(controller) if isinstance(controller, SearchController) else None
         records = controller.store.records
         for record in {_training_of(record).name: record for record in records if _is_tracked(record)}.values():
