@@ -120,6 +120,10 @@ def search(
         ),
     ] = "",
     trainer: Trainer = "",
+    patience: Annotated[
+        int | None,
+        option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
+    ] = None,
     as_json: Json = False,
     metric: Annotated[
         str,
@@ -160,7 +164,7 @@ def search(
         latency_of(objective, latency), trainings, bank, polish, parse_metric(metric, minimize, has_trainer=bool(file)),
         file.identity if file else "",
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps)
+    running_config = running.config(latency_on, max_train_steps, patience)
     config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with, file)
     return run_search(config, console_for(as_json))
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
-from ..archs.errors import InputError, check_choice, short_repr
+from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
@@ -119,17 +119,21 @@ class Budget:
         trial_minutes: time limit per trial; slower trials are recorded as timeout.
         hours: time limit of this command.
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
+        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
     """
 
     trial_minutes: float = math.inf
     hours: float = math.inf
     train_steps: float = math.inf
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
+        if self.patience is not None:
+            check_count("patience", self.patience)
 
 
 @dataclass(frozen=True)
@@ -139,12 +143,12 @@ class RunConfig:
     Attributes:
         resources: where to run.
         budget: limits on time and steps.
-        tensorboard: whether event files are written.
+        track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
-    tensorboard: bool = False
+    track: tuple[str, ...] = ()
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -51,7 +51,7 @@ class SearchConfig:
         data: the data set.
         trials: distinct nets to start training, baselines not counted.
         name: of the run.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
         trainer: the user's own training; None is ours.
@@ -67,9 +67,11 @@ class SearchConfig:
     trainer: TrainerFile | None = None
 
     def __post_init__(self) -> None:
-        if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
-            name = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
-            raise InputError(f"start-with: {name} follows a plan of its own; leave it out")
+        plan = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
+        if self.settings.supernet or find_strategy(self.settings.strategy).planned:
+            for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
+                if given:
+                    raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)

@@ -23,8 +23,15 @@ UNRUN = {
     "latency.md": ["a cluster"] * 3,
     "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
     "own-strategy.md": ["downloads"] * 2,
+    "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
-    "tracking.md": ["a database", "serves until Ctrl-C", "serves until Ctrl-C", "a cluster"],
+    "tracking.md": [
+        "a database",
+        "serves until Ctrl-C",
+        "serves until Ctrl-C",
+        "trackers that may not be installed",
+        "a cluster",
+    ],
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
 TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "own-training.md")

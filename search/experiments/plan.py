@@ -94,7 +94,7 @@ class ExperimentConfig:
         recipe: of every training.
         seeds: number of trainings of each net.
         name: of the run; "" derives it from the inputs.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
     """
 
     data: DataConfig
@@ -115,7 +115,7 @@ class ExperimentContext:
         folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.

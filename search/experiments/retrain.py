@@ -34,7 +34,7 @@ class Retrain:
     Attributes:
         search: folder of its run.
         seeds: trainings of each net.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         top: so many nets: by Pareto rank, then by accuracy.
         trials: these nets instead.
         limits: largest cost of a net, by kind of cost.
