@@ -103,6 +103,14 @@ def search(
             "(default: a journal file in the run's folder)."
         ),
     ] = "",
+    with_nets: Annotated[
+        str,
+        option(
+            "Nets of timm to train beside the search by the same recipe, separated by commas, such as "
+            "timm:resnet18,timm:mobilenetv3_small_100; not counted among --trials.",
+            "--with",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
@@ -111,6 +119,7 @@ def search(
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
+    from ..search.references import parse_references
     from ..search.run import search as run_search
 
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
@@ -127,7 +136,8 @@ def search(
         latency_of(objective, latency), trainings, bank, polish,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps)
-    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)
+    references = parse_references(with_nets)
+    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with, references)
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
     if on_front and not as_json:

@@ -13,6 +13,7 @@ from rich.console import Console
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
+from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.bank_progress import read_progress
@@ -23,6 +24,7 @@ from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
+from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
@@ -51,6 +53,7 @@ class SearchConfig:
         run: where, for how long, and whether event files are written.
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
+        references: nets of timm that are trained beside those of the search, which draws the same nets without them.
     """
 
     settings: Settings
@@ -60,6 +63,7 @@ class SearchConfig:
     run: RunConfig = field(default_factory=RunConfig)
     storage: str = ""
     start_with: str = ""
+    references: tuple[TimmNet, ...] = ()
 
     def __post_init__(self) -> None:
         if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
@@ -91,6 +95,7 @@ class SearchContext:
         nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
         known: nets to begin with.
+        references: what the nets of timm cost that are trained beside the search.
     """
 
     config: SearchConfig
@@ -107,6 +112,7 @@ class SearchContext:
     nets: NetSampler | None = None
     bank_facts: dict[str, Any] = field(default_factory=dict)
     known: KnownNets = field(default_factory=KnownNets)
+    references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
 
     @property
     def settings(self) -> Settings:
@@ -166,6 +172,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         return static_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
+    references = count_references(config.references, data, settings)
     run_settings = settings.to_dict() | {
         "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
     }  # fmt: skip
@@ -196,8 +203,9 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
             )
         bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts
-    )
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts,
+        references=references,
+    )  # fmt: skip
     if bank:
         nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
         nets.check_shared()

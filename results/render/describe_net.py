@@ -16,6 +16,7 @@ from rich.text import Text
 from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
+from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
 from ..ranking.budgets import still_rose, validation_images
 from ..runs.record import Record
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 
 IMAGENET = ((224, 224), 1000, 3)
-TIMM = "timm:"
 SHOWN = 8  # classes, and pairs of classes
 SCORES = {"accuracy": "accuracy", "top5": "top 5", "nll": "NLL", "ece": "calibration error"}
 
@@ -43,8 +43,8 @@ class InputSpec:
     classes: int
     channels: int
 
-    def cost(self, net: Genotype) -> Cost:
-        return static_cost(net, self.classes, self.image_size, self.channels)
+    def cost(self, net: Net) -> Cost | CountedCost:
+        return net_cost(net, self.classes, self.image_size, self.channels)
 
     def drawing(self, net: Genotype) -> RenderableType:
         height, width = self.image_size
@@ -111,9 +111,11 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     """One net of a run: its result, its drawing and its scores."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     accuracy = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
-    title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{accuracy}"
+    net = net_from_dict(record.genotype)
+    name = f"timm's {net.name}" if isinstance(net, TimmNet) else f"{record.family} {record.key}"
+    title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
     head = plain(*filter(None, (title, record.error, summary_line(folder, record.key))))
-    drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
+    drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = _confusion(folder, record, len(classes))
@@ -122,6 +124,12 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     rising = " and still rose at the end" * bool(still_rose(record, validation_images(folder)))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
     return Group(head, drawing, _scores_table(record), *confused, trained)
+
+
+def _timm_line(net: TimmNet, record: Record) -> RenderableType:
+    """What is known of a reference in place of a drawing."""
+    costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
+    return plain(f"{costs}; its parts: alternas cost {TIMM}{net.name}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -216,7 +224,7 @@ def cost_facts(
     if arch.startswith(TIMM):
         return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
     net, spec = find_arch(arch, image_size, classes, channels)
-    cost = spec.cost(net)
+    cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
     step_bytes = cost.training_bytes(batch)
     facts = cost.to_dict() | {
         "key": net.key,

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..ranking.objectives import OBJECTIVES
+from ..runs.record import BESIDE
 from .terminal import plain
 
 BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
@@ -64,7 +65,8 @@ def nets_table(
             table.add_column(name, style="dim" * (name == "net"))
         else:
             justify = "left" if name in ("run", "note") else "right"
-            table.add_column(Text(name.replace(" ", "\n")), justify=justify, no_wrap=True)
+            least = max(len(row[name]) for row in cells) if name == "trial" else None  # what a net is asked for by
+            table.add_column(Text(name.replace(" ", "\n")), justify=justify, no_wrap=True, min_width=least)
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
@@ -74,7 +76,8 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
     """One row's text by column."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
-    marks = ["knee"] * row["knee"] + ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
+    marks = [row["label"]] * (row["kind"] == "reference") + ["knee"] * row["knee"]
+    marks += ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
     return {
         "run": row.get("run", ""),
         "trial": str(row["trial"]),
@@ -88,7 +91,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "acc/GMAC": short(row["accuracy_per_gmac"]),
         "steps": str(row["budget_steps"]),
         "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
-        "family": "baseline" if row["kind"] == "baseline" else row["family"],
+        "family": row["kind"] if row["kind"] in BESIDE else row["family"],
         "net": row["key"],
         "note": " ".join([*marks, *ties]),
     }

@@ -19,9 +19,10 @@ from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
+from ...archs.timm_net import TIMM
 from ...archs.weights import describe, fill, read, shapes
 from ..ranking.leaderboard import leaderboard_of, pick
-from ..render.describe_net import TIMM, find_arch, find_trial
+from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...archs import Genotype
 from ...archs.files import open_own
+from ...archs.timm_net import Net, net_from_dict
 from ...results.runs.record import Record
 from ..training.job import Job, Progress, TrainJob
 from ..trials.controller import Controller
@@ -124,13 +124,11 @@ class TensorBoardView:
 
     def _complete(self, record: Record) -> None:
         if record.curve:
-            net = Genotype.from_dict(record.genotype)
+            net = net_from_dict(record.genotype)
             file = self._open(record.trial, record.seed, net, record.genes, vars(record))
             file.scalars([(int(point["step"] or 0), _tagged(point)) for point in record.curve])
 
-    def _open(
-        self, trial: int, seed: int, net: Genotype, genes: Mapping[str, Any], fields: Mapping[str, Any]
-    ) -> EventFile:
+    def _open(self, trial: int, seed: int, net: Net, genes: Mapping[str, Any], fields: Mapping[str, Any]) -> EventFile:
         """The file of one training: of a trial, of a further seed of it, or of a plan's training.
 
         Args:
@@ -155,7 +153,7 @@ def _tagged(point: Mapping[str, float | None]) -> dict[str, float]:
     return {tag: math.nan if value is None else value for tag, value in values.items()}
 
 
-def _described(net: Genotype, genes: Mapping[str, Any]) -> dict[str, str]:
+def _described(net: Net, genes: Mapping[str, Any]) -> dict[str, str]:
     """A net in Markdown: what it is, and the genes that gave it."""
     rows = [f"| {name} | {value} |" for name, value in {"family": net.family, "key": net.key, **genes}.items()]
     table = "\n".join(["| gene | value |", "| --- | --- |", *rows])

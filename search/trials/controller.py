@@ -32,6 +32,7 @@ from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a trial whose worker was lost
+FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
 class Controller(ABC):
@@ -155,7 +156,7 @@ class SearchController(Controller):
         known: records of the nets that were trained, by key.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
-        baselines: the plain ResNets that are trained beside the search.
+        baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
     """
 
@@ -174,6 +175,7 @@ class SearchController(Controller):
         candidates = candidate_baselines(context.sampler_context())
         self.baselines = choose_baselines(candidates, context)
         self._enqueue_baselines(candidates)
+        self._enqueue_references()
         self._resume_unfinished()
 
     @property
@@ -185,6 +187,12 @@ class SearchController(Controller):
     def steps_done(self) -> int:
         """Optimiser steps of all trainings so far."""
         return self._steps + sum(trial.steps_done for trial in self.live.values())
+
+    @property
+    def references(self) -> int:
+        """Nets of timm that are trained beside the search, those of earlier sessions too."""
+        under_way = sum(trial.kind == "reference" for trial in self.live.values())
+        return under_way + sum(record.kind == "reference" for record in self.store.records)
 
     @property
     def budget_spent(self) -> bool:
@@ -233,6 +241,7 @@ class SearchController(Controller):
                 return None
             if self._admit(trial):
                 if self.parents:
+                    assert isinstance(trial.net, Genotype)
                     self._inherit(trial, self.parents.most_similar(trial.net))
                 return trial
         self.exhausted = True
@@ -240,7 +249,7 @@ class SearchController(Controller):
 
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
-        violation, twin = self.context.over_limits(trial.net), self._twin(trial.net.key)
+        violation, twin = self.settings.over_limit(trial.cost), self._twin(trial.net.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
@@ -300,6 +309,8 @@ class SearchController(Controller):
 
     def _learn(self, record: Record) -> None:
         self._recall(record)
+        if record.kind == "reference":
+            return  # it is in no space, so the strategy is not told
         self.study.tell(record, told_as(record, self.known), self.context.cost_of)
 
     def _recall(self, record: Record) -> None:
@@ -310,7 +321,7 @@ class SearchController(Controller):
         if record.taken_from:
             return
         self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
-        if self.parents:
+        if self.parents and record.kind != "reference":
             self.parents.add(record)
         if record.kind != "search":
             return
@@ -343,6 +354,17 @@ class SearchController(Controller):
             elif number not in recorded:
                 genes = plain_genes(self.context.space, net) or {}
                 self.live[number] = self._proposer.trial(number, "baseline", net, genes)
+                self._queue.append(number)
+
+    def _enqueue_references(self) -> None:
+        """Nets of timm without a record are trained behind the baselines, under numbers that the study does not use."""
+        recorded = {record.key: record.trial for record in self.store.records if record.kind == "reference"}
+        number = max(recorded.values(), default=FIRST_REFERENCE - 1)
+        steps, fields = (self.context.steps,), self.context.record_fields
+        for net, cost in self.context.references.items():
+            if net.key not in recorded:
+                number += 1
+                self.live[number] = Trial(number, "reference", net, {}, cost, steps, fields)
                 self._queue.append(number)
 
     def _resume_unfinished(self) -> None:

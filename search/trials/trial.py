@@ -10,7 +10,8 @@ from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
-from ...results.runs.record import Record, now
+from ...archs.timm_net import CountedCost, Net
+from ...results.runs.record import BESIDE, Record, now
 from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
 from ..config import Settings
@@ -73,8 +74,8 @@ class Trial:
 
     Attributes:
         number: unique in its run.
-        kind: "search", "baseline", "retrain" or "study".
-        net: its genotype.
+        kind: "search", "baseline", "reference", "retrain" or "study".
+        net: its genotype, or one of timm's nets.
         genes: as the sampler drew them.
         cost: its static cost.
         rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
@@ -93,9 +94,9 @@ class Trial:
 
     number: int
     kind: str
-    net: Genotype
+    net: Net
     genes: Genes
-    cost: Cost
+    cost: Cost | CountedCost
     rung_steps: tuple[int, ...]
     record_fields: dict[str, Any]
     parent: Parent | None = None
@@ -127,7 +128,7 @@ class Trial:
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
     def start(self, settings: Settings, folder: Path, minutes: float, store: ArtifactStore | None) -> TrainJob:
-        """Its next job: up to the next rung; a baseline or a further seed is trained to the end in one go.
+        """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
             minutes: limit on the time of one training.
@@ -136,7 +137,7 @@ class Trial:
         seed = settings.seed + repeat
         name = weights_name(self.net.key, self.weights) + (f"-{seed}" if repeat else "")
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
-        to_the_end = self.kind == "baseline" or repeat > 0
+        to_the_end = self.kind in BESIDE or repeat > 0
         self.paused = False
         self.job = TrainJob(
             self.number,
