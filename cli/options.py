@@ -93,6 +93,10 @@ Eta = Annotated[float, option("Reduction factor: a share of 1/ETA of the trials 
 MaxMacs = Annotated[str, option("Only nets with at most this many MACs, such as 50M.")]
 MaxParams = Annotated[str, option("Only nets with at most this many parameters, such as 2M.")]
 NetSize = Annotated[str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")]
+Arch = Annotated[
+    str, option("Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME.")
+]
+FromSize = Annotated[str, option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
 from .options import (
+    Arch,
     Data,
     Eta,
+    FromSize,
     ImageOptions,
     Json,
     Name,
@@ -21,6 +24,9 @@ from .options import (
     console_for,
     option,
 )
+
+if TYPE_CHECKING:
+    from ..results.runs.weights_spec import WeightsSpec
 
 
 @command(1, resumes=True)
@@ -111,6 +117,16 @@ def search(
             "--with",
         ),
     ] = "",
+    weights: Annotated[
+        str,
+        option(
+            "Trained weights that every net starts from as far as they fit, trained for half the budget: timm:NAME, "
+            "RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
+            "--from",
+        ),
+    ] = "",
+    arch: Arch = "",
+    from_size: FromSize = "",
     as_json: Json = False,
 ) -> None:
     """Run an architecture search; the same command again resumes it."""
@@ -137,11 +153,25 @@ def search(
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps)
     references = parse_references(with_nets)
-    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with, references)
+    pretrained = _pretrained(weights, arch, from_size)
+    config = SearchConfig(
+        settings, images.of(data), nets, run_name, running_config, storage, start_with, references, pretrained
+    )
     folder = run_search(config, console_for(as_json))
     on_front = print_front(folder, RankingQuery(parse_objectives(objective)), as_json)
     if on_front and not as_json:
         print_lines("", f"export the best:  alternas export {run_name} --out {run_name}-best")
+
+
+def _pretrained(weights: str, arch: str, from_size: str) -> WeightsSpec | None:
+    if not weights:
+        if arch or from_size:
+            raise InputError("arch and from-size: say what the file of --from holds; give --from")
+        return None
+    from ..results.render.describe_net import parse_size
+    from ..results.runs.weights_spec import WeightsSpec
+
+    return WeightsSpec(weights, arch, parse_size(from_size) if from_size else None)
 
 
 @command(2)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -24,6 +24,7 @@ from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
+from .pretrained import Pretrained, load_pretrained
 from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import NetCosts, SamplerContext
@@ -35,6 +36,9 @@ from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
+
+if TYPE_CHECKING:
+    from ..results.runs.weights_spec import WeightsSpec
 
 TRIALS = 16
 UNLIMITED = 10**9  # trials of a search that its compute ends
@@ -54,6 +58,7 @@ class SearchConfig:
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
         references: nets of timm that are trained beside those of the search, which draws the same nets without them.
+        pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
     """
 
     settings: Settings
@@ -64,8 +69,14 @@ class SearchConfig:
     storage: str = ""
     start_with: str = ""
     references: tuple[TimmNet, ...] = ()
+    pretrained: WeightsSpec | None = None
 
     def __post_init__(self) -> None:
+        if self.pretrained and (self.settings.supernet or self.settings.inherit):
+            rule = (
+                "a supernet's nets start from its bank" if self.settings.supernet else "--inherit names other parents"
+            )
+            raise InputError(f"from: {rule}; leave one of the two out")
         if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
             name = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
             raise InputError(f"start-with: {name} follows a plan of its own; leave it out")
@@ -96,6 +107,7 @@ class SearchContext:
         bank_facts: what the shared weights are for; others are refused.
         known: nets to begin with.
         references: what the nets of timm cost that are trained beside the search.
+        pretrained: weights that every net of the search begins with.
     """
 
     config: SearchConfig
@@ -113,6 +125,7 @@ class SearchContext:
     bank_facts: dict[str, Any] = field(default_factory=dict)
     known: KnownNets = field(default_factory=KnownNets)
     references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
+    pretrained: Pretrained | None = None
 
     @property
     def settings(self) -> Settings:
@@ -180,8 +193,11 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         run_settings["start_with"] = config.start_with
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
-    _check_same_run(folder, config, run_settings)
     whole = folder.absolute()  # a worker's current folder may be another
+    pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
+    if pretrained:
+        run_settings["from"] = pretrained.digest
+    _check_same_run(folder, config, run_settings)
     artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
     if settings.latency:
         image = (data.in_chans, *data.image_size)
@@ -204,7 +220,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
         config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts,
-        references=references,
+        references=references, pretrained=pretrained,
     )  # fmt: skip
     if bank:
         nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
@@ -226,7 +242,9 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
 
     def counts(run: Path, record: Record) -> bool:
         measured = context.latencies is not None  # a net of this run needs a latency of its own
-        return not measured and trained_alike(run, record, context.run_settings, context.steps)
+        return (
+            not measured and not context.pretrained and trained_alike(run, record, context.run_settings, context.steps)
+        )
 
     size = context.data.image_size
     known = find_known_nets(

@@ -114,7 +114,7 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     net = net_from_dict(record.genotype)
     name = f"timm's {net.name}" if isinstance(net, TimmNet) else f"{record.family} {record.key}"
     title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
-    head = plain(*filter(None, (title, record.error, summary_line(folder, record.key))))
+    head = plain(*filter(None, (title, record.error, _start_line(record), summary_line(folder, record.key))))
     drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
     if record.accuracy is None:
         return Group(head, drawing)
@@ -124,6 +124,13 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     rising = " and still rose at the end" * bool(still_rose(record, validation_images(folder)))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
     return Group(head, drawing, _scores_table(record), *confused, trained)
+
+
+def _start_line(record: Record) -> str:
+    """Whose weights the net began with, and how many of its parameters came from there; "" of fresh ones."""
+    label, share = record.lineage.get("weights"), record.lineage.get("share")
+    known = isinstance(label, str) and isinstance(share, int | float)
+    return f"started from {label}: {share:.0%} of its parameters" if known else ""
 
 
 def _timm_line(net: TimmNet, record: Record) -> RenderableType:

@@ -156,6 +156,7 @@ class SearchController(Controller):
         known: records of the nets that were trained, by key.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
+        pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
         baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
     """
@@ -167,6 +168,7 @@ class SearchController(Controller):
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
+        self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted = False
         self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
         for record in store.records:
@@ -243,6 +245,7 @@ class SearchController(Controller):
                 if self.parents:
                     assert isinstance(trial.net, Genotype)
                     self._inherit(trial, self.parents.most_similar(trial.net))
+                self._inherit(trial, self.pretrained)
                 return trial
         self.exhausted = True
         return None
@@ -264,7 +267,8 @@ class SearchController(Controller):
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
-            self.study.set_attrs(trial.number, parent=parent.trial)
+            if parent.trial is not None:
+                self.study.set_attrs(trial.number, parent=parent.trial)
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
@@ -354,6 +358,7 @@ class SearchController(Controller):
             elif number not in recorded:
                 genes = plain_genes(self.context.space, net) or {}
                 self.live[number] = self._proposer.trial(number, "baseline", net, genes)
+                self._inherit(self.live[number], self.pretrained)
                 self._queue.append(number)
 
     def _enqueue_references(self) -> None:
@@ -384,6 +389,7 @@ class SearchController(Controller):
         trial = self._proposer.trial(unfinished.trial, "search", net, unfinished.genes)
         if self.parents and unfinished.parent is not None:
             self._inherit(trial, self.parents.get(unfinished.parent))
+        self._inherit(trial, self.pretrained)
         trial.restore(unfinished.rung_accuracies, unfinished.promoted, unfinished.note)
         if not self._admit(trial):
             return

@@ -370,7 +370,7 @@ class SupernetController(SearchController):
         fields = self.context.record_fields | {"recipe": polish_recipe(self.settings.recipe).to_dict()}
         start = InitWeights(str(weights_file(self.folder, record)), f"trial {record.trial}", self.budget.steps)
         trial = Trial(self.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
-        trial.parent = Parent(record.trial, start, self.progress.get("train_flops", 0), features(net))
+        trial.parent = Parent(start, record.trial, self.progress.get("train_flops", 0), features(net))
         self.live[trial.number] = trial
         return trial
 

@@ -28,16 +28,16 @@ class Parent:
     """A trained net that others may inherit from.
 
     Attributes:
-        trial: its number.
         start: its weights, and the steps spent on them and on what they came from.
+        trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from.
         features: of the net.
     """
 
-    trial: int
     start: InitWeights
-    flops: int
-    features: Traits
+    trial: int | None = None
+    flops: int = 0
+    features: Traits = frozenset()
 
 
 class ParentPool:
@@ -55,7 +55,7 @@ class ParentPool:
         done, lineage = record.budget.get("done", 0), record.lineage
         flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch_size + lineage.get("flops", 0)
         start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
-        self._parents[record.trial] = Parent(record.trial, start, flops, features(Genotype.from_dict(record.genotype)))
+        self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
@@ -196,7 +196,7 @@ class Trial:
         result = first or self.last_result or JobResult(self.number, status)
         seconds = result.seconds + sum(r.seconds for r in self.results_by_seed.values() if r is not result)
         reached = replace(result, seconds=seconds).record_fields()
-        if self.parent:
+        if self.parent and self.parent.trial is not None:
             reached["lineage"] = reached["lineage"] | {"trial": self.parent.trial, "flops": self.parent.flops}
         seeds = self.accuracies
         known = [statistics.mean(seeds.values())] if seeds else self.rung_accuracies
