@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...archs import Genotype
 from ...archs.errors import OperationError
@@ -243,8 +243,7 @@ class SearchController(Controller):
                 return None
             if self._admit(trial):
                 if self.parents:
-                    assert isinstance(trial.net, Genotype)
-                    self._inherit(trial, self.parents.most_similar(trial.net))
+                    self._inherit(trial, self.parents.most_similar(cast(Genotype, trial.net)))
                 self._inherit(trial, self.pretrained)
                 return trial
         self.exhausted = True
@@ -252,7 +251,8 @@ class SearchController(Controller):
 
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
-        violation, twin = self.settings.over_limit(trial.cost), self._twin(trial.net.key)
+        net = cast(Genotype, trial.net)  # of the space, which has no others
+        violation, twin = self.context.over_limits(net), self._twin(net.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
