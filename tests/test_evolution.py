@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -11,10 +12,13 @@ from typing import Any
 import numpy as np
 import optuna
 import pytest
+from optuna.samplers import BaseSampler
 
+from alternas.archs import Genotype, static_cost
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers import evolution
 from alternas.search.samplers.evolution import GROWTH, LEARNED, Evolution
+from alternas.search.samplers.random import RandomSampler, TrialChooser
 from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.search.samplers.surrogate import expected_hypervolume_improvement
 from alternas.search.trials.controller import SearchController
@@ -70,8 +74,27 @@ def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
     return executor
 
 
-def test_the_first_nets_are_uniform_draws() -> None:
-    strategy = Evolution(SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0)))
+def costs_of(net: Genotype) -> NetCosts:
+    cost = static_cost(net, 10, 32)
+    return NetCosts(cost.macs, cost.params)
+
+
+def smallest_gap(strategy: BaseSampler, context: SamplerContext) -> float:
+    """Between the costs of the first four nets that a strategy proposes, in natural logarithms."""
+    study = optuna.create_study(directions=["maximize", "minimize"], sampler=strategy)
+    costs = sorted(math.log(costs_of(context.space.sample(TrialChooser(study.ask()))).objective) for _ in range(4))
+    return min(b - a for a, b in pairwise(costs))
+
+
+def test_the_first_nets_lie_apart_in_cost() -> None:
+    contexts = [SamplerContext(get("alternet", 32), seed, costs_of) for seed in range(12)]
+    spread = [smallest_gap(Evolution(context), context) for context in contexts]
+    uniform = [smallest_gap(RandomSampler(context), context) for context in contexts]
+    assert np.mean(spread) > 2 * np.mean(uniform)
+
+
+def test_the_very_first_net_is_a_uniform_draw() -> None:
+    strategy = Evolution(SamplerContext(get("alternet", 32), 0, costs_of))
     assert strategy.propose(optuna.create_study(directions=["maximize", "minimize"]), 0) is None
 
 

@@ -7,6 +7,7 @@ hypervolume improvement (BANANAS, White et al., AAAI 2021), or a better one of i
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
@@ -23,7 +24,8 @@ from .random import JointSampler
 from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, rung_accuracies
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
-MIN_OBSERVATIONS = 5  # before the first nets that are no uniform draws
+MIN_OBSERVATIONS = 5  # before the surrogate proposes
+FIRST_DRAWS = 32  # of which each net before is one
 MAX_OBSERVATIONS = 160  # that the surrogate keeps in mind
 GROWTH = 1.15  # of the number of readings, until it learns them anew
 N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
@@ -64,7 +66,7 @@ class Evolution(JointSampler):
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         self._update(study)
         if self._curves.count < MIN_OBSERVATIONS:
-            return None
+            return self._far_in_cost(study, number)
         points, front = self._predicted_front()
         draw = random.Random(f"{self._seed}/{number}")
         candidates = self._candidates(front, number, draw)
@@ -74,6 +76,19 @@ class Evolution(JointSampler):
         steps = mutations(best.genes, self._options)
         neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
         return self._most_promising([best, *filter(self._is_new, neighbors)], points).genes
+
+    def _far_in_cost(self, study: optuna.Study, number: int) -> Genes | None:
+        """Of uniform draws the one whose cost is furthest from those of all nets so far; None without any."""
+        trials = [t for t in study.get_trials(deepcopy=False) if t.params.keys() == self._options.keys()]
+        nets = [net for net in (self._net(t.params) for t in trials) if self._context.is_feasible(net.features.net)]
+        draw = random.Random(f"{self._seed}/{number}")
+        drawn = [self._net(self._context.uniform(draw)) for _ in range(FIRST_DRAWS)]
+        new = [net for net in drawn if self._is_new(net)]
+        if not nets or not new:
+            return None
+        known = np.log([net.features.costs.objective for net in nets])
+        nearest = [np.abs(known - math.log(net.features.costs.objective)).min() for net in new]
+        return new[int(np.argmax(nearest))].genes
 
     def expected_accuracies(self, study: optuna.Study) -> Mapping[int, float]:
         """What each trial is expected to reach, by number: all that have passed a rung or ended.
