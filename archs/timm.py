@@ -67,7 +67,7 @@ def create(
         candidates = [n for n in tagged if n.startswith(f"{base}.")] if base in known else known
         near = difflib.get_close_matches(name, candidates, n=1)
         raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
-    more = {"drop_path_rate": drop_path} if drop_path else {}
+    more: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
     try:
         given = create_args(name, num_classes, in_chans, image_size)
         return timm.create_model(name, pretrained=pretrained, **given, **more)

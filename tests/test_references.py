@@ -350,7 +350,6 @@ def test_a_search_trains_them(alternas: Any) -> None:
     assert code == 0, err
     assert json.loads(out)[0]["test_accuracy"] is not None
     assert alternas("export", f"mine:{FIRST_REFERENCE}", "--out", "best")[0] == 0
-    assert alternas("latency", "mine", "--json")[0] == 0
 
 
 def test_the_view_names_them(open_controller: Open) -> None:

@@ -19,6 +19,7 @@ from torch import Generator, Tensor, nn
 
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
+from ...archs.timm_network import TimmNetwork
 from ..data.dataset import DataSet
 from .optim import loss_of
 from .recipe import Recipe
@@ -38,7 +39,7 @@ class Task:
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
 
-    def wrap(self, network: Network) -> nn.Module:
+    def wrap(self, network: Network | TimmNetwork) -> nn.Module:
         """The module to train."""
         return network
 
@@ -62,7 +63,9 @@ class MaskedPatchTask(Task):
         super().__init__(recipe, data)
         self.num_answers = LEVELS**data.in_chans
 
-    def wrap(self, network: Network) -> nn.Module:
+    def wrap(self, network: Network | TimmNetwork) -> nn.Module:
+        if not isinstance(network, Network):
+            raise InputError("masked patches need the tokens of our encoder, which timm's nets do not have")
         return MaskedPatches(network, *black_and_white(self.data.mean, self.data.std, self.data.white_level))
 
     def unwrap(self, module: nn.Module) -> Network:
