@@ -196,6 +196,7 @@ class SupernetController(SearchController):
             str(self._checkpoint),
             str(self.bank),
             self.context.bank_facts,
+            metric=settings.metric,
         )
 
     def _job(self, trial: Trial) -> Job:
@@ -208,7 +209,8 @@ class SupernetController(SearchController):
             return trial.job
         weights = str(self.folder / "weights" / f"{trial.net.key}-shared.safetensors")
         assert isinstance(trial.net, Genotype)
-        return EvaluateJob(trial.number, trial.net, str(self.bank), self.settings.recipe, weights, 60 * minutes)
+        recipe, metric = self.settings.recipe, self.settings.metric
+        return EvaluateJob(trial.number, trial.net, str(self.bank), recipe, weights, 60 * minutes, metric)
 
     # What becomes of it.
 
