@@ -20,6 +20,7 @@ from .layout import ImageSize, Layout, layout
 from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stage, Stem, Style
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
+TIMM_FIELD = "timm"  # of what records hold of a net of timm, which is no genotype; see `timm_net`
 MOST_STAGES = 64
 MOST_BLOCKS = 1024  # three times ResNet-1001's; one takes up to 170 kB, its weights not counted
 
@@ -137,8 +138,10 @@ class Genotype(Part):
         """Rebuild from `to_dict`. Unknown fields are refused, absent ones take their default.
 
         Raises:
-            InputError: if a field is unknown, missing, of the wrong type or breaks a rule.
+            InputError: if a field is unknown, missing, of the wrong type or breaks a rule, or the net is one of timm's.
         """
+        if isinstance(data, Mapping) and set(data) == {TIMM_FIELD}:
+            raise InputError(f"genotype: timm's net {short_repr(data[TIMM_FIELD])} has none, and this needs one")
         given = _fields("genotype", cls, data)
         stages = given.get("stages", [])
         if not isinstance(stages, list):

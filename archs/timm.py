@@ -52,8 +52,11 @@ def create(
     num_classes: int | None = None,
     in_chans: int | None = None,
     image_size: Map | None = None,
+    drop_path: float = 0.0,
 ) -> nn.Module:
     """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
+
+    Stochastic depth of `drop_path` is timm's own.
 
     Raises:
         InputError: if timm does not know the name or refuses the numbers.
@@ -64,14 +67,21 @@ def create(
         candidates = [n for n in tagged if n.startswith(f"{base}.")] if base in known else known
         near = difflib.get_close_matches(name, candidates, n=1)
         raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    more: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
+    try:
+        given = create_args(name, num_classes, in_chans, image_size)
+        return timm.create_model(name, pretrained=pretrained, **given, **more)
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        raise InputError(f"timm: {name}: {_first_line(error)}") from None
+
+
+def create_args(name: str, num_classes: int | None, in_chans: int | None, image_size: Map | None) -> dict[str, Any]:
+    """What `timm.create_model` is given beside the name: what is not None, and the image size where it is fixed."""
     given: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
     config = timm.get_pretrained_cfg(name)
     if config and config.fixed_input_size:  # the model is built for one image size
         given["img_size"] = image_size
-    try:
-        return timm.create_model(name, pretrained=pretrained, **{k: v for k, v in given.items() if v is not None})
-    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
-        raise InputError(f"timm: {name}: {_first_line(error)}") from None
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def flop_counter() -> FlopCounterMode:

@@ -22,6 +22,7 @@ from .genotype import Genotype
 from .layout import ImageSize, as_map
 from .network import Network, build
 from .parts import MOST_CLASSES
+from .timm_network import TimmNetwork
 
 NAME = "alternas"  # of the one entry among a file's metadata: with two, their order would be chance
 FIELDS = ("genotype", "image_size", "in_chans", "num_classes")
@@ -31,7 +32,7 @@ MOST_TOLD = 1_000_000  # characters of a description; that of 1024 attention blo
 PICKLES = (b"PK", b"\x80")  # how files of torch.save begin
 
 
-def save(network: Network, path: Path) -> None:
+def save(network: Network | TimmNetwork, path: Path) -> None:
     """Write the net's weights and what it is, whole or not at all; the same net gives the same bytes."""
     state = {name: tensor.contiguous() for name, tensor in network.state_dict().items()}
     description = {name: getattr(network, name) for name in FIELDS} | {"genotype": network.genotype.to_dict()}

@@ -115,6 +115,10 @@ Trainer = Annotated[
     str,
     option("Your own training: a file such as ./my_training.py with one function train(context), for each net."),
 ]
+Arch = Annotated[
+    str, option("Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME.")
+]
+FromSize = Annotated[str, option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,

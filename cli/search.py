@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
 from .options import (
+    Arch,
     Data,
     Eta,
+    FromSize,
     ImageOptions,
     Json,
     Name,
@@ -24,6 +26,9 @@ from .options import (
     console_for,
     option,
 )
+
+if TYPE_CHECKING:
+    from ..results.runs.weights_spec import WeightsSpec
 
 DIGITS = "digits"
 
@@ -124,6 +129,24 @@ def search(
         int | None,
         option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
     ] = None,
+    with_nets: Annotated[
+        str,
+        option(
+            "Nets of timm to train beside the search by the same recipe, separated by commas, such as "
+            "timm:resnet18,timm:mobilenetv3_small_100; not counted among --trials.",
+            "--with",
+        ),
+    ] = "",
+    weights: Annotated[
+        str,
+        option(
+            "Trained weights that every net starts from as far as they fit, trained for half the budget: timm:NAME, "
+            "RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
+            "--from",
+        ),
+    ] = "",
+    arch: Arch = "",
+    from_size: FromSize = "",
     as_json: Json = False,
     metric: Annotated[
         str,
@@ -141,6 +164,7 @@ def search(
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
+    from ..search.references import parse_references
     from ..search.run import search as run_search
     from ..search.training.trainer_file import read_trainer
 
@@ -165,8 +189,22 @@ def search(
         file.identity if file else "",
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience)
-    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with, file)
+    references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
+    config = SearchConfig(
+        settings, images.of(data), nets, run_name, running_config, storage, start_with, file, references, pretrained
+    )
     return run_search(config, console_for(as_json))
+
+
+def _pretrained(weights: str, arch: str, from_size: str) -> WeightsSpec | None:
+    if not weights:
+        if arch or from_size:
+            raise InputError("arch and from-size: say what the file of --from holds; give --from")
+        return None
+    from ..results.render.describe_net import parse_size
+    from ..results.runs.weights_spec import WeightsSpec
+
+    return WeightsSpec(weights, arch, parse_size(from_size) if from_size else None)
 
 
 @command(2)

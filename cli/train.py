@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import (
+    Arch,
     Data,
+    FromSize,
     ImageOptions,
     Json,
     MaxMacs,
@@ -37,12 +39,8 @@ class WeightsOptions:
     weights: Annotated[
         str, option("Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.", "--from")
     ]
-    arch: Annotated[
-        str, option("Architecture of a .safetensors file that does not name it: a zoo name, a genotype, or timm:NAME.")
-    ] = ""
-    from_size: Annotated[
-        str, option("Image size of such a file: SIDE or HEIGHTxWIDTH; timm's nets know their own.")
-    ] = ""
+    arch: Arch = ""
+    from_size: FromSize = ""
 
     def spec(self) -> WeightsSpec:
         from ..results.render.describe_net import parse_size

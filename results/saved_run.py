@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..archs import Cost, Genotype
+from ..archs.timm_net import CountedCost, net_from_dict
 from .ranking.leaderboard import best_trial, board_drawing, leaderboard_of
 from .ranking.metric import as_shown
 from .ranking.objectives import RankingQuery, parse_objectives
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from ..archs import Network
+    from ..archs.timm_network import TimmNetwork
 
 
 def load_run(run: str | Path) -> SavedRun:
@@ -109,24 +111,24 @@ class SavedNet:
         run: that it is of.
         trial: its number there.
         record: what the run holds of it.
-        genotype: its architecture.
+        genotype: its architecture; of a reference which net of timm it is.
         spec: RUN:TRIAL, as commands take it.
     """
 
     def __init__(self, run: SavedRun, trial: int) -> None:
         self.run, self.trial, self.spec = run, trial, f"{run.spec}:{trial}"
         self.record = find_trial(run.folder, trial)
-        self.genotype = Genotype.from_dict(self.record.genotype)
+        self.genotype = net_from_dict(self.record.genotype)
 
     def __repr__(self) -> str:
         return f"<SavedNet {self.spec}: {self.record!r}>"
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> Cost | CountedCost:
         """Parameters, MACs and memory at the run's image size and classes."""
         return input_spec(self.run.folder).cost(self.genotype)
 
-    def build(self) -> Network:
+    def build(self) -> Network | TimmNetwork:
         """The trained torch module, on the CPU, in evaluation mode; of a net that was retrained, its best retraining.
 
         It takes normalised images (B, C, H, W): (raw - mean) / std by channel, with those of `run.data`.
@@ -134,10 +136,9 @@ class SavedNet:
         Raises:
             InputError: if the net was not trained to the end, or its weights are gone.
         """
-        from .runs.weights_spec import find_weights
+        from .runs.weights_spec import select_net, trained_network
 
-        network = find_weights(f"{self.run.folder}:{self.trial}").network
-        return network.eval()
+        return trained_network(*select_net(self.run.folder, self.trial)).eval()
 
     def show(self) -> None:
         """Print its drawing and its scores, as `alternas show` does."""
@@ -160,7 +161,10 @@ class SavedNet:
         return export_net(self.run.folder, Path(out), self.trial, formats=names)
 
     def _repr_html_(self) -> str:
-        return html_of(plain(repr(self.record))) + _image(input_spec(self.run.folder).svg(self.genotype))
+        text = html_of(plain(repr(self.record)))
+        if not isinstance(self.genotype, Genotype):
+            return text
+        return text + _image(input_spec(self.run.folder).svg(self.genotype))
 
 
 def _image(svg: str) -> str:

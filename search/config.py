@@ -11,6 +11,7 @@ from typing import Any
 
 from ..archs import Cost
 from ..archs.errors import InputError, check_choice, check_count, short_repr
+from ..archs.timm_net import CountedCost
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
@@ -102,7 +103,7 @@ class Settings:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
 
-    def over_limit(self, cost: Cost) -> dict[str, float]:
+    def over_limit(self, cost: Cost | CountedCost) -> dict[str, float]:
         """By which share each limit is broken, of those that are."""
         return {k: getattr(cost, k) / most - 1 for k, most in self.limits.items() if getattr(cost, k) > most}
 

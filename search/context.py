@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
+from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric, class_of
 from ..results.ranking.objectives import LATENCY
@@ -24,6 +25,8 @@ from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
+from .pretrained import Pretrained, load_pretrained
+from .references import count_references
 from .samplers.registry import check_strategy, find_strategy
 from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
@@ -36,6 +39,9 @@ from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
 from .trials.study import validate_sampler
+
+if TYPE_CHECKING:
+    from ..results.runs.weights_spec import WeightsSpec
 
 TRIALS = 16
 UNLIMITED = 10**9  # trials of a search that its compute ends
@@ -55,6 +61,8 @@ class SearchConfig:
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
         trainer: the user's own training; None is ours.
+        references: nets of timm that are trained beside those of the search, which draws the same nets without them.
+        pretrained: weights that every net of the search begins with, as far as they fit; None is fresh ones.
     """
 
     settings: Settings
@@ -65,6 +73,8 @@ class SearchConfig:
     storage: str = ""
     start_with: str = ""
     trainer: TrainerFile | None = None
+    references: tuple[TimmNet, ...] = ()
+    pretrained: WeightsSpec | None = None
 
     def __post_init__(self) -> None:
         plan = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
@@ -72,6 +82,13 @@ class SearchConfig:
             for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
                 if given:
                     raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
+        if self.pretrained and (self.settings.supernet or self.settings.inherit):
+            rule = (
+                "a supernet's nets start from its bank" if self.settings.supernet else "--inherit names other parents"
+            )
+            raise InputError(f"from: {rule}; leave one of the two out")
+        if self.references and self.trainer:
+            raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
@@ -98,6 +115,8 @@ class SearchContext:
         nets: draws the nets that train the bank.
         bank_facts: what the shared weights are for; others are refused.
         known: nets to begin with.
+        references: what the nets of timm cost that are trained beside the search.
+        pretrained: weights that every net of the search begins with.
     """
 
     config: SearchConfig
@@ -114,6 +133,8 @@ class SearchContext:
     nets: NetSampler | None = None
     bank_facts: dict[str, Any] = field(default_factory=dict)
     known: KnownNets = field(default_factory=KnownNets)
+    references: Mapping[TimmNet, CountedCost] = field(default_factory=dict)
+    pretrained: Pretrained | None = None
 
     @property
     def settings(self) -> Settings:
@@ -179,6 +200,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         return static_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
+    references = count_references(config.references, data, settings)
     run_settings = settings.to_dict() | {
         "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
     }  # fmt: skip
@@ -186,8 +208,11 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         run_settings["start_with"] = config.start_with
     if isinstance(space, FileSpace):  # another source, or other genes, is another search
         run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
-    _check_same_run(folder, config, run_settings)
     whole = folder.absolute()  # a worker's current folder may be another
+    pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
+    if pretrained:
+        run_settings["from"] = pretrained.digest
+    _check_same_run(folder, config, run_settings)
     artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
     if settings.latency:
         image = (data.in_chans, *data.image_size)
@@ -209,8 +234,9 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
             )
         bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts
-    )
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts,
+        references=references, pretrained=pretrained,
+    )  # fmt: skip
     if bank:
         nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
         nets.check_shared()
@@ -236,7 +262,9 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
 
     def counts(run: Path, record: Record) -> bool:
         measured = context.latencies is not None  # a net of this run needs a latency of its own
-        return not measured and trained_alike(run, record, context.run_settings, context.steps)
+        return (
+            not measured and not context.pretrained and trained_alike(run, record, context.run_settings, context.steps)
+        )
 
     size = context.data.image_size
     known = find_known_nets(

@@ -27,6 +27,7 @@ from .trials.controller import SearchController
 from .trials.proposer import BASELINE_SEEDS
 from .trials.storage import database_errors, drop_note, open_study
 from .trials.supernet_controller import SupernetController
+from .trials.trial import BUDGET_SHARE
 
 
 def search(config: SearchConfig, console: Console) -> Path:
@@ -59,6 +60,8 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
     folder, storage = run_folder(context.config.name), context.config.storage
     with locked(folder), closing(Store(folder)) as store, database_errors(storage):
         _write_facts(folder, context)
+        if context.pretrained:
+            context.pretrained.save()
         if context.latencies:
             context.latencies.recall(store.records)
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
@@ -102,6 +105,9 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
     context = controller.context
     if context.latencies and not context.config.run.resources.latency_on:
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
+    if context.pretrained:
+        label = context.pretrained.start.label
+        console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
     to_come = "about" if not controller.store.records else "still to come: about"

@@ -14,6 +14,7 @@ import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
 
 from alternas.archs import Cost, Genotype, static_cost
+from alternas.archs.timm_net import CountedCost
 from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, RunConfig, Settings
@@ -130,15 +131,18 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
     stores = []
 
     def open_it(space: Space | None = None, trials: int = 8, strategy: str = "random", **more: Any) -> SearchController:
-        """A controller; `more` are settings, the `budget`, and the URL of a `storage`."""
+        """A controller; `more` are settings, the `budget`, the `references`, and the URL of a `storage`."""
         space, storage, budget = space or get("all", 8), more.pop("storage", ""), more.pop("budget", Budget())
         scheduler, objective = more.pop("scheduler", "none"), more.pop("objective", "macs")
+        references = {net: CountedCost(10**6, 10**7) for net in more.pop("references", ())}
         settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget), storage)
         fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
         latencies = Latencies(tmp_path, _cost_fn, LatencySetting(), (1, 8, 8), 10) if settings.latency else None
         no_data: Any = None
-        context = SearchContext(config, no_data, space, _cost_fn, STEPS, tmp_path, fields, latencies=latencies)
+        context = SearchContext(
+            config, no_data, space, _cost_fn, STEPS, tmp_path, fields, latencies=latencies, references=references
+        )
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))

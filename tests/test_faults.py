@@ -372,7 +372,7 @@ def test_trainings_that_fail_are_records_and_the_search_goes_on(
         made.forward = fail if fate else forward
         return made
 
-    monkeypatch.setattr(train, "build", frail)
+    monkeypatch.setattr(train, "build_net", frail)
     controller = open_controller(get("resnet", 8), trials=7)
     first = len(controller.baselines)
     fates.update(zip(range(first, first + 3), ("oom", "nan", "error"), strict=True))

@@ -16,7 +16,7 @@ from runs import RECIPE, drawn_records, made_run, record
 
 FIELDS = {
     "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "train_flops", "eval_flops",
-    "baseline_flops", "metric", "best_value",
+    "baseline_flops", "reference_flops", "metric", "best_value",
 }  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def test_compute_is_of_all_that_was_done() -> None:
     baseline = (6 * macs * 10 * batch * 2, 2 * macs * 70 * 2)
     other = (6 * stopped["cost"]["macs"] * 3 * batch, 2 * stopped["cost"]["macs"] * 20)
     assert (row["train_flops"], row["eval_flops"]) == (baseline[0] + other[0] + 1000, baseline[1] + other[1] + 10)
-    assert row["baseline_flops"] == sum(baseline)
+    assert (row["baseline_flops"], row["reference_flops"]) == (sum(baseline), 0)
     assert (row["records"], row["trained"], row["best_accuracy"]) == (3, 1, 0.5)
     assert (row["space"], row["data"], row["what"]) == ("all", "digits", "search")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from alternas.archs import InputError, static_cost, zoo
+from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.render.experiment import study_rows
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import Store
@@ -174,6 +174,7 @@ def test_a_studys_plan_can_be_carried_out(name: str, settings: list[ComparisonSe
         plan = list(study.plan(setting))
         assert len({t.id for t in plan}) == len(plan), "no training twice"
         for t in plan:
+            assert isinstance(t.net, Genotype)
             t.net.check(setting.data.image_size)
         groups: dict[str, set[int]] = {}
         for t in plan:

@@ -210,7 +210,7 @@ def test_the_best_net(run: alternas.SavedRun, monkeypatch: pytest.MonkeyPatch, t
     assert best.trial == run.front()["accuracy"].idxmax()
     assert run.best("cheapest").trial == run.front()["macs"].idxmin()
     assert best.genotype == Genotype.from_dict(best.record.genotype)
-    assert {name: best.cost.to_dict()[name] for name in ("params", "macs")} == {
+    assert {name: getattr(best.cost, name) for name in ("params", "macs")} == {
         name: best.record.cost[name] for name in ("params", "macs")
     }
     best.show()

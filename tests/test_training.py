@@ -161,7 +161,7 @@ def test_errors_come_back_typed(
     def fail(*_: Any) -> Any:
         raise raised
 
-    monkeypatch.setattr(train, "build", fail)
+    monkeypatch.setattr(train, "build_net", fail)
     worker = worker_module.Worker(threads=1, device="cpu")
     worker.take(digits)
     outcome = last(worker.run(job(tmp_path)))
@@ -218,7 +218,7 @@ class Greedy(nn.Module):
 def test_less_at_a_time_when_memory_runs_out(
     tmp_path: Path, bench: MemoryLoader, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 40))
+    monkeypatch.setattr(train, "build_net", lambda *a: Greedy(build(*a), 40))
     with caplog.at_level(logging.WARNING):
         outcome = last(train.train(job(tmp_path, stop_step=10), bench))
     assert (outcome.status, outcome.how["passes"]) == ("ok", 4)
@@ -230,7 +230,7 @@ def test_less_at_a_time_when_memory_runs_out(
 
 
 def test_out_of_memory_in_the_end(tmp_path: Path, digits: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(train, "build", lambda *a: Greedy(build(*a), 1))
+    monkeypatch.setattr(train, "build_net", lambda *a: Greedy(build(*a), 1))
     worker = worker_module.Worker(threads=1, device="cpu")
     worker.take(digits)
     assert last(worker.run(job(tmp_path))).status == "oom"

@@ -14,7 +14,9 @@ from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
 from .formats import format_of
 
-FILES = {  # of every export
+FOUND = " found by alternas, an architecture search over ResNets, AlterNets and hybrids of convolution and attention."
+FROM_TIMM = "An image classifier of timm, trained from fresh weights by alternas beside an architecture search."
+FILES = {  # of every export; there is no genotype of timm's nets
     "README.md": "this card",
     "config.json": "classes, normalisation, accuracy, cost, versions, and how each format was checked",
     "genotype.json": "the architecture as a value; `alternas cost genotype.json SIZES` takes it",
@@ -33,8 +35,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """
     parts = [
         f"---\n{front_matter(facts)}---\n",
-        f"# {markdown_text(facts['name'])}\n\n{_what(facts)} found by alternas, an architecture search over "
-        "ResNets, AlterNets and hybrids of convolution and attention.\n",
+        f"# {markdown_text(facts['name'])}\n\n{FROM_TIMM if 'timm' in facts else _what(facts) + FOUND}\n",
         "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
         "## What was measured\n\n" + _table(measured(facts)),
         "## Files\n\n" + _table(_files(facts)),
@@ -53,7 +54,7 @@ def front_matter(facts: Mapping[str, Any]) -> str:
     task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
         "license": "unknown",
-        "library_name": "timm" if "timm" in formats else "pytorch",
+        "library_name": "timm" if "timm" in formats or "timm" in facts else "pytorch",
         "pipeline_tag": task,
         "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
@@ -125,7 +126,8 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:
     height, width = facts["image_size"]
     sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
-    rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items()}
+    written = {name: about for name, about in FILES.items() if not (name == "genotype.json" and "timm" in facts)}
+    rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in written.items()}
     if facts.get("head"):
         rows[f"`{HEAD}`"] = "the final weights of the head that was trained on the net's maps, by the trainer's names"
     for name, known in facts["formats"].items():

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
 from ...archs import Network, static_cost
+from ...archs.timm_net import counted_cost
+from ...archs.timm_network import TimmNetwork
 from ..runs.record import versions
 
 RANDOM_IMAGES = 4
@@ -30,7 +32,7 @@ class ExportNet:
         images_BCHW: in the data's own values; two or more.
     """
 
-    network: Network
+    network: Network | TimmNetwork
     facts: Mapping[str, Any]
     images_BCHW: Tensor
 
@@ -79,7 +81,7 @@ class Format:
 
 
 def export_net_of(
-    network: Network, about: Mapping[str, Any] | None = None, images: np.ndarray | None = None
+    network: Network | TimmNetwork, about: Mapping[str, Any] | None = None, images: np.ndarray | None = None
 ) -> ExportNet:
     """A copy of the net for export.
 
@@ -89,20 +91,14 @@ def export_net_of(
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
     """
     network = copy.deepcopy(network).cpu().float().eval()
-    net, size, channels = network.genotype, network.image_size, network.in_chans
-    cost = static_cost(net, network.num_classes, size, channels)
-    global_attention = any(stage.places and not stage.window for stage in net.stages)
+    size, channels = network.image_size, network.in_chans
     facts = {
-        "name": f"{net.family}_{net.key}",
-        "family": net.family,
-        "key": net.key,
-        "stages": len(net.stages),
+        **(_facts_of_timm(network) if isinstance(network, TimmNetwork) else _facts(network)),
+        "family": network.genotype.family,
+        "key": network.genotype.key,
         "accuracy": None,
-        "macs": cost.macs,
-        "params": cost.params,
         "data": None,
         "image_size": list(size),
-        "fixed_size": global_attention or (net.encoder is not None and net.encoder.position != "none"),
         "in_chans": channels,
         "classes": [str(i) for i in range(network.num_classes)],
         "mean": [0.0] * channels,
@@ -115,3 +111,23 @@ def export_net_of(
         images = np.random.default_rng(0).normal(size=(RANDOM_IMAGES, channels, *size)).astype(np.float32)
     images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
     return ExportNet(network, facts | dict(about or {}), torch.from_numpy(images))
+
+
+def _facts(network: Network) -> dict[str, Any]:
+    """What is known of one of our nets alone."""
+    net = network.genotype
+    cost = static_cost(net, network.num_classes, network.image_size, network.in_chans)
+    global_attention = any(stage.places and not stage.window for stage in net.stages)
+    fixed_size = global_attention or (net.encoder is not None and net.encoder.position != "none")
+    facts = {"name": f"{net.family}_{net.key}", "stages": len(net.stages), "fixed_size": fixed_size}
+    return facts | {"macs": cost.macs, "params": cost.params}
+
+
+def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:
+    """What is known of one of timm's nets alone, and how timm makes it."""
+    from ...archs.timm import create_args
+
+    net, size, channels = network.genotype, network.image_size, network.in_chans
+    cost = counted_cost(net, network.num_classes, size, channels)
+    made: dict[str, Any] = {"name": net.name, "arguments": create_args(net.name, network.num_classes, channels, size)}
+    return {"name": net.name, "stages": 0, "fixed_size": "img_size" in made["arguments"], "timm": made, **cost.totals()}

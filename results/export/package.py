@@ -30,6 +30,7 @@ training. `python model.py` loads the net and prints what it is.
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write model.py."""
     genotype = net.network.genotype
+    assert isinstance(genotype, Genotype), "of timm's nets no package is written"
     text = (Path(__file__).parent / "model_template.txt").read_text()
     parts = {
         "NET_NAME": net.facts["name"],

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...archs import Genotype
 from .export_net import ExportNet, Format
 
 FILE = "timm_model.py"
@@ -48,7 +49,9 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     """Write timm_model.py; it needs the package's model.py beside it."""
     template = (Path(__file__).parent / "timm_template.txt").read_text()
     (folder / FILE).write_text(template.replace("NET_NAME", net.facts["name"]))
-    return {"name": net.facts["name"], "features_only": bool(net.network.genotype.stages)}
+    genotype = net.network.genotype
+    assert isinstance(genotype, Genotype), "of timm's nets no other timm model is written"
+    return {"name": net.facts["name"], "features_only": bool(genotype.stages)}
 
 
 FORMAT = Format("timm", FILE, write, usage, {FILE: "registers the net with timm"})

@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from ...archs import Genotype, InputError, Network, OperationError
+from ...archs import InputError, Network, OperationError
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
-from ...archs.weights import read, save, shapes
+from ...archs.timm_network import TimmNetwork
+from ...archs.weights import save, shapes
 from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, write_json
-from ..runs.weights_spec import facts_of, select_net, trained_head, trained_weights
+from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
 from . import isolated, package
 from .card import HEAD, card
 from .export_net import ExportNet, export_net_of
@@ -55,11 +56,11 @@ def export_net(
     """
     check_formats(",".join(formats))
     home, record = select_net(run, trial, how)
-    weights = trained_weights(home, record)
+    trained_weights(home, record)
     _must_be_free(out)
     spec, facts = input_spec(home), _facts(run, home, record)
     images = None if _brings_images(home) else sample_images(home, spec)
-    network = read(weights, Genotype.from_dict(record.genotype), spec.image_size)
+    network = trained_network(home, record)
     ours = (network.num_classes, network.image_size, network.in_chans)
     if (in_run := (len(facts["classes"]), spec.image_size, spec.channels)) != ours:
         rule = "classes, image size and channels must be those of its weights"
@@ -131,7 +132,7 @@ def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
 
 
 def export_network(
-    network: Network,
+    network: Network | TimmNetwork,
     out: Path,
     formats: Sequence[str] = ("package",),
     about: Mapping[str, Any] | None = None,
@@ -143,7 +144,8 @@ def export_network(
     Args:
         network: left as it is.
         out: folder to create; it must not exist, or be empty.
-        formats: names of `formats.FORMATS`; timm brings the package.
+        formats: names of `formats.FORMATS`; timm brings the package. Of one of timm's nets neither is written: its
+            weights are timm's.
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
         head: safetensors file of a head of the user's own that was trained with the net.
@@ -153,6 +155,8 @@ def export_network(
         OperationError: if a format cannot be written, or does not give the net's outputs. Nothing is left then.
     """
     names = check_formats(",".join(formats))
+    if isinstance(network, TimmNetwork):
+        names = ("reference", *(name for name in names if name not in ("package", "timm")))
     _must_be_free(out)
     about = dict(about or {}) | ({"head": {name: list(shape) for name, shape in shapes(head).items()}} if head else {})
     net = export_net_of(network, about, images)
@@ -185,7 +189,8 @@ def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str
     """
     draft.mkdir()
     save(net.network, draft / "weights.safetensors")
-    write_json(draft / "genotype.json", net.network.genotype.to_dict())
+    if isinstance(net.network, Network):
+        write_json(draft / "genotype.json", net.network.genotype.to_dict())
     write_json(draft / "config.json", dict(net.facts))  # files of the draft read it
     written = {}
     for name in names:
@@ -241,7 +246,10 @@ def write_card(
     checked = {"images": len(net.images_BCHW), "batch_sizes": list(net.batch_sizes), "tolerance": TOLERANCE}
     facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(off.values())}
     write_json(draft / "config.json", facts)
-    (draft / "README.md").write_text(card(facts, package.layout(net.network.genotype, net.network.image_size)))
+    network = net.network
+    ours = isinstance(network, Network)
+    layout = package.layout(network.genotype, network.image_size) if ours else [f"timm's {network.genotype.name}"]
+    (draft / "README.md").write_text(card(facts, layout))
     return facts
 
 

@@ -15,14 +15,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from torch import nn
 
-from ...archs import Genotype, build
-from ...archs.cost import FLOAT_BYTES
+from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError
+from ...archs.timm_net import TIMM, Net, net_from_dict
+from ...archs.timm_network import build_net
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
-from ..render.describe_net import TIMM, InputSpec, find_arch, input_spec, parse_size
+from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
@@ -82,17 +83,18 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
         raise InputError(f"run {folder.name}: {board.why_empty}")
     for row in board.rows[: top or None]:
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
-        genotype = Genotype.from_dict(records[row["trial"]].genotype)
-        net = _timed(f"trial {row['trial']}", genotype, scene, facts)
-        nets.append(replace(net, metric=board.query.metric))
+        net = net_from_dict(records[row["trial"]].genotype)
+        timed = _timed(f"trial {row['trial']}", net, scene, facts)
+        nets.append(replace(timed, metric=board.query.metric))
     return nets
 
 
-def _timed(name: str, net: Genotype, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
+def _timed(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
     cost, size = scene.cost(net), scene.image_size
-    make = partial(build, net, scene.classes, size, scene.channels)
+    make = partial(build_net, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
-    return TimedNet(name, net.key, make, (scene.channels, *size), facts, cost.peak_activation_bytes)
+    peak = cost.peak_activation_bytes if isinstance(cost, Cost) else 0
+    return TimedNet(name, net.key, make, (scene.channels, *size), facts, peak)
 
 
 def _timm_net(name: str, image_size: str) -> TimedNet:

@@ -131,7 +131,7 @@ def longer_training(front: Sequence[Row], records: Sequence[Record], folder: Pat
     done = {r.key for r in retrained(folder) if r.budget.get("full", 0) >= (1 - NEAR) * steps}  # epochs were rounded
     nets = [trained[row["trial"]] for row in front if row["rising"] and row["key"] not in done]
     epochs = (read_settings(folder).get("settings", {}).get("recipe") or {}).get("epochs")
-    if not nets or not isinstance(epochs, (int, float)) or "://" in read_data_facts(folder)["name"]:
+    if not nets or not steps or not isinstance(epochs, (int, float)) or "://" in read_data_facts(folder)["name"]:
         return None  # a study has no recipe, and a URL is not opened again
     trials = ",".join(str(r.trial) for r in nets)
     how = f"--trials {trials} --epochs {LONGER * epochs:g} --seeds 1"

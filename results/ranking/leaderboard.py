@@ -169,6 +169,7 @@ def _row(record: Record, costs: Mapping[str, float | None], rising: bool | None)
         "trial": record.trial,
         "kind": record.kind,
         "family": record.family,
+        "label": record.label,
         "key": record.key,
         "accuracy": record.accuracy,
         "sd": deviation(seeds) if len(seeds) > 1 else None,

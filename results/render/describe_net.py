@@ -16,6 +16,7 @@ from rich.text import Text
 from ...archs import Cost, Genotype, InputError, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
+from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
 from ...archs.zoo import timm_name
 from ..ranking.budgets import still_rose, validation_images
 from ..ranking.leaderboard import noise_of
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 
 IMAGENET = ((224, 224), 1000, 3)
-TIMM = "timm:"
 SHOWN = 8  # classes, and pairs of classes
 SCORES = {
     "accuracy": "accuracy",
@@ -53,8 +53,8 @@ class InputSpec:
     classes: int
     channels: int
 
-    def cost(self, net: Genotype) -> Cost:
-        return static_cost(net, self.classes, self.image_size, self.channels)
+    def cost(self, net: Net) -> Cost | CountedCost:
+        return net_cost(net, self.classes, self.image_size, self.channels)
 
     def drawing(self, net: Genotype) -> RenderableType:
         height, width = self.image_size
@@ -122,9 +122,12 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
     metric = run_metric(folder)
     accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
-    title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{accuracy}"
-    head = plain(*filter(None, (title, record.error, summary_line(folder, record.key, metric))))
-    drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
+    net = net_from_dict(record.genotype)
+    name = f"timm's {net.name}" if isinstance(net, TimmNet) else f"{record.family} {record.key}"
+    title = f"trial {trial} of {folder.name}: {name}, {record.status}{accuracy}"
+    known = summary_line(folder, record.key, metric)
+    head = plain(*filter(None, (title, record.error, _start_line(record), known)))
+    drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = _confusion(folder, record, len(classes))
@@ -133,6 +136,19 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     rising = " and still rose at the end" * bool(_rising(folder, record, metric))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
     return Group(head, drawing, _scores_table(record, metric), *confused, trained)
+
+
+def _start_line(record: Record) -> str:
+    """Whose weights the net began with, and how many of its parameters came from there; "" of fresh ones."""
+    label, share = record.lineage.get("weights"), record.lineage.get("share")
+    known = isinstance(label, str) and isinstance(share, int | float)
+    return f"started from {label}: {share:.0%} of its parameters" if known else ""
+
+
+def _timm_line(net: TimmNet, record: Record) -> RenderableType:
+    """What is known of a reference in place of a drawing."""
+    costs = ", ".join(f"{short(record.cost[name])} {unit}" for name, unit in (("params", "params"), ("macs", "MACs")))
+    return plain(f"{costs}; its parts: alternas cost {TIMM}{net.name}", style="dim")
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -233,7 +249,7 @@ def cost_facts(
     if arch.startswith(TIMM):
         return _timm_facts(arch.removeprefix(TIMM), image_size, classes, channels, images)
     net, spec = find_arch(arch, image_size, classes, channels)
-    cost = spec.cost(net)
+    cost = static_cost(net, spec.classes, spec.image_size, spec.channels)
     step_bytes = cost.training_bytes(batch)
     facts = cost.to_dict() | {
         "key": net.key,

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ..ranking.metric import Metric
 from ..ranking.objectives import OBJECTIVES
+from ..runs.record import BESIDE
 from .terminal import plain
 
 # Columns of every front, beside that of the metric.
@@ -73,8 +74,9 @@ def nets_table(
             table.add_column(name, style="dim" * (name == "net"))
         else:
             justify = "left" if name in ("run", "note") else "right"
+            least = max(len(row[name]) for row in cells) if name == "trial" else None  # what a net is asked for by
             head = name.replace("_" if name == metric.name else " ", "\n")
-            table.add_column(Text(head), justify=justify, no_wrap=True)
+            table.add_column(Text(head), justify=justify, no_wrap=True, min_width=least)
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
@@ -84,7 +86,8 @@ def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[st
     """One row's text by column."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
-    marks = ["knee"] * row["knee"] + ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
+    marks = [row["label"]] * (row["kind"] == "reference") + ["knee"] * row["knee"]
+    marks += ["rising"] * bool(row["rising"]) + [row["weights"]] * (row["weights"] != "alone")
     return {
         "run": row.get("run", ""),
         "trial": str(row["trial"]),
@@ -100,7 +103,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[st
         "retrained": ""
         if again is None
         else f"{metric.text(again)} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
-        "family": "baseline" if row["kind"] == "baseline" else row["family"],
+        "family": row["kind"] if row["kind"] in BESIDE else row["family"],
         "net": row["key"],
         "note": " ".join([*marks, *ties]),
     }

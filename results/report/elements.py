@@ -15,7 +15,7 @@ from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import Metric
 from ..ranking.objectives import LATENCY
 from ..render.describe_net import InputSpec, input_spec
-from ..runs.record import Record
+from ..runs.record import BESIDE, Record
 from ..runs.store import read_data_facts, read_settings
 
 # Okabe and Ito (2008), as results/render/plots.py; grey reads on white and on black.
@@ -176,7 +176,7 @@ def _timestamp(text: str) -> float:
 
 def family_of(record: Record) -> str:
     """What a net is called in legends."""
-    return "baseline" if record.kind == "baseline" else record.family
+    return record.kind if record.kind in BESIDE else record.family
 
 
 def thin(values: Sequence[Any], most: int) -> list[Any]:

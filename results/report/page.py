@@ -196,7 +196,7 @@ def net_rows(run: Run) -> list[list[Any]]:
     for r in run.nets:
         row = run.row_of.get(r.trial, {})
         gain, accuracy = row.get("gain"), None if r.accuracy is None else round(run.metric.value(r.accuracy), 5)
-        family = r.family + ("" if r.weights == "alone" else f" ({r.weights})")
+        family = r.label + ("" if r.weights == "alone" else f" ({r.weights})")
         about = [r.trial, r.key, family, r.kind, r.status, accuracy, r.cost["macs"], r.cost["params"]]
         about += [None if gain is None else round(gain, 3), row.get("gain_bound"), row.get("rank"), round(r.seconds, 1)]
         rows.append([*about, [r.genes.get(name) for name in run.genes]])

@@ -185,7 +185,8 @@ def phases_table(run: Run) -> Table:
     clock = elapsed(run.records) or []
     start = min(map(began, run.records)) if clock else 0.0
     rows = []
-    for phase, kind in (("plain ResNets", "baseline"), ("nets of the search", "search")):
+    kinds = (("plain ResNets", "baseline"), ("nets of timm", "reference"), ("nets of the search", "search"))
+    for phase, kind in kinds:
         ended = [(at, r) for at, r in zip(clock, run.records, strict=False) if r.kind == kind]
         if not ended:
             continue

@@ -14,7 +14,7 @@ from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
 from ..ranking.pareto import envelope
 from ..render.tables import list_text
-from ..runs.record import Record
+from ..runs.record import BESIDE, Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
 
 LOOKS = {
@@ -23,6 +23,7 @@ LOOKS = {
     "hybrid": (GREEN, "square"),
     "vit": (PINK, "triangle-up"),
     "modern": (ORANGE, "cross"),
+    "timm": (GREY, "star"),  # references
 }
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
 MOST_ROWS, MOST_GENES = 300, 15
@@ -40,12 +41,12 @@ def front_plot(run: Run) -> Plot:
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
         groups.setdefault("stopped early" if record.status == "pruned" else family_in(record), []).append(record)
-    order = ["baseline", *LOOKS, *(f"{family} (inherited)" for family in LOOKS)]
+    order = ["baseline", "reference", *LOOKS, *(f"{family} (inherited)" for family in LOOKS)]
     series = []
     for name in sorted(groups, key=lambda name: order.index(name) if name in order else len(order)):
         nets, early = groups[name], name == "stopped early"
         colour, symbol = LOOKS.get(nets[0].family, (GREY, "circle"))
-        if early or name == "baseline":
+        if early or name.startswith("baseline"):
             colour, symbol = GREY, "x-thin" if early else "circle"
         symbol += "-open" if nets[0].weights != "alone" or early else ""
         at = [places[r.trial] for r in nets]
@@ -69,12 +70,9 @@ def front_plot(run: Run) -> Plot:
 
 
 def family_in(record: Record) -> str:
-    """The family, and whether the net started from another's weights."""
-    return (
-        "baseline"
-        if record.kind == "baseline"
-        else record.family + ("" if record.weights == "alone" else f" ({record.weights})")
-    )
+    """Baseline, reference or the family, and whether the net started from another's weights."""
+    name = record.kind if record.kind in BESIDE else record.family
+    return name + ("" if record.weights == "alone" else f" ({record.weights})")
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
@@ -93,7 +91,7 @@ def leaderboard_table(run: Run) -> Table:
             **{UNITS[cost]: row[cost] for cost in dict.fromkeys((*COSTS, run.objective))},
             "gain": row["gain"],
             "gain_bound": row["gain_bound"],
-            "family": "baseline" if row["kind"] == "baseline" else row["family"],
+            "family": "baseline" if row["kind"] == "baseline" else row["label"],
             "seeds": row["seeds"],
             "rising": row["rising"],
             "seconds": row["seconds"],
@@ -125,11 +123,13 @@ def attention_of(record: Record) -> tuple[str, ...]:
 def attention_plot(run: Run) -> Plot:
     """Share of nets with attention in each part, on the front and in all."""
     title, front = "Where attention sits", {r.trial for r in run.front}
-    attended = {r.trial: attention_of(r) for r in run.ranked if r.kind != "baseline"}
+    attended = {r.trial: attention_of(r) for r in run.ranked if r.kind not in BESIDE}
     best = [parts for trial, parts in attended.items() if trial in front]
     parts = sorted({part for of in attended.values() for part in of}, key=lambda part: (part == "encoder", part))
     if not parts or not best:
-        caption = "No net of the front but baselines." if parts else "No net on the leaderboard has attention."
+        caption = (
+            "No net of the front but baselines and references." if parts else "No net on the leaderboard has attention."
+        )
         return Plot("attention", title, "", "", caption, [])
     series = []
     for name, nets, colour in (("the front", best, VERMILLION), ("all", [*attended.values()], GREY)):
@@ -138,16 +138,16 @@ def attention_plot(run: Run) -> Plot:
         series.append(Series(f"{name} ({len(nets)})", parts, shares, "bars", colour))
     caption = (
         f"Share of nets with attention in each part: {len(best)} of the front beside all {len(attended)} that were "
-        "searched and trained to the end, without baselines. Taller on the front: attention pays there, or the "
-        "strategy favoured it."
+        "searched and trained to the end, without baselines and references. Taller on the front: attention pays there, "
+        "or the strategy favoured it."
     )
     return Plot("attention", title, "", "share of nets", caption, series)
 
 
 def common_table(run: Run) -> Table:
     """The genes whose commonest value on the front is rarer among all, the most telling first."""
-    searched = [r for r in run.ranked if r.kind != "baseline"]
-    front = [r for r in run.front if r.kind != "baseline"]
+    searched = [r for r in run.ranked if r.kind not in BESIDE]
+    front = [r for r in run.front if r.kind not in BESIDE]
     rows: list[dict[str, Any]] = []
     for name in run.genes:
         values, everywhere = ([str(r.genes[name]) for r in nets if name in r.genes] for nets in (front, searched))

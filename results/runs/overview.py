@@ -16,6 +16,7 @@ from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
 from .bank_progress import read_progress
+from .record import BESIDE
 from .store import RUNS, no_collection, read_records, read_settings
 
 SHOWN = ("name", "status", "space", "data", "records", "trained", "best_accuracy", "flops")  # in the terminal
@@ -40,7 +41,7 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
     space (None of an experiment), data, records, trained (nets trained to the end, or evaluated on shared weights),
     best_accuracy (on validation; None where there is none, or the run is ranked by another metric), metric (its name),
     best_value (of that metric, on validation), train_flops and eval_flops of everything that the run
-    did, and baseline_flops, of the plain ResNets trained alone, contained in these two.
+    did; contained in these two are baseline_flops, of the plain ResNets, and reference_flops, of nets of timm.
     """
     written = {
         file.parent: max(path.stat().st_mtime for path in (file, file.with_name("records.jsonl")) if path.exists())
@@ -68,7 +69,10 @@ def run_row(folder: Path) -> dict[str, Any]:
         records = read_records(folder)
     bank = read_progress(folder) or {}
     trained, evaluated = list(map(spent_on_training, records)), list(map(spent_on_evaluation, records))
-    baselines = [place for place, record in enumerate(records) if record.kind == "baseline"]
+    beside = dict.fromkeys(BESIDE, 0)  # FLOPs by kind
+    for record, train, evaluation in zip(records, trained, evaluated, strict=True):
+        if record.kind in beside:
+            beside[record.kind] += train + evaluation
     metric, scores = run_metric(folder), trained_scores(records)
     best = metric.value(max(scores)) if scores else None
     return {
@@ -84,7 +88,7 @@ def run_row(folder: Path) -> dict[str, Any]:
         "best_value": best,
         "train_flops": sum(trained) + bank.get("train_flops", 0),
         "eval_flops": sum(evaluated) + bank.get("eval_flops", 0),
-        "baseline_flops": sum(trained[place] + evaluated[place] for place in baselines),
+        **{f"{kind}_flops": flops for kind, flops in beside.items()},
     }
 
 

@@ -16,7 +16,8 @@ from ...archs.errors import InputError, short_repr
 
 STATUSES = ("ok", "pruned", "error", "nan", "oom", "timeout", "lost", "infeasible", "duplicate")
 WEIGHTS = ("alone", "inherited", "shared", "polished")
-KINDS = ("search", "baseline", "retrain", "study")
+KINDS = ("search", "baseline", "reference", "retrain", "study")
+BESIDE = ("baseline", "reference")  # trained beside the nets of a search, to compare them with
 FAILED = ("error", "nan", "oom", "timeout", "lost")
 FREE = ("infeasible", "duplicate")  # never trained, so they use up no trial
 PACKAGES = ("alternas", "torch", "timm", "optuna", "ray")
@@ -29,10 +30,10 @@ class Record:
 
     format: int = field(default=FORMAT, kw_only=True)  # version of the fields below; another one is refused
     trial: int  # its number, unique in the run
-    kind: str  # who asked for it: search, baseline, retrain or study
-    family: str  # resnet, alternet, hybrid, vit or modern
+    kind: str  # who asked for it: search, baseline, reference, retrain or study
+    family: str  # resnet, alternet, hybrid, vit or modern; timm for one of timm's nets
     key: str  # of the genotype; two spellings of one net share it
-    genotype: dict[str, Any]  # as JSON
+    genotype: dict[str, Any]  # as JSON; of one of timm's nets its name there, as "timm"
     genes: dict[str, Any]  # what the strategy chose, by gene, dormant ones included; `genotype` is the net
     cost: dict[str, int]  # params, macs and activation_bytes of one image
     status: str  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
@@ -82,6 +83,11 @@ class Record:
         error = f": {self.error}" if self.error else ""
         net = f"{self.kind}, {self.family} {self.key}, {self.cost.get('macs')} MACs"
         return f"<Record {self.trial}: {net}, {self.status}{error}{accuracy}>"
+
+    @property
+    def label(self) -> str:
+        """Its family; of timm's nets the name there."""
+        return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
 
     @property
     def own_accuracy(self) -> float | None:

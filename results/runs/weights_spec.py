@@ -19,9 +19,11 @@ from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
 from ...archs.errors import InputError, OperationError, short_repr
 from ...archs.layout import ImageSize, Map, as_map
+from ...archs.timm_net import TIMM, net_from_dict
+from ...archs.timm_network import TimmNetwork
 from ...archs.weights import describe, fill, read, shapes
 from ..ranking.leaderboard import best_trial
-from ..render.describe_net import TIMM, find_arch, find_trial
+from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
 from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file
@@ -77,6 +79,21 @@ def trained_weights(home: Path, record: Record) -> Path:
     if not path.exists():
         raise InputError(f"trial {record.trial}: its trained weights are not there, {path}")
     return path
+
+
+def trained_network(home: Path, record: Record) -> Network | TimmNetwork:
+    """A trained net of a run with its final weights, in training mode.
+
+    Raises:
+        InputError: if it has none, or they are not its.
+    """
+    path, net, facts = trained_weights(home, record), net_from_dict(record.genotype), facts_of(home, record)
+    size = as_map(facts["image_size"])
+    if isinstance(net, Genotype):
+        return read(path, net, size)
+    network = TimmNetwork(net, len(facts["classes"]), size, facts["in_chans"])
+    fill(network, path)
+    return network
 
 
 def trained_head(home: Path, record: Record) -> Path | None:

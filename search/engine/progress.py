@@ -14,11 +14,12 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ...archs.timm_net import TIMM, TimmNet
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
 from ...results.render.tables import duration, nets_table, short
 from ...results.render.terminal import html_of
-from ...results.runs.record import FAILED, FREE, Record
+from ...results.runs.record import BESIDE, FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, TrainJob
 from ..trials.controller import SearchController
 from ..trials.forecast import ComputeForecast
@@ -67,7 +68,7 @@ class ShownSearch:
     def target(self) -> int:
         baselines = len(self.controller.baselines)
         taken = sum(bool(record.taken_from) and record.trial >= baselines for record in self.records)
-        return self.forecast.nets + baselines + taken
+        return self.forecast.nets + baselines + self.controller.references + taken
 
     def amount(self, job: Job, step: int) -> float:
         return self.forecast.flops_of(job, step)
@@ -78,14 +79,17 @@ class ShownSearch:
     def name(self, job: Job) -> str:
         if isinstance(job, SupernetJob):
             return f"supernet  steps {job.start_step} to {job.stop_step} of {job.total_steps}"
-        return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
+        net = job.genotype
+        what = f"{TIMM}{net.name}" if isinstance(net, TimmNet) else net.family
+        return f"trial {job.trial}  {what}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
         metric = self.controller.context.settings.metric
         result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else record.error
-        what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.family}"
-        note = "baseline" if record.kind == "baseline" else record.weights
-        return f"trial {record.trial}: {what}{'' if note == 'alone' else f' ({note})'}"
+        what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.label}"
+        notes = [record.kind] * (record.kind in BESIDE) + [record.weights] * (record.weights != "alone")
+        note = f" ({', '.join(notes)})" if notes else ""
+        return f"trial {record.trial}: {what}{note}"
 
     def table(self) -> RenderableType:
         settings, latencies = self.controller.context.settings, self.controller.context.latencies
@@ -106,8 +110,8 @@ class ShownSupernet(ShownSearch):
     @property
     def target(self) -> int:
         ended = sum(record.status not in FREE for record in self.records)
-        baselines = sum(trial.kind == "baseline" for trial in self.supernet.live.values())
-        return ended + baselines + self.supernet.nets_left
+        beside = sum(trial.kind in BESIDE for trial in self.supernet.live.values())
+        return ended + beside + self.supernet.nets_left
 
     def amount(self, job: Job, step: int) -> float:
         return self.supernet.flops_of(job, step)

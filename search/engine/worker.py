@@ -121,11 +121,11 @@ def local_files(job: TrainJob) -> Iterator[TrainJob]:
 
 
 def _measure(job: LatencyJob) -> JobResult:
-    from ...archs import build
+    from ...archs.timm_network import build_net
     from ...results.latency.measure import measure
 
     channels, height, width = job.image
-    network = build(job.genotype, job.classes, (height, width), channels)
+    network = build_net(job.genotype, job.classes, (height, width), channels)
     latency = measure(network, job.image, job.setting).to_dict()
     del latency["busy"]  # the machine's load: its average over a minute still holds the training before
     return JobResult(job.trial, "ok", latency=latency)

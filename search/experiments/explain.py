@@ -151,6 +151,7 @@ def _nets(config: Explain, run: Path, trial: int | None) -> list[TrainedNet]:
             raise InputError(f"against: {config.against} is {nets[0].name}, the net itself")
     for net in nets:
         trained_weights(net.home, net.record)  # an error now, before the data are loaded
+        Genotype.from_dict(net.record.genotype)  # likewise: analyses look at stages and blocks
     return nets
 
 

@@ -11,9 +11,10 @@ from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
-from ...results.runs.weights_spec import LoadedWeights, WeightsSpec
+from ...results.runs.weights_spec import WeightsSpec
 from ..data.load import load_showing
-from ..training.job import FREEZE_POLICIES, InitWeights
+from ..pretrained import saved_start
+from ..training.job import FREEZE_POLICIES
 from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 
@@ -63,10 +64,3 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
 def headless(net: Genotype) -> Genotype:
     """The net with a single linear layer as its head, as the ViT paper fine-tunes (section 3.1)."""
     return replace(net, head=replace(net.head, hidden=0))
-
-
-def saved_start(found: LoadedWeights, folder: Path, zero_head: bool, freeze: str) -> tuple[str, InitWeights]:
-    """The digest of weights, and how they start trainings: as a file in the run's folder, which every worker reads."""
-    digest = found.lineage["sha256"]
-    file = folder.absolute() / "starts" / f"{digest}.safetensors"
-    return digest, InitWeights(str(file), found.label, found.lineage["steps"], zero_head, freeze)

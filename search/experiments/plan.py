@@ -15,8 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...archs import Cost, Genotype, static_cost
+from ...archs import Cost
 from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.timm_net import CountedCost, Net, net_cost
 from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
@@ -53,7 +54,7 @@ class Training:
         task, test, few_shot, save_weights_at: as of its `TrainJob`.
     """
 
-    net: Genotype
+    net: Net
     recipe: Recipe
     steps: int
     seed: int
@@ -75,9 +76,9 @@ class Training:
         facts += [list(self.save_weights_at)] if self.save_weights_at else []
         return sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
 
-    def cost(self, data: DataSet) -> Cost:
-        """Static cost of the net on its part of the data."""
-        return static_cost(self.net, len(self.view.classes or data.classes), data.image_size, data.in_chans)
+    def cost(self, data: DataSet) -> Cost | CountedCost:
+        """Cost of the net on its part of the data."""
+        return net_cost(self.net, len(self.view.classes or data.classes), data.image_size, data.in_chans)
 
     @property
     def parent(self) -> str:

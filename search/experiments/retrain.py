@@ -8,8 +8,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from ...archs import Genotype, InputError
+from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
+from ...archs.timm_net import net_from_dict
 from ...results.ranking.leaderboard import leaderboard_of, limits_of, objective_of
 from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
@@ -85,7 +86,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     )  # made these nets look good, which a mean should not keep
     seeds = [seed for seed in range(config.seeds + 1) if seed != used][: config.seeds]
     plan = [
-        Training(Genotype.from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
+        Training(net_from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
         for net in nets
         for seed in seeds
     ]

@@ -31,7 +31,7 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
     data, folder = context.data, context.folder
     for training in plan:
         check_on(training.recipe, data.white_level, data.in_chans, data.image_size)
-        training.net.check(data.image_size)
+        training.cost(data)  # refuses a net that cannot be built for these images
     artifacts = artifact_store(folder, context.run.resources.storage_path)
     check_store(artifacts)
     with locked(folder), closing(Store(folder)) as store:

@@ -23,7 +23,8 @@ from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
 from ..data.load import load_showing
-from .finetune import headless, saved_start
+from ..pretrained import saved_start
+from .finetune import headless
 from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import swapped

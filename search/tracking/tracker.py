@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from ...archs import Genotype
 from ...archs.errors import InputError, check_choice
 from ...archs.files import open_own, parse_json
+from ...archs.timm_net import Net
 from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
 
 PACKAGES = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboardX"}  # that each tracker is written with
@@ -33,7 +33,7 @@ class TrackedTraining:
     """
 
     name: str
-    net: Genotype
+    net: Net
     params: Mapping[str, Any]
 
 

@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any
 
-from ...archs import Genotype
 from ...archs.errors import InputError
+from ...archs.timm_net import Net, net_from_dict
 from ...results.ranking.metric import run_metric
 from ...results.runs.record import FREE, Record
 from ..engine.loop import ProgressView
@@ -181,12 +181,12 @@ def _is_tracked(record: Record) -> bool:
 
 def _training_of(record: Record, seed: int | None = None) -> TrackedTraining:
     """The training of a record, with its own seed or a further one."""
-    net, seed = Genotype.from_dict(record.genotype), record.seed if seed is None else seed
+    net, seed = net_from_dict(record.genotype), record.seed if seed is None else seed
     return _training(record.trial, record.kind, seed, net, record.genes, vars(record))
 
 
 def _training(
-    trial: int, kind: str, seed: int, net: Genotype, genes: Mapping[str, Any], fields: Mapping[str, Any]
+    trial: int, kind: str, seed: int, net: Net, genes: Mapping[str, Any], fields: Mapping[str, Any]
 ) -> TrackedTraining:
     """One training: of a trial, of a further seed of it, or of a plan.
 

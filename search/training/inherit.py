@@ -19,6 +19,7 @@ from ...archs import Network
 from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.residual import Projection
 from ...archs.layout import Block
+from ...archs.timm_network import TimmNetwork
 from ...archs.weights import read
 from .job import FREEZE_POLICIES, InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
@@ -219,14 +220,15 @@ class InitializedNet:
     lineage: dict[str, Any] = field(default_factory=dict)
 
 
-def init_weights(net: Network, start: InitWeights | None) -> InitializedNet:
-    """Give a fresh net its first weights, and freeze what is not trained.
+def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> InitializedNet:
+    """Give a fresh net its first weights, and freeze what is not trained. Those of timm start fresh.
 
     Raises:
         InputError: if the weights cannot be read.
     """
     if start is None:
         return InitializedNet()
+    assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
         last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...archs import Genotype
 from ...archs.errors import check_choice
+from ...archs.timm_net import Net
 from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
@@ -94,7 +95,7 @@ class TrainJob:
 
     Attributes:
         trial: number of the trial, unique in its run.
-        genotype: the net.
+        genotype: the net; one of timm's has its name there instead.
         recipe: how to train.
         seed: of the initial weights, the order of the images and their augmentation.
         stop_step: the optimiser step at which to stop and report; training goes on from the job's checkpoint, and one
@@ -116,7 +117,7 @@ class TrainJob:
     """
 
     trial: int
-    genotype: Genotype
+    genotype: Net
     recipe: Recipe
     seed: int
     stop_step: int
@@ -174,7 +175,7 @@ class LatencyJob:
     """
 
     trial: int
-    genotype: Genotype
+    genotype: Net
     setting: LatencySetting
     image: tuple[int, int, int]
     classes: int

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ...archs import Genotype
+from ...archs.timm_net import Net
 from .recipe import Recipe
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
@@ -51,9 +52,9 @@ def optimizer_for(
     return create(net, opt=recipe.optimizer, lr=rate, weight_decay=recipe.weight_decay, **options)
 
 
-def peak_rate(recipe: Recipe, net: Genotype) -> float:
-    """The recipe's peak rate for this net: transformers read by averaging may have their own."""
-    averaged = net.encoder is not None and net.head.pool == "avg"
+def peak_rate(recipe: Recipe, net: Net) -> float:
+    """The recipe's peak rate for this net: transformers read by averaging may have their own, timm's do not."""
+    averaged = isinstance(net, Genotype) and net.encoder is not None and net.head.pool == "avg"
     return recipe.avg_pool_lr if averaged and recipe.avg_pool_lr else recipe.lr
 
 
@@ -119,9 +120,9 @@ def autocast(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, DTYPES.get(precision, torch.bfloat16), enabled=precision in DTYPES)
 
 
-def memory_format(net: Genotype, device: torch.device) -> torch.memory_format:
+def memory_format(net: Net, device: torch.device) -> torch.memory_format:
     """channels_last, which is faster on a CPU too, but for GroupNorm: a quarter slower with it (docs/log.md)."""
-    unfit = device.type == "cpu" and net.style.norm == "group"
+    unfit = device.type == "cpu" and isinstance(net, Genotype) and net.style.norm == "group"
     return torch.contiguous_format if unfit else torch.channels_last
 
 

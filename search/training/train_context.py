@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import nn
 
-from ...archs import InputError, Network, build
+from ...archs import Genotype, InputError, Network, build
 from ...archs.errors import short_repr
 from ...archs.features import Features
 from ...archs.files import atomic_write
@@ -50,6 +50,7 @@ class TrainContext:
 
     def __init__(self, job: TrainJob, loader: DeviceLoader) -> None:
         assert job.trainer is not None
+        assert isinstance(job.genotype, Genotype), "references have our trainer"
         data, recipe = loader.data, job.recipe
         torch.manual_seed(job.seed)
         net = build(job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path)

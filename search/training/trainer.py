@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...archs import InputError, build
+from ...archs import InputError
 from ...archs.files import atomic_write
+from ...archs.timm_network import build_net
 from ...archs.weights import save
 from ...results.metrics import Scores, collect
 from ...results.ranking.metric import all_numbers
@@ -79,7 +80,8 @@ class Trainer:
         self.job, self.loader, self.recipe = job, loader, job.recipe
         data, device, recipe = loader.data, loader.device, job.recipe
         torch.manual_seed(job.seed)
-        net = build(job.genotype, len(data.classes), data.image_size, data.in_chans, recipe.dropout, recipe.drop_path)
+        rates = recipe.dropout, recipe.drop_path
+        net = build_net(job.genotype, len(data.classes), data.image_size, data.in_chans, *rates)
         self.layout = memory_format(job.genotype, device)
         self.init = init_weights(net, job.start)
         self.task = task_of(job.task, recipe, data)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ...archs import Genotype
 from ...archs.errors import OperationError
@@ -33,6 +33,7 @@ from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a trial whose worker was lost
+FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
 class Controller(ABC):
@@ -156,7 +157,8 @@ class SearchController(Controller):
         known: records of the nets that were trained, by key.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
-        baselines: the plain ResNets that are trained beside the search.
+        pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
+        baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better; None if it is not to end for that.
     """
@@ -168,6 +170,7 @@ class SearchController(Controller):
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
+        self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
@@ -177,6 +180,7 @@ class SearchController(Controller):
         candidates = candidate_baselines(context.sampler_context())
         self.baselines = choose_baselines(candidates, context)
         self._enqueue_baselines(candidates)
+        self._enqueue_references()
         self._resume_unfinished()
 
     @property
@@ -188,6 +192,12 @@ class SearchController(Controller):
     def steps_done(self) -> int:
         """Optimiser steps of all trainings so far."""
         return self._steps + sum(trial.steps_done for trial in self.live.values())
+
+    @property
+    def references(self) -> int:
+        """Nets of timm that are trained beside the search, those of earlier sessions too."""
+        under_way = sum(trial.kind == "reference" for trial in self.live.values())
+        return under_way + sum(record.kind == "reference" for record in self.store.records)
 
     @property
     def budget_spent(self) -> bool:
@@ -241,14 +251,16 @@ class SearchController(Controller):
                 return None
             if self._admit(trial):
                 if self.parents:
-                    self._inherit(trial, self.parents.most_similar(trial.net))
+                    self._inherit(trial, self.parents.most_similar(cast(Genotype, trial.net)))
+                self._inherit(trial, self.pretrained)
                 return trial
         self.exhausted = True
         return None
 
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
-        violation, twin = self.context.over_limits(trial.net), self._twin(trial.net.key)
+        net = cast(Genotype, trial.net)  # of the space, which has no others
+        violation, twin = self.context.over_limits(net), self._twin(net.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
@@ -263,7 +275,8 @@ class SearchController(Controller):
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
         if parent is not None:
-            self.study.set_attrs(trial.number, parent=parent.trial)
+            if parent.trial is not None:
+                self.study.set_attrs(trial.number, parent=parent.trial)
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
@@ -309,6 +322,8 @@ class SearchController(Controller):
 
     def _learn(self, record: Record) -> None:
         self._recall(record)
+        if record.kind == "reference":
+            return  # it is in no space, so the strategy is not told
         self.study.tell(record, told_as(record, self.known), self.context.cost_of)
 
     def _recall(self, record: Record) -> None:
@@ -321,7 +336,7 @@ class SearchController(Controller):
         if record.taken_from:
             return
         self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))
-        if self.parents:
+        if self.parents and record.kind != "reference":
             self.parents.add(record)
         if record.kind != "search":
             return
@@ -354,6 +369,18 @@ class SearchController(Controller):
             elif number not in recorded:
                 genes = plain_genes(self.context.space, net) or {}
                 self.live[number] = self._proposer.trial(number, "baseline", net, genes)
+                self._inherit(self.live[number], self.pretrained)
+                self._queue.append(number)
+
+    def _enqueue_references(self) -> None:
+        """Nets of timm without a record are trained behind the baselines, under numbers that the study does not use."""
+        recorded = {record.key: record.trial for record in self.store.records if record.kind == "reference"}
+        number = max(recorded.values(), default=FIRST_REFERENCE - 1)
+        steps, fields = (self.context.steps,), self.context.record_fields
+        for net, cost in self.context.references.items():
+            if net.key not in recorded:
+                number += 1
+                self.live[number] = Trial(number, "reference", net, {}, cost, steps, fields)
                 self._queue.append(number)
 
     def _resume_unfinished(self) -> None:
@@ -373,6 +400,7 @@ class SearchController(Controller):
         trial = self._proposer.trial(unfinished.trial, "search", net, unfinished.genes)
         if self.parents and unfinished.parent is not None:
             self._inherit(trial, self.parents.get(unfinished.parent))
+        self._inherit(trial, self.pretrained)
         trial.restore(unfinished.rung_accuracies, unfinished.promoted, unfinished.note)
         if not self._admit(trial):
             return

@@ -84,4 +84,4 @@ class ComputeForecast:
             steps += max(0.0, self.nets / settings.eta**rung - begun) * (until - before)
             before = until
         steps += max(0.0, self.nets / settings.eta ** (len(rungs) - 1) - whole) * (settings.repeats - 1) * rungs[-1]
-        return steps * (BUDGET_SHARE if settings.inherit else 1)
+        return steps * (BUDGET_SHARE if settings.inherit or self._context.pretrained else 1)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
+from ...archs.timm_net import Net, net_from_dict
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.runs.record import FREE, Record
 from ..training.job import LatencyJob
@@ -70,13 +71,13 @@ class Latencies:
             rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
         for record in trained[-MAX_RECALLED:]:
-            self._learn(Genotype.from_dict(record.genotype))
+            self._learn(net_from_dict(record.genotype))
 
-    def job(self, trial: int, net: Genotype, timeout_s: float) -> LatencyJob:
+    def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
         """The job of measuring this net."""
         return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
 
-    def add(self, net: Genotype, measured: dict[str, object]) -> None:
+    def add(self, net: Net, measured: dict[str, object]) -> None:
         """Take up a new measurement, on disk first.
 
         Raises:
@@ -99,8 +100,10 @@ class Latencies:
         ratios = [latency - known[1] for known, latency in self._fitted.values()]
         return math.exp(float(features[1] + (np.median(ratios) if ratios else 0.0)))
 
-    def _learn(self, net: Genotype) -> None:
-        """Take in a measured net; with enough new ones the ridge regression is fitted anew."""
+    def _learn(self, net: Net) -> None:
+        """Take in a measured net; with enough new ones the ridge regression is fitted anew, to nets of the space."""
+        if not isinstance(net, Genotype):
+            return
         self._fitted[net.key] = self._describe(net), math.log(self.known[net.key].ms)
         if len(self._fitted) < max(MIN_POINTS, GROWTH * self._line_points):
             return

@@ -129,6 +129,7 @@ def open_study(
     Raises:
         InputError: if the database cannot be used, or the records' numbers are impossible.
     """
+    records = [record for record in records if record.kind != "reference"]  # those are in no space
     check_numbers(records)
     note = study_note(folder)
     if not storage:

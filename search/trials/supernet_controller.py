@@ -18,6 +18,7 @@ from pathlib import Path
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import OperationError
+from ...archs.timm_net import TimmNet
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.bank_progress import read_progress, write_progress
@@ -207,6 +208,7 @@ class SupernetController(SearchController):
             trial.job = replace(trial.start(settings, self.folder, minutes, self.artifacts), curve_points=1)
             return trial.job
         weights = str(self.folder / "weights" / f"{trial.net.key}-shared.safetensors")
+        assert isinstance(trial.net, Genotype)
         recipe, metric = self.settings.recipe, self.settings.metric
         return EvaluateJob(trial.number, trial.net, str(self.bank), recipe, weights, 60 * minutes, metric)
 
@@ -315,13 +317,16 @@ class SupernetController(SearchController):
             return (step - job.start_step) * self.budget.bank / job.total_steps
         if isinstance(job, EvaluateJob):
             return self._evaluation_flops(job.genotype)
-        return BACKWARD_FACTOR * self.sampler.macs(job.genotype) * step * self.settings.recipe.batch_size
+        net = job.genotype
+        macs = self.context.references[net].macs if isinstance(net, TimmNet) else self.sampler.macs(net)
+        return BACKWARD_FACTOR * macs * step * self.settings.recipe.batch_size
 
     def flops_left(self) -> float:
-        """FLOPs still to be spent on baselines, bank, evaluation and polish."""
+        """FLOPs still to be spent on baselines, references, bank, evaluation and polish."""
         steps, batch, records = self.context.steps, self.settings.recipe.batch_size, self.store.records
         trained = {r.key for r in records if r.kind == "baseline"}
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
+        macs += BASELINE_SEEDS * sum(trial.cost.macs for trial in self.live.values() if trial.kind == "reference")
         bank = 0.0 if self.settings.bank else self.budget.bank * (1 - self.progress["step"] / self.budget.steps)
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
         evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
@@ -367,7 +372,7 @@ class SupernetController(SearchController):
         fields = self.context.record_fields | {"recipe": polish_recipe(self.settings.recipe).to_dict()}
         start = InitWeights(str(weights_file(self.folder, record)), f"trial {record.trial}", self.budget.steps)
         trial = Trial(self.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
-        trial.parent = Parent(record.trial, start, self.progress.get("train_flops", 0), features(net))
+        trial.parent = Parent(start, record.trial, self.progress.get("train_flops", 0), features(net))
         self.live[trial.number] = trial
         return trial
 

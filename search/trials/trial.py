@@ -10,7 +10,8 @@ from typing import Any
 
 from ...archs import Cost, Genotype
 from ...archs.cost import BACKWARD_FACTOR
-from ...results.runs.record import Record, now
+from ...archs.timm_net import CountedCost, Net
+from ...results.runs.record import BESIDE, Record, now
 from ...results.runs.store import weights_file, weights_name
 from ...spaces import Genes
 from ..config import Settings
@@ -28,16 +29,16 @@ class Parent:
     """A trained net that others may inherit from.
 
     Attributes:
-        trial: its number.
         start: its weights, and the steps spent on them and on what they came from.
+        trial: its number; None of one from outside of the run, whose FLOPs are not known.
         flops: of training them, and what they came from.
         features: of the net.
     """
 
-    trial: int
     start: InitWeights
-    flops: int
-    features: Traits
+    trial: int | None = None
+    flops: int = 0
+    features: Traits = frozenset()
 
 
 class ParentPool:
@@ -55,7 +56,7 @@ class ParentPool:
         done, lineage = record.budget.get("done", 0), record.lineage
         flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch_size + lineage.get("flops", 0)
         start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
-        self._parents[record.trial] = Parent(record.trial, start, flops, features(Genotype.from_dict(record.genotype)))
+        self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
 
     def get(self, trial: int) -> Parent | None:
         return self._parents.get(trial)
@@ -74,8 +75,8 @@ class Trial:
 
     Attributes:
         number: unique in its run.
-        kind: "search", "baseline", "retrain" or "study".
-        net: its genotype.
+        kind: "search", "baseline", "reference", "retrain" or "study".
+        net: its genotype, or one of timm's nets.
         genes: as the sampler drew them.
         cost: its static cost.
         rung_steps: steps at which it stops to be compared, rising; the last is its full budget.
@@ -94,9 +95,9 @@ class Trial:
 
     number: int
     kind: str
-    net: Genotype
+    net: Net
     genes: Genes
-    cost: Cost
+    cost: Cost | CountedCost
     rung_steps: tuple[int, ...]
     record_fields: dict[str, Any]
     parent: Parent | None = None
@@ -135,7 +136,7 @@ class Trial:
         store: ArtifactStore | None,
         trainer: TrainerFile | None = None,
     ) -> TrainJob:
-        """Its next job: up to the next rung; a baseline or a further seed is trained to the end in one go.
+        """Its next job: up to the next rung; a baseline, a reference or a further seed in one go.
 
         Args:
             minutes: limit on the time of one training.
@@ -146,7 +147,7 @@ class Trial:
         seed = settings.seed + repeat
         name = weights_name(self.net.key, self.weights) + (f"-{seed}" if repeat else "")
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
-        to_the_end = self.kind == "baseline" or repeat > 0
+        to_the_end = self.kind in BESIDE or repeat > 0
         self.paused = False
         self.job = TrainJob(
             self.number,
@@ -206,7 +207,7 @@ class Trial:
         result = first or self.last_result or JobResult(self.number, status)
         seconds = result.seconds + sum(r.seconds for r in self.results_by_seed.values() if r is not result)
         reached = replace(result, seconds=seconds).record_fields()
-        if self.parent:
+        if self.parent and self.parent.trial is not None:
             reached["lineage"] = reached["lineage"] | {"trial": self.parent.trial, "flops": self.parent.flops}
         seeds = self.accuracies
         known = [statistics.mean(seeds.values())] if seeds else self.rung_accuracies

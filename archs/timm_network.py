@@ -1,0 +1,68 @@
+"""`TimmNetwork`: a net of timm that is trained as `Network` is; `build_net` builds either, and then imports timm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from .genotype import Genotype
+from .layout import ImageSize, as_map
+from .network import Network, build
+from .timm_net import Net, TimmNet
+
+
+class TimmNetwork(nn.Module):
+    """x_BCHW -> logits (B, num_classes): a net of timm with fresh weights, and what `Network` says of itself.
+
+    Its tensors have timm's names and no others, so that what is saved of it loads with timm's `load_state_dict`.
+
+    Args:
+        net: which one, as `genotype` says then.
+        num_classes: width of the logits.
+        image_size: side in pixels, or (height, width).
+        in_chans: channels of the image.
+        drop_path: stochastic depth, as timm's nets have it.
+
+    Raises:
+        InputError: if timm does not know the net, or refuses the numbers.
+    """
+
+    def __init__(
+        self, net: TimmNet, num_classes: int, image_size: ImageSize, in_chans: int, drop_path: float = 0.0
+    ) -> None:
+        super().__init__()
+        from .timm import create
+
+        self.genotype, self.num_classes, self.in_chans = net, num_classes, in_chans
+        self.image_size = as_map(image_size)
+        self.model = create(net.name, False, num_classes, in_chans, self.image_size, drop_path)
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.model(x_BCHW)
+
+    def state_dict(self, *args: Any, **how: Any) -> Any:
+        return self.model.state_dict(*args, **how)
+
+    def load_state_dict(self, *args: Any, **how: Any) -> Any:
+        return self.model.load_state_dict(*args, **how)
+
+
+def build_net(
+    net: Net,
+    num_classes: int,
+    image_size: ImageSize,
+    in_chans: int = 3,
+    dropout: float = 0.0,
+    drop_path: float = 0.0,
+) -> Network | TimmNetwork:
+    """Build the net with fresh weights from torch's global random state; arguments as of `build`.
+
+    `dropout`, which belongs to our transformer encoder, does not reach a net of timm.
+
+    Raises:
+        InputError: if the net cannot be built so.
+    """
+    if isinstance(net, Genotype):
+        return build(net, num_classes, image_size, in_chans, dropout, drop_path)
+    return TimmNetwork(net, num_classes, image_size, in_chans, drop_path)

@@ -1,0 +1,59 @@
+"""References: nets of timm that a search is compared with (`--with timm:resnet18`); checked and counted beforehand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..archs.errors import InputError, short_repr
+from ..archs.timm_net import TIMM, CountedCost, TimmNet, counted_cost
+from .config import Settings, names
+from .data.dataset import DataSet
+
+
+def parse_references(text: str) -> tuple[TimmNet, ...]:
+    """The nets of "timm:resnet18,timm:vit_tiny_patch16_224"; none of "".
+
+    Raises:
+        InputError: if a part is no net of timm, has the tag of pretrained weights, or stands there twice.
+    """
+    nets: list[TimmNet] = []
+    for part in names(text):
+        name = part.removeprefix(TIMM)
+        if name == part or not name:
+            raise InputError(f"with: must be nets of timm such as {TIMM}resnet18, got {short_repr(part)}")
+        if "." in name:
+            hint = f"write {TIMM}{name.split('.')[0]}; --from takes weights"
+            raise InputError(f"with: references start from fresh weights, got those of {short_repr(part)}; {hint}")
+        if TimmNet(name) in nets:
+            raise InputError(f"with: {part} stands there twice")
+        nets.append(TimmNet(name))
+    return tuple(nets)
+
+
+def count_references(nets: Sequence[TimmNet], data: DataSet, settings: Settings) -> dict[TimmNet, CountedCost]:
+    """What each of the nets costs on the data. timm and torch are loaded if there is one.
+
+    Raises:
+        InputError: if timm does not know a net, it takes no such images or not the recipe's stochastic depth, or it is
+            over a limit of the search.
+    """
+    costs = {net: counted_cost(net, len(data.classes), data.image_size, data.in_chans) for net in nets}
+    for net, cost in costs.items():
+        for name in settings.over_limit(cost):
+            rule = f"{TIMM}{net.name} has {getattr(cost, name)} {name}, over --max-{name} {settings.limits[name]}"
+            raise InputError(f"with: {rule}; leave it out")
+        if settings.recipe.drop_path:
+            _check_drop_path(net, settings.recipe.drop_path)
+    return costs
+
+
+def _check_drop_path(net: TimmNet, drop_path: float) -> None:
+    import torch
+
+    from ..archs.timm import create
+
+    try:
+        with torch.device("meta"):
+            create(net.name, drop_path=drop_path)
+    except InputError as error:
+        raise InputError(f"with: {TIMM}{net.name} cannot have the recipe's drop_path {drop_path:g} ({error})") from None
