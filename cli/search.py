@@ -116,8 +116,19 @@ def search(
         ),
     ] = "",
     as_json: Json = False,
+    metric: Annotated[
+        str,
+        option(
+            "Metric that nets are ranked by, on validation: accuracy, balanced_accuracy, macro_f1, nll, auroc, top5, "
+            "ece, or recall:CLASS, of one class."
+        ),
+    ] = "accuracy",
+    minimize: Annotated[
+        bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
+    ] = False,
 ) -> Path:
     """Run an architecture search; the same command again resumes it."""
+    from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
@@ -134,7 +145,7 @@ def search(
     nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of(objective, latency), trainings, bank, polish,
+        latency_of(objective, latency), trainings, bank, polish, parse_metric(metric, minimize, has_trainer=False),
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps)
     config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)

@@ -66,6 +66,7 @@ def retrain(
     as_json: Json = False,
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
+    from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
     from ..results.runs.store import find_run, read_records
     from ..search.config import limits_of
@@ -77,11 +78,12 @@ def retrain(
     limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
     config = Retrain(folder, seeds, running.config(), top, whole_numbers("trials", trials), limits, own_recipe, epochs)
     records = run_retrain(config, console_for(as_json))
-    rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"})
+    metric = run_metric(folder)
+    rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
     if as_json:
         print_json(rows)
         return
-    print_text(table(rows))
+    print_text(table(rows, metric))
     lines = failures(records)
     if rows:
         best = f"{run}:{rows[0]['trial']}" if trials else run

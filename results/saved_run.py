@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs import Cost, Genotype
 from .ranking.leaderboard import best_trial, board_drawing, leaderboard_of
+from .ranking.metric import as_shown
 from .ranking.objectives import RankingQuery, parse_objectives
 from .render.describe_net import draw_trial, find_trial, input_spec
 from .render.terminal import html_of, plain, print_text
@@ -56,7 +57,8 @@ class SavedRun:
         """
         import pandas as pd
 
-        rows = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives))).front
+        board = leaderboard_of(self.folder, RankingQuery(parse_objectives(objectives)))
+        rows = [as_shown(row, board.query.metric) for row in board.front]
         return pd.DataFrame(rows, columns=[*rows[0]] if rows else ["trial"]).set_index("trial")
 
     def frame(self, objectives: str = "") -> pd.DataFrame:

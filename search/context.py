@@ -14,6 +14,7 @@ from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
 from ..results.latency.measurements import LatencySetting
+from ..results.ranking.metric import Metric, class_of
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
@@ -28,7 +29,7 @@ from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
-from .training.recipe import check_on
+from .training.recipe import check_on, completed
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -160,6 +161,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     check_strategy(settings.strategy)
     data = load_showing(config.data, console)
     check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
+    class_of(settings.metric, data.classes)  # which the data must have
     space = spaces.find(settings.space, data.image_size)
 
     def cost_fn(net: Genotype) -> Cost:
@@ -309,7 +311,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run.
+    """The settings of an existing run, with what an older alternas did not write: metric, new fields of the recipe.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -317,4 +319,4 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return settings
+    return {"metric": asdict(Metric())} | settings | {"recipe": completed(settings.get("recipe"))}

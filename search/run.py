@@ -12,7 +12,6 @@ from typing import Any
 from rich.console import Console
 
 from ..archs import OperationError
-from ..results.ranking.objectives import ACCURACY
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
 from ..spaces import FileSpace
@@ -66,7 +65,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
             _take_over(context, store, sampler_context)
         study = open_study(folder, store.records, strategy, sampler_context, context.cost_of, storage)
         if study.study.metric_names is None:  # optuna-dashboard labels its axes with them
-            study.study.set_metric_names([ACCURACY, context.settings.objective])
+            study.study.set_metric_names([context.settings.metric.score_name, context.settings.objective])
         kind = SupernetController if context.settings.supernet else SearchController
         yield kind(context, store, study)
 
@@ -93,7 +92,7 @@ def conclude(controller: SearchController, console: Console) -> None:
         )
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
-        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts))
+        console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))
 
 
 def _announce(context: SearchContext, console: Console) -> None:

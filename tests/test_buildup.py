@@ -13,6 +13,7 @@ from optuna.trial import Trial, TrialState, create_trial
 from rich.console import Console
 
 from alternas.archs import Genotype, InputError, static_cost, zoo
+from alternas.results.ranking.metric import Metric
 from alternas.search.samplers.buildup import BuildUp, Step, steps_table
 from alternas.search.samplers.random import TrialChooser
 from alternas.search.samplers.sampler_context import SamplerContext
@@ -341,7 +342,7 @@ def test_the_table() -> None:
         lab.end(repeats)
     lab.ask()
     console = Console(width=140, record=True, file=io.StringIO())
-    console.print(steps_table(sampler.steps(lab.study), sampler.starts))
+    console.print(steps_table(sampler.steps(lab.study), sampler.starts, Metric()))
     rows = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert rows == [
         "start MSA blocks by stage accuracy change in points verdict",

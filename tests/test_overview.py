@@ -16,7 +16,7 @@ from runs import RECIPE, drawn_records, made_run, record
 
 FIELDS = {
     "name", "status", "what", "space", "data", "records", "trained", "best_accuracy", "train_flops", "eval_flops",
-    "baseline_flops",
+    "baseline_flops", "metric", "best_value",
 }  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from alternas.archs import InputError, zoo
+from alternas.results.ranking.metric import Metric
 from alternas.results.render.describe_net import find_trial
 from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import by_net, failures, prune, retrainings, spreads, summary, summary_line, table
@@ -72,7 +73,7 @@ def test_a_row_is_a_net_and_a_recipe() -> None:
 
 def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
     """Of two seeds that differ much the t interval is wider than all that an accuracy can be."""
-    found = spreads([record(1, 0.2), record(2, 0.95)])
+    found = spreads([record(1, 0.2), record(2, 0.95)], Metric())
     assert {name: (s["low"], s["high"]) for name, s in found.items()} == dict.fromkeys(found, (0, 1))
     assert found.keys() == {"accuracy", "test_accuracy"}
 
@@ -145,8 +146,10 @@ def test_a_net_beyond_the_front_is_not_the_best_for_having_been_retrained(run: P
 
 
 def test_show_tells_of_it(run: Path) -> None:
-    assert summary_line(run, NET.key) == "retrained, over seeds: validation accuracy 0.9500 (1), test 0.8500 (1)"
-    assert summary_line(run, "nothing") == ""
+    assert (
+        summary_line(run, NET.key, Metric()) == "retrained, over seeds: validation accuracy 0.9500 (1), test 0.8500 (1)"
+    )
+    assert summary_line(run, "nothing", Metric()) == ""
 
 
 def test_pruning_keeps_the_best_of_each_group(run: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from alternas.archs import Genotype, OperationError, static_cost
 from alternas.results.ranking.leaderboard import rank_rows, sharing_lines
+from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
 from alternas.results.runs.bank_progress import read_progress
@@ -308,7 +309,7 @@ def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open,
     alone = {r.key: r.accuracy for r in records if r.weights == "alone"}
     pairs = [r for r in records if r.weights == "shared" and r.key in alone and r.status == "ok"]
     assert len(pairs) == len(alone) >= 3  # the bank's slices of the baselines are evaluated before all else
-    (line,) = sharing_lines(records)
+    (line,) = sharing_lines(records, Metric())
     assert line.startswith(f"shared weights: {len(pairs)} nets on slices -")
     assert line.endswith("rank correlation 1.00")
 

@@ -94,7 +94,10 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
         rows["accuracy"] = f"{facts['accuracy']:.4f} ({markdown_text(facts['accuracy_on'])})"
     if facts.get("test_accuracy") is not None:
         rows["test accuracy"] = f"{facts['test_accuracy']:.4f}"
-    for name in ("accuracy_over_seeds", "test_accuracy_over_seeds"):
+    metric = facts.get("metric", "accuracy")
+    if "metric" in facts:
+        rows[metric] = f"{facts['value']:.4f} ({markdown_text(facts['accuracy_on'])}), which it was chosen by"
+    for name in (f"{metric}_over_seeds", f"test_{metric}_over_seeds"):
         if facts.get(name):
             rows[name.replace("_", " ")] = mean_ci_text(MeanCI(**facts[name]))
     return rows
@@ -138,7 +141,7 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     ]
     if facts["accuracy"] is None:
         return [*lines, "Nothing is known of its accuracy."]
-    if not facts.get("accuracy_over_seeds") or facts.get("seeds", 1) < 2:
+    if facts.get("seeds", 1) < 2:
         lines.append("The accuracy is of one training: another seed gives another number.")
     if facts.get("test_accuracy") is None:
         lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")

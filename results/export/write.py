@@ -19,7 +19,8 @@ import numpy as np
 from ...archs import Genotype, InputError, Network, OperationError
 from ...archs.errors import short_repr
 from ...archs.weights import read, save
-from ..ranking.stats import SHARE, mean_ci
+from ..ranking.metric import run_metric, validation_metrics
+from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
@@ -67,13 +68,16 @@ def export_net(
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     """What is known of a net of a run, its other seeds included."""
-    data = facts_of(home, record)
+    data, metric = facts_of(home, record), run_metric(run)
+    measured = validation_metrics(record, metric)
+    ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
     facts = {
         "run": run.resolve().name,
         "trial": record.factors.get("trial", record.trial),  # of the search, for a retrained net
-        "accuracy": record.own_accuracy,
+        "accuracy": measured.get("accuracy"),
         "accuracy_on": f"validation split of {data['name']}, seed {record.seed}",
         "test_accuracy": record.metrics.get("test_accuracy"),
+        **ranked_by,
         "trained": {"recipe": record.recipe.get("name"), "epochs": record.recipe.get("epochs"), **record.budget},
         "seed": record.seed,
         "data": data["name"],
@@ -85,11 +89,12 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "checked_on": f"validation images of {data['name']}",
     }
     if record.accuracies:
-        over_seeds = mean_ci(list(record.accuracies.values()), SHARE)
-        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", "accuracy_over_seeds": vars(over_seeds)}
+        over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
+        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
     elif record.training_id:
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
-        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in spreads(group).items()}
+        found = spreads(group, metric)
+        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
 
 

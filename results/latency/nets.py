@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -19,6 +19,7 @@ from ...archs import Genotype, build
 from ...archs.cost import FLOAT_BYTES
 from ...archs.errors import InputError
 from ..ranking.leaderboard import leaderboard_of
+from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
 from ..render.describe_net import TIMM, InputSpec, find_arch, input_spec, parse_size
@@ -39,6 +40,7 @@ class TimedNet:
     shape: tuple[int, int, int]  # of an image: channels, height, width
     facts: dict[str, Any]  # trial, family, accuracy, macs, params, as far as they are known
     peak_bytes: int = 0  # of the maps of one image that are alive at once; 0 where it is not known
+    metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
     def check_memory(self, batch: int) -> None:
         """Raise InputError if this machine's memory is too small: a net is made there, wherever it runs then."""
@@ -81,7 +83,8 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
     for row in board.rows[: top or None]:
         facts = {name: row[name] for name in ("trial", "family", "kind", "accuracy")}
         genotype = Genotype.from_dict(records[row["trial"]].genotype)
-        nets.append(_timed(f"trial {row['trial']}", genotype, scene, facts))
+        net = _timed(f"trial {row['trial']}", genotype, scene, facts)
+        nets.append(replace(net, metric=board.query.metric))
     return nets
 
 
@@ -139,6 +142,7 @@ def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, An
     """A row for each net in one setting, the quickest first: what is known of it, its latency, ranks by both costs.
 
     `rank` is the Pareto rank on accuracy and latency, `rank_macs` that on accuracy and MACs; None without accuracies.
+    Of a run that is ranked by another metric rows are as `as_shown` makes them.
     """
     rows: list[dict[str, Any]] = [
         {"name": net.name, "key": net.key, **net.facts, **latency.to_dict(), "rank": None, "rank_macs": None}
@@ -149,7 +153,8 @@ def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, An
         ranks = pareto_ranks([(row["accuracy"], row[cost]) for row in known])
         for row, rank in zip(known, ranks, strict=True):
             row[name] = rank
-    return sorted(rows, key=lambda row: (row["rank"] or 0, row["latency_ms"]))
+    rows.sort(key=lambda row: (row["rank"] or 0, row["latency_ms"]))
+    return [as_shown(row, pairs[0][0].metric) for row in rows]
 
 
 def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
@@ -167,10 +172,10 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> Re
     title = describe_setting(setting, rows[0]["machine"])
     table = Table(title=title, title_justify="left", header_style="bold", box=None)
     table.add_column("net")
-    for name in ("latency", "± quartiles", "images/s", "MACs", "accuracy", "rank", "by MACs"):
+    for name in ("latency", "± quartiles", "images/s", "MACs", rows[0].get("metric", "accuracy"), "rank", "by MACs"):
         table.add_column(name, justify="right")
     for row in rows:
-        accuracy = row.get("accuracy")
+        accuracy = row.get("value", row.get("accuracy"))
         table.add_row(
             row["name"],
             f"{row['latency_ms']:.3g} ms" + ("" if row["tight"] else " ?"), f"{row['latency_spread_ms']:.2g}",

@@ -13,39 +13,49 @@ from ..render.tables import duration
 from ..runs.record import Record
 from ..runs.retrained import retrained
 from ..runs.store import as_argument, read_data_facts, read_settings
+from .metric import OF_IMAGES, Metric
 from .objectives import own_flops
-from .stats import Row, count_nets
+from .stats import Noise, Row, count_nets
 
 DEVIATIONS = 2  # of the noise that a rise must exceed
 NEAR = 1 / 16  # of the budget: how far from its half a reading may lie
 LONGER = 4  # times the steps, of the budget that is priced
 
 
-def still_rose(record: Record, images: int) -> bool | None:
+def still_rose(
+    record: Record, images: int, metric: Metric | None = None, seed_noise: Noise | None = None
+) -> bool | None:
     """Whether a net's accuracy still rose over the last half of its training by more than the noise.
 
     That is, from the reading at half of the full budget to the last one by more than DEVIATIONS standard deviations of
     the difference of two accuracies p and q, each measured on so many images: sqrt((p (1 - p) + q (1 - q)) / images).
     Measured in docs/log.md: over a shorter part of a schedule that falls to zero, nets that four times the steps would
-    make better do not rise either.
+    make better do not rise either. Of a metric that is no share of all images no such formula is known: its deviation
+    is that of two seeds, sqrt(2) x the seed noise, which is larger than that of one training's readings.
 
     Args:
         record: of the net; of several seeds its curve is the first one's.
         images: of the validation split; 0 if unknown.
+        metric: what the curve holds the score of; None for accuracy.
+        seed_noise: of the run, for the other metrics; None if unknown.
 
     Returns:
-        None where it is unknown: images are, the net was not trained to the end, or its curve has no reading near half
-        of the budget, as those of shared and polished nets.
+        None where it is unknown: images or the noise are, the net was not trained to the end, or its curve has no
+        reading near half of the budget, as those of shared and polished nets.
     """
+    binomial = metric is None or metric.name in OF_IMAGES
     full = record.budget.get("full", 0)
     known = [(p["step"] or 0, accuracy) for p in record.curve if (accuracy := p.get("accuracy")) is not None]
-    if not (images and full and known) or known[-1][0] != full:
+    if not ((images if binomial else seed_noise) and full and known) or known[-1][0] != full:
         return None
     step, before = min(known, key=lambda reading: abs(2 * reading[0] - full))
     if abs(step / full - 0.5) > NEAR:
         return None
     after = known[-1][1]
-    noise = math.sqrt((before * (1 - before) + after * (1 - after)) / images)
+    if seed_noise and not binomial:
+        noise = math.sqrt(2) * seed_noise.sd
+    else:
+        noise = math.sqrt(max(0.0, before * (1 - before) + after * (1 - after)) / images)
     return after - before > DEVIATIONS * noise
 
 

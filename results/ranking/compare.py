@@ -27,6 +27,7 @@ from .leaderboard import (
     point,
     resolve_objectives,
 )
+from .metric import as_shown, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, RankingQuery
 from .pareto import Bounds, coverage
 from .stats import UNKNOWN_NOISE, Noise, Row
@@ -53,9 +54,9 @@ class Comparison:
         noise = self.noise and {"sd": self.noise.sd, "trainings": self.noise.trainings, "nets": self.noise.nets}
         return {
             "objectives": list(self.query.objectives),
-            "runs": self.runs,
+            "runs": [as_shown(row, self.query.metric) for row in self.runs],
             "coverage": self.coverage,
-            "front": self.front,
+            "front": [as_shown(row, self.query.metric) for row in self.front],
             "seed_noise": noise,
             "notes": self.notes,
         }
@@ -65,7 +66,8 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     """Compare two runs or more; objectives left out are those of the first.
 
     Raises:
-        InputError: if they were not trained and validated on the same images, or there are fewer than two.
+        InputError: if they were not trained and validated on the same images, are ranked by different metrics, or
+            there are fewer than two.
     """
     paths = [find_run(name) for name in names]
     if len({folder.resolve() for folder in paths}) < max(2, len(names)):
@@ -75,6 +77,10 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     notes = differing(folders)
     query = replace(query, objectives=query.objectives or (ACCURACY, objective_of(paths[0])))
     boards = {name: leaderboard_of(folder, query) for name, folder in folders.items()}
+    metrics = {name: board.query.metric for name, board in boards.items()}
+    if len(set(metrics.values())) > 1:
+        each = ", ".join(f"{metric.name} in {name}" for name, metric in metrics.items())
+        raise InputError(f"compare: runs must be ranked by the same metric, got {each}")
     query = next(iter(boards.values())).query
     settings = {board.latency_setting for board in boards.values()}
     if LATENCY in (*query.objectives, *query.limits) and len(settings) > 1:
@@ -85,7 +91,10 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     )
     rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
     rows = resolve_objectives(rows, query, noise, lambda row: f"{row['run']}:{row['trial']}")
-    front, bounds = [row for row in rows if row["rank"] == 1], cost_bounds(rows, query)
+    front = [row for row in rows if row["rank"] == 1]
+    classes = len(read_data_facts(paths[0])["classes"])
+    scores = [score for board in boards.values() for score in trained_scores(board.records)]
+    bounds = cost_bounds(rows, query) | {ACCURACY: score_range(query.metric, classes, scores)}
     points = {name: [point(row, query) for row in board.front] for name, board in boards.items()}
     covers = {
         name: {other: coverage(own, theirs, query.maximise) for other, theirs in points.items() if other != name}
@@ -162,19 +171,21 @@ def _draw(comparison: Comparison) -> RenderableType:
     """Runs, coverage, the joint front, and what is to be known of them."""
     runs = Table(title="Runs", title_justify="left", header_style="bold", box=None, pad_edge=False)
     names = [row["run"] for row in comparison.runs]
-    for title in ("run", "nets", "hypervolume", "best accuracy", "front", "joint front"):
+    metric = comparison.query.metric
+    for title in ("run", "nets", "hypervolume", f"best {metric.name}", "front", "joint front"):
         runs.add_column(title, justify="left" if title == "run" else "right")
     for name in names:
         runs.add_column(f"covers {name}", justify="right")
     for row in comparison.runs:
-        best = "-" if row["best_accuracy"] is None else f"{row['best_accuracy']:.4f}"
+        best = metric.text(row["best_accuracy"])
         shares = [comparison.coverage[row["run"]].get(other) for other in names]
         covers = ["" if share is None else f"{100 * share:.0f} %" for share in shares]
         counts = (str(row["on_front"]), str(row["on_joint_front"]))
         runs.add_row(row["run"], str(row["nets"]), f"{row['hypervolume']:.4f}", best, *counts, *covers)
     none = "no run has a net that can be ranked"
-    front = nets_table(comparison.front, "Joint front", comparison.query.costs, none=none)
+    front = nets_table(comparison.front, "Joint front", comparison.query.costs, none=none, metric=metric)
     tied = [TIED] if any(row["tied_with"] for row in comparison.front) else []
     warnings = [plain(f"note: {line}", style="bold yellow") for line in comparison.notes]
-    known = [str(comparison.noise or UNKNOWN_NOISE), *tied, *filter(None, [count_rising(comparison.front)])]
+    noise = comparison.noise.line(metric.points) if comparison.noise else UNKNOWN_NOISE
+    known = [noise, *tied, *filter(None, [count_rising(comparison.front)])]
     return Group(*warnings, runs, front, plain(COVERS, *known, style="dim"))

@@ -20,13 +20,14 @@ from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
 from ..runs.store import no_collection, read_data_facts, read_records, read_settings
 from .budgets import LongerTraining, budget_lines, longer_training, rising_line, still_rose, validation_images
+from .metric import Metric, as_shown, run_metric, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery, objective_values, parse_objectives
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
 PICKS = ("accuracy", "gain", "cheapest")
 RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
-TIED = "= 7 +2: tied with net 7 and two more, whose accuracies the noise does not tell apart (95 %)"
+TIED = "= 7 +2: tied with net 7 and two more, which the noise does not tell apart (95 %)"
 BOUNDS = {
     "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
     "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
@@ -99,11 +100,16 @@ class Leaderboard:
     def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
         """Hypervolume of the front, see `pareto.hypervolume`; of costs alone, where accuracy is no objective.
 
-        Up to the dearest net of the leaderboard, or of `bounds`.
+        Up to the dearest net of the leaderboard, or of `bounds`, which may hold the range of scores as well.
         """
-        bounds = bounds or cost_bounds(self.rows, self.query)
-        chance = 1 / len(read_data_facts(self.folder)["classes"])  # accuracy of guessing
-        return dominated_volume([_worth(row, self.query, chance, bounds) for row in self.front])
+        bounds = cost_bounds(self.rows, self.query) | {ACCURACY: self.score_range} | dict(bounds or {})
+        return dominated_volume([_worth(row, self.query, bounds) for row in self.front])
+
+    @property
+    def score_range(self) -> Bounds:
+        """Scores of guessing and of a perfect net."""
+        classes = len(read_data_facts(self.folder)["classes"])
+        return score_range(self.query.metric, classes, trained_scores(self.records))
 
 
 def leaderboard(
@@ -130,12 +136,12 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     the curve its shape.
     """
     extra = extra or ExtraResults()
-    again = retrainings(extra.retrained)
+    again, noise = retrainings(extra.retrained), noise_of(records, extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial = {r.trial: r for r in trained}
     every = [
-        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), extra.images) | again.get(r.key, RETRAINED)
-        for r in trained
+        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising) | again.get(r.key, RETRAINED)
+        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in trained)
     ]
     # What costs nothing was not measured.
     unknown = {name: sum((row[name] or 0) <= 0 for row in every) for name in (*query.costs, *query.limits)}
@@ -150,13 +156,12 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     curve = envelope([(row[ACCURACY], row[cost]) for row in every if row["kind"] == "baseline" and row[cost]])
     for row in rows:
         row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[cost], curve)
-    noise = noise_of(records, extra.retrained)
     rows = resolve_objectives(rows, query, noise, lambda row: row["trial"])
     missing = {name: n for name, n in unknown.items() if n}
     return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
 
 
-def _row(record: Record, costs: Mapping[str, float | None], images: int) -> Row:
+def _row(record: Record, costs: Mapping[str, float | None], rising: bool | None) -> Row:
     """A net's row, before it is ranked."""
     seeds = list(record.accuracies.values())
     assert record.accuracy is not None
@@ -177,7 +182,7 @@ def _row(record: Record, costs: Mapping[str, float | None], images: int) -> Row:
         "tied_with": None,
         "budget_steps": record.budget.get("full"),
         "weights": record.weights,
-        "rising": still_rose(record, images),
+        "rising": rising,
         "seconds": record.seconds,
     }
 
@@ -192,8 +197,8 @@ def resolve_objectives(
     if rows and noise and ACCURACY in query.objectives:
         mark_ties(rows, query.costs, noise, name)
     front = [row for row in rows if row["rank"] == 1]
-    bounds = cost_bounds(front, query)
-    place = knee([_worth(row, query, 0.0, bounds) for row in front])
+    bounds = cost_bounds(front, query) | {ACCURACY: min_max([row[ACCURACY] for row in front] or [0.0])}
+    place = knee([_worth(row, query, bounds) for row in front])
     if place is not None:
         front[place]["knee"] = True
     return rows
@@ -249,10 +254,10 @@ def cost_bounds(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
     return {cost: min_max([row[cost] for row in rows]) for cost in query.costs} if rows else {}
 
 
-def _worth(row: Row, query: RankingQuery, chance: float, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
+def _worth(row: Row, query: RankingQuery, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
     """A row's objectives, each scaled from 0 to 1, the best."""
     return tuple(
-        above_chance(row[name], chance) if name == ACCURACY else normalized_cost(row[name], bounds[name])
+        above_chance(row[name], *bounds[name]) if name == ACCURACY else normalized_cost(row[name], bounds[name])
         for name in query.objectives
     )
 
@@ -267,7 +272,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     limits = limits_of(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, objective_of(folder))
-    query = replace(query, objectives=objectives, limits=limits | tighter)
+    query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
     with no_collection():
         extra = ExtraResults(_latencies(folder, query), retrained(folder), validation_images(folder))
         return replace(rank_rows(records, query, extra), folder=folder)
@@ -319,7 +324,7 @@ def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks
         rising = f"{board.rising_line}: {board.longer.command}" if board.longer else ""
         for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows), rising)):
             log.warning("%s", line)
-        print_json(rows)
+        print_json([as_shown(row, board.query.metric) for row in rows])
     else:
         print_text(board_drawing(board, rows, title, ranks))
         if board.longer:  # whole, however narrow the terminal
@@ -328,7 +333,7 @@ def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks
 
 def board_drawing(board: Leaderboard, rows: list[Row], title: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
-    table = nets_table(rows, title, board.query.costs, ranks=ranks, none=board.why_empty)
+    table = nets_table(rows, title, board.query.costs, ranks, board.why_empty, board.query.metric)
     return Group(table, plain(*summary_lines(board), style="dim"))
 
 
@@ -336,31 +341,33 @@ def summary_lines(board: Leaderboard) -> list[str]:
     """What must be known to read a leaderboard, a line each."""
     counts = Counter(r.status for r in board.records)
     costs = [OBJECTIVES[name] for name in board.query.costs]
-    of = ["accuracy above chance"] * (ACCURACY in board.query.objectives) + [f"log {cost}" for cost in costs]
+    metric, of = board.query.metric, [f"log {cost}" for cost in costs]
+    if ACCURACY in board.query.objectives:
+        of.insert(0, f"{metric.name} above {metric.floor}")
     bounds = {row["gain_bound"] for row in board.rows}
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
-        f"gain: points above plain ResNets of equal {costs[0]}",
+        f"gain: {metric.points} above plain ResNets of equal {costs[0]}",
         *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
-        str(board.noise or UNKNOWN_NOISE),
+        board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]
     if any(row["tied_with"] for row in board.rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
-    lines += sharing_lines(board.records)
+    lines += sharing_lines(board.records, metric)
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
-            f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's accuracy"
+            f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's {metric.name}"
         )
     return lines
 
 
-def sharing_lines(records: Sequence[Record]) -> list[str]:
+def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
 
     Differences in percentage points; Spearman's rank correlation from three nets on.
@@ -377,4 +384,5 @@ def sharing_lines(records: Sequence[Record]) -> list[str]:
 
         correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
         order = f", rank correlation {correlation.statistic:.2f}"
-    return [f"shared weights: {count_nets(len(pairs))} on slices {difference:+.1f} points from trained alone{order}"]
+    nets = count_nets(len(pairs))
+    return [f"shared weights: {nets} on slices {difference:+.1f} {metric.points} from trained alone{order}"]

@@ -2,7 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...archs.errors import InputError, check_choice, short_repr
+from ..runs.record import Record
+from ..runs.store import read_settings
+from .stats import ANY, SHARE
+
+if TYPE_CHECKING:
+    from ..metrics import Scores  # which imports torch
+
+# The metrics of our own trainer, see `results.metrics.Scores`, and the beginning of that of one class.
+OWN = ("accuracy", "balanced_accuracy", "macro_f1", "nll", "auroc", "top5", "ece")
+RECALL = "recall:"
+LONGEST = 200  # characters of a name
+MINIMIZED = ("nll", "ece")
+OF_IMAGES = ("accuracy", "top5")  # shares of independent images, whose noise is binomial
+SHOWN_AS = {"accuracy": "value", "accuracies": "values", "best_accuracy": "best_value"}
+SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +40,12 @@ class Metric:
     name: str = "accuracy"
     minimize: bool = False
 
+    def __post_init__(self) -> None:
+        printable = isinstance(self.name, str) and 0 < len(self.name) <= LONGEST and self.name.isprintable()
+        if not (printable and isinstance(self.minimize, bool)):
+            rule = f"must be a name of at most {LONGEST} characters, and minimize true or false"
+            raise InputError(f"metric: {rule}, got {short_repr(self.name)}, {short_repr(self.minimize)}")
+
     def score(self, value: float) -> float:
         """Of a value."""
         return -value if self.minimize else value
@@ -26,3 +53,143 @@ class Metric:
     def value(self, score: float) -> float:
         """Of a score."""
         return -score if self.minimize else score
+
+    def text(self, score: float | None) -> str:
+        """The value of a score; "-" if unknown."""
+        value = None if score is None else self.value(score)
+        return "-" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
+
+    @property
+    def is_accuracy(self) -> bool:
+        return self.name == "accuracy"
+
+    @property
+    def points(self) -> str:
+        """What gains and the noise are counted in."""
+        return "points" if self.is_accuracy else f"hundredths of {self.name}"
+
+    @property
+    def score_name(self) -> str:
+        """What the score is called beside the values: "-nll" of NLL."""
+        return f"-{self.name}" if self.minimize else self.name
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is one of our own trainer's, of which it is known what guessing gives."""
+        return self.name in OWN or self.name.startswith(RECALL)
+
+    @property
+    def floor(self) -> str:
+        """What hypervolumes are counted above, see `score_range`."""
+        return "chance" if self.is_known else "the worst"
+
+    @property
+    def within(self) -> tuple[float, float]:
+        """What its values lie in, as far as that is known."""
+        return SHARE if self.is_known and self.name != "nll" else ANY
+
+
+def parse_metric(name: str, minimize: bool, has_trainer: bool) -> Metric:
+    """A metric as asked for: one of our own trainer's, or any name that a trainer of the user's may report.
+
+    Raises:
+        InputError: if our own trainer has none of that name, or its direction is not to be chosen.
+    """
+    if not has_trainer and not name.startswith(RECALL):
+        check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
+    metric = Metric(name, minimize or name in MINIMIZED)
+    if metric.minimize and metric.is_known and name not in MINIMIZED:
+        raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
+    return metric
+
+
+def class_of(metric: Metric, classes: Sequence[str]) -> int | None:
+    """The label of the class whose recall a metric of our own trainer is; None of other metrics.
+
+    Raises:
+        InputError: if the data have no such class.
+    """
+    if not metric.name.startswith(RECALL):
+        return None
+    return list(classes).index(check_choice(f"metric {RECALL}CLASS", metric.name.removeprefix(RECALL), classes))
+
+
+def all_numbers(scores: Scores, metric: Metric, classes: Sequence[str], prefix: str = "") -> dict[str, float]:
+    """Scores of a net on a split by name, with a recall among them if that is the metric."""
+    label = class_of(metric, classes)
+    recall = {} if label is None else {f"{prefix}{metric.name}": scores.recall(label)}
+    return scores.numbers(prefix) | recall
+
+
+def run_metric(folder: Path) -> Metric:
+    """What the nets of a run are ranked by: accuracy, where its run.json does not say.
+
+    Raises:
+        InputError: if it holds something else.
+    """
+    found = read_settings(folder).get("settings", {}).get("metric", asdict(Metric()))
+    if not isinstance(found, dict) or found.keys() != asdict(Metric()).keys():
+        raise InputError(f"{folder / 'run.json'}: metric must hold name and minimize, got {short_repr(found)}")
+    try:
+        return Metric(**found)
+    except InputError as error:
+        raise InputError(f"{folder / 'run.json'}: {error}") from None
+
+
+def score_range(metric: Metric, classes: int, scores: Sequence[float]) -> tuple[float, float]:
+    """Scores of guessing and of a perfect net, between which hypervolumes are counted.
+
+    Guessing one of K classes is right in 1 / K of accuracy, balanced accuracy and recall on average, in 5 / K of the
+    top five; its AUROC is 0.5, its NLL ln K. Of macro F1 and of the recall of one class the floor is 0: who always
+    guesses the same class has that recall for all other classes and, with many classes, an F1 near it. That of ECE is
+    1, the most there is: equal shares for all classes are well calibrated, so that guessing is no floor. Nobody knows
+    that of a user's own metric: there it is the worst of `scores`, those of the run's trained nets, and their best.
+    """
+    floors = {"accuracy": 1 / classes, "balanced_accuracy": 1 / classes, "top5": min(1.0, 5 / classes), "auroc": 0.5}
+    floors |= {"macro_f1": 0.0, "nll": -math.log(classes), "ece": -1.0}
+    if metric.name.startswith(RECALL):
+        return 0.0, 1.0
+    if metric.name in floors:
+        return floors[metric.name], 0.0 if metric.minimize else 1.0
+    return min(scores, default=0.0), max(scores, default=0.0)
+
+
+def trained_scores(records: Sequence[Record]) -> list[float]:
+    """Of the nets trained to the end."""
+    return [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
+
+
+def validation_metrics(record: Record, metric: Metric) -> dict[str, float | None]:
+    """All that was measured of a net's first seed on validation, that which ranks it among them."""
+    score = record.own_accuracy
+    return record.metrics | {metric.name: None if score is None else metric.value(score)}
+
+
+def as_shown(found: Mapping[str, Any], metric: Metric) -> dict[str, Any]:
+    """A row, a record or a point of its curve, as people are given it: values in place of scores.
+
+    With accuracy nothing changes. With another metric its name is there as `metric`, and what was called accuracy,
+    accuracies, retrained_accuracy and best_accuracy is value, values, retrained_value and best_value;
+    accuracy_per_gmac is left out.
+    """
+    if metric.is_accuracy:
+        return dict(found)
+    shown: dict[str, Any] = {}
+    for name, held in found.items():
+        if name in SHOWN_AS:
+            shown |= {"metric": metric.name} if name in ("accuracy", "best_accuracy") else {}
+            shown[SHOWN_AS[name]] = _values(held, metric)
+        elif name in ("curve", "rungs"):
+            shown[name] = [point | {"value": _values(point.get("accuracy"), metric)} for point in held]
+            for point in shown[name]:
+                point.pop("accuracy", None)
+        elif name != "accuracy_per_gmac":
+            shown[name] = held
+    return shown
+
+
+def _values(held: Any, metric: Metric) -> Any:
+    """A score, or scores by seed, as values; None stays."""
+    if isinstance(held, Mapping):
+        return {seed: metric.value(score) for seed, score in held.items()}
+    return None if held is None else metric.value(held)

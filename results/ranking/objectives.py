@@ -10,8 +10,9 @@ from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.measurements import Measurement
 from ..runs.record import Record
+from .metric import Metric
 
-ACCURACY = "accuracy"
+ACCURACY = "accuracy"  # or the score of the run's other metric
 COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
 LATENCY = "latency_ms"  # likewise, though not to limit
 OBJECTIVES = {
@@ -33,6 +34,7 @@ class RankingQuery:
     limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
     families: tuple[str, ...] = ()  # of nets; none are all
     latency_of: str = ""  # which of the settings that latencies were measured in; see `results.latency.kept`
+    metric: Metric = field(default_factory=Metric)  # what records hold as accuracy
 
     def __post_init__(self) -> None:
         for family in self.families:

@@ -100,9 +100,9 @@ def normalized_cost(cost: float, within: Bounds) -> float:
     return 0.0 if lowest == dearest else math.log10(dearest / cost) / math.log10(dearest / lowest)
 
 
-def above_chance(accuracy: float, chance: float) -> float:
+def above_chance(accuracy: float, chance: float, best: float = 1.0) -> float:
     """From 0 for chance or less to 1 for perfect."""
-    return max(0.0, accuracy - chance) / (1 - chance) if chance < 1 else 0.0
+    return max(0.0, accuracy - chance) / (best - chance) if chance < best else 0.0
 
 
 def hypervolume(points: Sequence[Point], chance: float, costs: Sequence[Bounds] = ()) -> float:

@@ -110,15 +110,17 @@ def half_width(sd: float, degrees: int, n: int, m: int) -> float:
 
 @dataclass(frozen=True)
 class Noise:
-    """What another seed does to an accuracy: the standard deviation within nets, pooled over them."""
+    """What another seed does to an accuracy or score: the standard deviation within nets, pooled over them."""
 
-    sd: float  # a fraction, as accuracies are
+    sd: float  # a fraction, as accuracies are, or in the units of another metric
     degrees: int  # of freedom that it is known from
     trainings: int  # that it is worked out from
     nets: int  # that they are of
 
-    def __str__(self) -> str:
-        return f"seed noise: {100 * self.sd:.2g} points (sd over {self.trainings} trainings of {count_nets(self.nets)})"
+    def line(self, points: str = "points") -> str:
+        """The noise in words, counted in points or what a metric's gains are counted in."""
+        known_from = f"sd over {self.trainings} trainings of {count_nets(self.nets)}"
+        return f"seed noise: {100 * self.sd:.2g} {points} ({known_from})"
 
 
 def count_nets(count: int) -> str:

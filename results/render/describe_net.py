@@ -18,8 +18,10 @@ from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
 from ...archs.zoo import timm_name
 from ..ranking.budgets import still_rose, validation_images
+from ..ranking.leaderboard import noise_of
+from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics
 from ..runs.record import Record
-from ..runs.retrained import summary_line
+from ..runs.retrained import retrained, summary_line
 from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
 from .drawing import net_drawing, net_svg, write_svg
 from .tables import short
@@ -32,7 +34,15 @@ if TYPE_CHECKING:
 IMAGENET = ((224, 224), 1000, 3)
 TIMM = "timm:"
 SHOWN = 8  # classes, and pairs of classes
-SCORES = {"accuracy": "accuracy", "top5": "top 5", "nll": "NLL", "ece": "calibration error"}
+SCORES = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced",
+    "macro_f1": "macro F1",
+    "auroc": "AUROC",
+    "top5": "top 5",
+    "nll": "NLL",
+    "ece": "calibration error",
+}
 
 
 @dataclass(frozen=True)
@@ -110,18 +120,19 @@ def find_arch(
 def draw_trial(folder: Path, trial: int) -> RenderableType:
     """One net of a run: its result, its drawing and its scores."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    accuracy = "" if record.accuracy is None else f", validation accuracy {record.accuracy:.4f}"
+    metric = run_metric(folder)
+    accuracy = "" if record.accuracy is None else f", validation {metric.name} {metric.text(record.accuracy)}"
     title = f"trial {trial} of {folder.name}: {record.family} {record.key}, {record.status}{accuracy}"
-    head = plain(*filter(None, (title, record.error, summary_line(folder, record.key))))
+    head = plain(*filter(None, (title, record.error, summary_line(folder, record.key, metric))))
     drawing = input_spec(folder).drawing(Genotype.from_dict(record.genotype))
     if record.accuracy is None:
         return Group(head, drawing)
     confusion_KK = _confusion(folder, record, len(classes))
     confused = [] if confusion_KK is None else [plain(*_confusion_lines(confusion_KK, classes))]
     how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
-    rising = " and still rose at the end" * bool(still_rose(record, validation_images(folder)))
+    rising = " and still rose at the end" * bool(_rising(folder, record, metric))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
-    return Group(head, drawing, _scores_table(record), *confused, trained)
+    return Group(head, drawing, _scores_table(record, metric), *confused, trained)
 
 
 def svg_trial(folder: Path, trial: int, path: Path) -> None:
@@ -133,11 +144,16 @@ def svg_trial(folder: Path, trial: int, path: Path) -> None:
 def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    confusion_KK, facts = _confusion(folder, record, len(classes)), record.to_dict()
-    facts["rising"] = still_rose(record, validation_images(folder))
+    confusion_KK, metric = _confusion(folder, record, len(classes)), run_metric(folder)
+    facts = as_shown(record.to_dict(), metric) | {"rising": _rising(folder, record, metric)}
     if confusion_KK is None:
         return facts
     return facts | {"per_class": _per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
+
+
+def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
+    """Whether it still rose at its end, as the leaderboard has it."""
+    return still_rose(record, validation_images(folder), metric, noise_of(read_records(folder), retrained(folder)))
 
 
 def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
@@ -177,16 +193,17 @@ def _confusion_lines(confusion_KK: np.ndarray, classes: list[str]) -> list[str]:
     return [f"weakest classes: {weakest}", f"commonest mistakes: {confused or 'none'}"]
 
 
-def _scores_table(record: Record) -> Table:
+def _scores_table(record: Record, metric: Metric) -> Table:
     """Scores on validation and training images: a large gap is overfitting, two bad ones underfitting."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for name in ("images", *SCORES.values()):
+    shown = SCORES | {metric.name: SCORES.get(metric.name, metric.name)}
+    splits = {"validation": validation_metrics(record, metric)}
+    for name in ("images", *shown.values()):
         table.add_column(name, justify="left" if name == "images" else "right")
-    splits = {"validation": record.metrics | {"accuracy": record.own_accuracy}}
     if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
         splits["training"] = train
     for split, scores in splits.items():
-        cells = [scores.get(name) for name in SCORES]
+        cells = [scores.get(name) for name in shown]
         table.add_row(split, *("-" if v is None else f"{v:.4f}" for v in cells))
     return table
 

@@ -9,10 +9,12 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..ranking.metric import Metric
 from ..ranking.objectives import OBJECTIVES
 from .terminal import plain
 
-BASE = ("trial", "accuracy", "MACs", "params", "gain", "acc/GMAC", "family", "net")  # columns of every front
+# Columns of every front, beside that of the metric.
+BASE = ("trial", "MACs", "params", "gain", "acc/GMAC", "family", "net")
 SHOWN = 20  # values of a list, such as the classes of a data set
 
 
@@ -39,7 +41,12 @@ def gain_text(gain: float | None, bound: str | None) -> str:
 
 
 def nets_table(
-    rows: Sequence[dict[str, Any]], title: str = "", costs: Sequence[str] = (), ranks: bool = False, none: str = ""
+    rows: Sequence[dict[str, Any]],
+    title: str = "",
+    costs: Sequence[str] = (),
+    ranks: bool = False,
+    none: str = "",
+    metric: Metric | None = None,
 ) -> RenderableType:
     """Rows of a leaderboard as a table; columns that say nothing about these rows are left out.
 
@@ -49,14 +56,16 @@ def nets_table(
         costs: columns beside MACs and params.
         ranks: whether to say the rank.
         none: what is said under the title in place of a table without rows.
+        metric: what the nets are ranked by; None is accuracy.
     """
+    metric = metric or Metric()
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
-    cells = [_cells(row, [name for name in costs if name not in ("macs", "params")]) for row in rows]
+    cells = [_cells(row, [name for name in costs if name not in ("macs", "params")], metric) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
-    if not {*names} <= {*BASE, "note"}:  # 80 columns are few; the JSON has all
+    if not {*names} <= {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
         names = [name for name in names if name not in ("net", "acc/GMAC")]
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in names:
@@ -64,13 +73,14 @@ def nets_table(
             table.add_column(name, style="dim" * (name == "net"))
         else:
             justify = "left" if name in ("run", "note") else "right"
-            table.add_column(Text(name.replace(" ", "\n")), justify=justify, no_wrap=True)
+            head = name.replace("_" if name == metric.name else " ", "\n")
+            table.add_column(Text(head), justify=justify, no_wrap=True)
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
 
 
-def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
+def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[str, str]:
     """One row's text by column."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
@@ -79,15 +89,17 @@ def _cells(row: dict[str, Any], costs: Sequence[str]) -> dict[str, str]:
         "run": row.get("run", ""),
         "trial": str(row["trial"]),
         "rank": str(row["rank"]),
-        "accuracy": f"{row['accuracy']:.4f}",
+        metric.name: metric.text(row["accuracy"]),
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
         **{OBJECTIVES[name]: short(row[name]) for name in costs},
         "gain": gain_text(row["gain"], row["gain_bound"]),
-        "acc/GMAC": short(row["accuracy_per_gmac"]),
+        "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
         "steps": str(row["budget_steps"]),
-        "retrained": "" if again is None else f"{again:.4f} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
+        "retrained": ""
+        if again is None
+        else f"{metric.text(again)} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": "baseline" if row["kind"] == "baseline" else row["family"],
         "net": row["key"],
         "note": " ".join([*marks, *ties]),

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from ..latency.measurements import Measurement
 from ..ranking.leaderboard import leaderboard_of
+from ..ranking.metric import Metric
 from ..ranking.objectives import LATENCY
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
@@ -97,6 +98,7 @@ class Run:
     objective: str  # the cost that accuracy is weighed against
     spec: InputSpec  # images and classes
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
+    metric: Metric = field(default_factory=Metric)  # that nets are ranked by
     why_empty: str = ""  # a sentence, for where no net is on the leaderboard
     rising: str = ""  # likewise, how many nets of the front still rose at their end, and what more steps would cost
 
@@ -148,7 +150,8 @@ def open_run(folder: Path) -> Run:
     rising = board.rising_line and f"{board.rising_line[:1].upper()}{board.rising_line[1:]}."
     rising += f" To train longer: {board.longer.command}" if board.longer else ""
     spec = input_spec(folder)
-    return Run(folder, run_json, data, records, board.rows, objective, spec, board.latencies, why_empty, rising)
+    metric = board.query.metric
+    return Run(folder, run_json, data, records, board.rows, objective, spec, board.latencies, metric, why_empty, rising)
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -16,6 +16,7 @@ from typing import Any
 from ...archs import Genotype
 from ...archs.errors import InputError
 from ...archs.files import atomic_write, read_own
+from ..ranking.metric import as_shown
 from ..render.tables import gain_text, short
 from ..render.terminal import csv_cell
 from .elements import Picture, Plot, Run, Section, Series, Table, open_run
@@ -43,8 +44,19 @@ from .sections import (
 )
 
 COLUMNS = (
-    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
-)  # fmt: skip
+    "trial",
+    "net",
+    "family",
+    "kind",
+    "status",
+    "accuracy",
+    "macs",
+    "params",
+    "gain",
+    "gain_bound",
+    "rank",
+    "seconds",
+)  # fmt: skip; of another metric the page has its name in place of accuracy
 WIDE = ("front", "nets", "curves", "failures")  # parts that stand alone in a line
 MOST_DRAWINGS = 400
 ROOM = 7_800_000  # bytes of the page that drawings may fill it up to
@@ -78,7 +90,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
             path.write_bytes(content)  # what a person named, which may be a link or a device
     except OSError as error:
         raise InputError(f"report: {path} cannot be written ({error.strerror or error})") from None
-    return numbers | {"page": str(path), "bytes": path.stat().st_size} | made
+    return as_shown(numbers, run.metric) | {"page": str(path), "bytes": path.stat().st_size} | made
 
 
 def sections_of(run: Run, changes: list[Change]) -> list[Section]:
@@ -112,7 +124,7 @@ def _summary(run: Run, numbers: dict[str, Any]) -> str:
     settings = run.settings
     what = f"{settings['space']} on {run.data['name']}" if "space" in settings else str(run.data["name"])
     how = ", ".join(f"{name} {settings[name]}" for name in ("strategy", "scheduler", "objective") if name in settings)
-    best = "" if numbers["best_accuracy"] is None else f", best accuracy {numbers['best_accuracy']:.4f}"
+    best = f", best {run.metric.name} {run.metric.text(numbers['best_accuracy'])}" if run.rows else ""
     return (
         f"{what}{f' ({how})' if how else ''}. {numbers['records']} records, {numbers['trained']} nets trained to the "
         f"end, {numbers['front']} on the front{best}, hypervolume {numbers['hypervolume']:.4f}, "
@@ -130,7 +142,8 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         for name in ("template.html", "style.css", "page.js")
     )
     plots = [part for section in sections for part in section.parts if isinstance(part, Plot) and part.series]
-    nets = {"columns": COLUMNS, "genes": run.genes, "rows": net_rows(run)}
+    columns = [run.metric.name if name == "accuracy" else name for name in COLUMNS]
+    nets = {"columns": columns, "genes": run.genes, "rows": net_rows(run)}
     data: dict[str, Any] = {"plots": {plot.name: _figure(run, plot) for plot in plots}, "nets": nets}
     render = partial(
         Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(template).render,
@@ -140,7 +153,7 @@ def _page(run: Run, sections: list[Section], numbers: dict[str, Any]) -> str:
         sections=sections,
         wide=WIDE,
         most_rows=MOST_ROWS,
-        cell_text=_cell_text,
+        cell_text=partial(_cell_text, run.metric.name),
         picture=lambda path: base64.b64encode(read_own(path)).decode(),
         plotly=get_plotlyjs(),
         style=style,
@@ -162,7 +175,7 @@ def _json(value: Any) -> str:
         raise InputError(f"report: a record holds what JSON cannot ({error})") from None
 
 
-def _cell_text(name: str, row: dict[str, Any]) -> str:
+def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
     value = row[name]
     if name == "gain":
         return gain_text(value, row["gain_bound"])
@@ -172,7 +185,7 @@ def _cell_text(name: str, row: dict[str, Any]) -> str:
         return "yes" if value else "no"
     if name in ("MACs", "parameters"):
         return short(value)
-    if name == "accuracy":
+    if name == metric:
         return f"{value:.4f}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
@@ -182,7 +195,7 @@ def net_rows(run: Run) -> list[list[Any]]:
     rows = []
     for r in run.nets:
         row = run.row_of.get(r.trial, {})
-        gain, accuracy = row.get("gain"), None if r.accuracy is None else round(r.accuracy, 5)
+        gain, accuracy = row.get("gain"), None if r.accuracy is None else round(run.metric.value(r.accuracy), 5)
         family = r.family + ("" if r.weights == "alone" else f" ({r.weights})")
         about = [r.trial, r.key, family, r.kind, r.status, accuracy, r.cost["macs"], r.cost["params"]]
         about += [None if gain is None else round(gain, 3), row.get("gain_bound"), row.get("rank"), round(r.seconds, 1)]

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import Any
 
+from ..ranking.metric import Metric, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
@@ -38,8 +39,9 @@ Change = tuple[float, float, float]  # of the hypervolume: seconds, FLOPs, area
 def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
     """Hypervolume of all that was ranked so far, over what it took."""
     caption = (
-        "Area under the front so far (accuracy above chance x log cost; 1 is a perfect net at the lowest cost). "
-        "Flat at the end: more trials add little. All training counts, that of failed and stopped nets too."
+        f"Area under the front so far ({run.metric.name} above {run.metric.floor} x log cost; 1 is a perfect net at "
+        "the lowest cost). Flat at the end: more trials add little. All training counts, that of failed and stopped "
+        "nets too."
     )
     if not changes:
         caption = "The hypervolume needs two nets of different cost that were trained to the end."
@@ -63,7 +65,8 @@ def hypervolumes(run: Run) -> list[Change]:
     costs = [row[run.objective] for row in run.rows]
     if len(set(costs)) < 2:
         return []
-    bounds, chance = (min(costs), max(costs)), 1 / run.spec.classes
+    bounds = min(costs), max(costs)
+    scores = score_range(run.metric, run.spec.classes, trained_scores(run.records))
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     # What a net took itself, all its seeds: summed over a run, ancestors count once.
     flops = list(accumulate(map(spent_on_training, run.records)))
@@ -71,7 +74,7 @@ def hypervolumes(run: Run) -> list[Change]:
     for record, second, flop in zip(run.records, seconds, flops, strict=True):
         if (row := run.row_of.get(record.trial)) is None:
             continue
-        y, x = above_chance(row["accuracy"], chance), normalized_cost(row[run.objective], bounds)
+        y, x = above_chance(row["accuracy"], *scores), normalized_cost(row[run.objective], bounds)
         if y > 0 and not any(other >= y and right >= x for other, right in front):
             front = [*((other, right) for other, right in front if other > y or right > x), (y, x)]
             changes.append((round(second, 3), flop, round(dominated_volume(front), 5)))
@@ -79,41 +82,42 @@ def hypervolumes(run: Run) -> list[Change]:
 
 
 def curves_plot(run: Run) -> Plot:
-    """Validation accuracy over steps; the front's in colour, a sample of the others behind."""
+    """Validation accuracy, or another metric, over steps; the front's in colour, a sample of the others behind."""
     front = {r.trial for r in run.front}
-    others = [r for r in run.records if r.trial not in front and _curve(r)[0]]
+    others = [r for r in run.records if r.trial not in front and _curve(r, run.metric)[0]]
     sample = thin(others, MOST_CURVES)
-    shown = [r for r in run.front if _curve(r)[0]]
+    shown = [r for r in run.front if _curve(r, run.metric)[0]]
     named = thin(shown, len(COLOURS))  # of the whole range of costs
     further = [r for r in shown if r not in named]
     rest = thin(further, MOST_CURVES)
-    series = [_joined(f"{len(sample)} of {len(others)} other nets", sample, quiet=True)] if sample else []
+    series = [_joined(run, f"{len(sample)} of {len(others)} other nets", sample, quiet=True)] if sample else []
     many = f"{len(rest)} of {len(further)} more" if len(rest) < len(further) else f"{len(rest)} more"
-    series += [_joined(f"{many} of the front", rest)] if rest else []
+    series += [_joined(run, f"{many} of the front", rest)] if rest else []
     for record, colour in zip(named, COLOURS, strict=False):
-        steps, accuracies = _curve(record)
+        steps, accuracies = _curve(record, run.metric)
         series.append(Series(f"trial {record.trial}, {family_of(record)}", steps, accuracies, "line", colour))
     caption = (
-        "Validation accuracy of the averaged weights while nets train; coloured: those of the front. Curves that still "
-        "rise at their end would gain from a longer budget; crossing curves make early stopping a gamble."
+        f"Validation {run.metric.name} of the averaged weights while nets train; coloured: those of the front. Curves "
+        f"that still {'fall' if run.metric.minimize else 'rise'} at their end would gain from a longer budget; "
+        "crossing curves make early stopping a gamble."
     )
     if not series:
         caption = "No net has a learning curve."
-    return Plot("curves", "Learning curves", "optimiser steps", "validation accuracy", caption, series)
+    return Plot("curves", "Learning curves", "optimiser steps", f"validation {run.metric.name}", caption, series)
 
 
-def _curve(record: Record) -> tuple[list[int], list[float]]:
-    """Steps and accuracies."""
+def _curve(record: Record, metric: Metric) -> tuple[list[int], list[float]]:
+    """Steps, and the metric's values there."""
     points = [p for p in record.curve if p.get("accuracy") is not None and p.get("step") is not None]
     points = thin(points, MOST_POINTS)
-    return [p["step"] for p in points], [round(p["accuracy"], 4) for p in points]
+    return [p["step"] for p in points], [round(metric.value(p["accuracy"]), 4) for p in points]
 
 
-def _joined(name: str, records: list[Record], quiet: bool = False) -> Series:
+def _joined(run: Run, name: str, records: list[Record], quiet: bool = False) -> Series:
     """Many curves as one grey series, gaps between them."""
     x, y = list[Any](), list[Any]()
     for record in records:
-        steps, accuracies = _curve(record)
+        steps, accuracies = _curve(record, run.metric)
         x += [*steps, None]
         y += [*accuracies, None]
     return Series(name, x, y, "line", GREY, quiet=quiet)
@@ -127,7 +131,7 @@ def rung_rows(run: Run) -> list[dict[str, Any]]:
         for rung in record.rungs:
             if rung.get("step", full) < full and rung.get("accuracy") is not None:
                 at = results.setdefault(rung["step"], {True: [], False: []})
-                at[bool(rung.get("promoted"))].append(rung["accuracy"])
+                at[bool(rung.get("promoted"))].append(run.metric.value(rung["accuracy"]))
     rows = []
     for step, at in sorted(results.items()):
         on, off = at[True], at[False]
@@ -149,8 +153,8 @@ def survival_parts(run: Run) -> tuple[Plot, Table]:
     ]
     how = "Nets that reached each rung of the scheduler; green was promoted, grey stopped or waits there."
     medians = (
-        "Median accuracy there, of both kinds: far apart, the rung tells nets apart. The scheduler weighs cost too, so "
-        "a cheap net may go on with less."
+        f"Median {run.metric.name} there, of both kinds: far apart, the rung tells nets apart. The scheduler weighs "
+        "cost too, so a cheap net may go on with a worse one."
     )
     caption, series = (how, series) if rows else (NO_RUNGS, [])
     plot = Plot("rungs", "Rung survival", "", "nets", caption, series, stacked=True)

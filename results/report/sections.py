@@ -32,9 +32,10 @@ MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
 
 
 def front_plot(run: Run) -> Plot:
-    """Accuracy over cost."""
+    """Accuracy, or another metric, over cost."""
+    metric, title = run.metric, f"{run.metric.name.capitalize()} and cost"
     if not run.rows:
-        return Plot("front", "Accuracy and cost", "", "", run.why_empty, [])
+        return Plot("front", title, "", "", run.why_empty, [])
     places = {record.trial: i for i, record in enumerate(run.nets)}
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
@@ -52,16 +53,19 @@ def front_plot(run: Run) -> Plot:
     # The baselines' upper envelope, which gains refer to; straight over log cost, as they are measured.
     plain = [r for r in run.records if r.kind == "baseline" and r.status == "ok" and r.accuracy is not None]
     if curve := envelope([(r.accuracy or 0.0, run.cost(r)) for r in plain]):
-        series.append(Series("plain ResNets' curve", [10**x for x, _ in curve], [y for _, y in curve], "line", GREY))
+        x, y = [10**x for x, _ in curve], [metric.value(y) for _, y in curve]
+        series.append(Series("plain ResNets' curve", x, y, "line", GREY))
     series.append(Series("the front", *_points(run, run.front), "steps", SKY))
     series.append(Series("on the front", *_points(run, run.front), "rings", SKY))
+    up, above = ("down", "below") if metric.minimize else ("up", "above")
+    better = "more accurate" if metric.is_accuracy else f"better by {metric.name}"
     caption = (
-        "A point is a net: up is more accurate, left is cheaper. On the line lies the front: no net is both more "
-        "accurate and cheaper. Nets above the dashed curve beat plain ResNets of their cost. Hover or tap for genes "
-        "and drawing."
+        f"A point is a net: {up} is {better}, left is cheaper. On the line lies the front: no net is both {better} "
+        f"and cheaper. Nets {above} the dashed curve beat plain ResNets of their cost. Hover or tap for genes and "
+        "drawing."
     )
     x = {"macs": "MACs of one image", LATENCY: "latency, ms a batch"}.get(run.objective, UNITS[run.objective])
-    return Plot("front", "Accuracy and cost", x, "validation accuracy", caption, series, log_x=True)
+    return Plot("front", title, x, f"validation {metric.name}", caption, series, log_x=True)
 
 
 def family_in(record: Record) -> str:
@@ -74,8 +78,8 @@ def family_in(record: Record) -> str:
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
-    known = [(run.cost(r), round(r.accuracy, 5)) for r in nets if r.accuracy is not None]
-    return [cost for cost, _ in known], [accuracy for _, accuracy in known]
+    known = [(run.cost(r), round(run.metric.value(r.accuracy), 5)) for r in nets if r.accuracy is not None]
+    return [cost for cost, _ in known], [value for _, value in known]
 
 
 def leaderboard_table(run: Run) -> Table:
@@ -85,7 +89,7 @@ def leaderboard_table(run: Run) -> Table:
         {
             "trial": row["trial"],
             "rank": row["rank"],
-            "accuracy": row["accuracy"],
+            run.metric.name: run.metric.value(row["accuracy"]),
             **{UNITS[cost]: row[cost] for cost in dict.fromkeys((*COSTS, run.objective))},
             "gain": row["gain"],
             "gain_bound": row["gain_bound"],
@@ -98,9 +102,10 @@ def leaderboard_table(run: Run) -> Table:
         }
         for row in run.rows
     ]
+    gained = f"accuracy {run.metric.points}" if run.metric.is_accuracy else run.metric.points
     shown = f"the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else f"{len(rows)}"
     caption = (
-        f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. Gain: accuracy points above the plain "
+        f"{shown.capitalize()} nets trained to the end. Rank 1 is the front. Gain: {gained} above the plain "
         "ResNets' curve at the same cost; >= and <= are bounds, of nets cheaper or dearer than all of these. "
         f"A heading sorts, a trial draws. Rising: whether it still rose at its end. {run.rising}"
     )
@@ -205,7 +210,7 @@ def importance_plot(run: Run) -> Plot:
     if not genes:
         caption = f"Gene importance needs {FEWEST} nets of the search, trained to the end, whose genes differ."
     series = [Series("importance", list(genes), [round(of, 4) for of in genes.values()], "bars", BLUE)] if genes else []
-    title = "Gene importance for accuracy"
+    title = f"Gene importance for {run.metric.name}"
     return Plot("importance", title, "share of importance", "", caption, series, sideways=True)
 
 

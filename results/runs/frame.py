@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..ranking.leaderboard import leaderboard_of
+from ..ranking.metric import as_shown
 from ..ranking.objectives import RankingQuery, parse_objectives
 from .record import Record
 from .store import find_run
@@ -20,13 +21,18 @@ RANKED = (
     "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "retrained_accuracy",
     "retrained_sd", "retrained_seeds", "retrained_steps", "rising",
 )  # fmt: skip
-COLUMNS = (*OWN, *COSTS, "steps_done", "steps_full", *RANKED)
+COLUMNS = ("metric", "value", "values", *OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
 
 def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
     """One row a record, indexed by `trial`.
 
+    Of a run that is ranked by another metric than accuracy, accuracy is that of the first seed where trainings report
+    it, points of curve and rungs have value in place of accuracy, and accuracies, accuracy_per_gmac and
+    retrained_accuracy are missing.
+
     Columns, all of them always there:
+        of every run, what it is ranked by, and each net's mean and seeds: metric, value, values
         of every record, see `Record`: kind, family, key, genotype, genes, status, error, accuracy, curve, accuracies,
             rung, rungs, constraint_violation, recipe, data, seed, weights, lineage, training_id, taken_from, seconds,
             started_at, finished_at, device, runtime, versions
@@ -47,13 +53,18 @@ def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
         InputError: if there is no such run, a record is broken, or the objectives are wrong.
     """
     board = leaderboard_of(find_run(run), RankingQuery(parse_objectives(objectives)))
-    ranked = {row["trial"]: {name: row[name] for name in RANKED} for row in board.rows}
+    metric = board.query.metric
+    shown = {row["trial"]: as_shown(row, metric) for row in board.rows}
+    ranked = {trial: {name: row.get(name) for name in RANKED} for trial, row in shown.items()}
     rows = []
     for record in board.records:
-        row = {name: getattr(record, name) for name in ("trial", *OWN)}
+        held = as_shown(vars(record), metric)
+        row = {name: held.get(name) for name in ("trial", *OWN)}
         row |= {name: record.cost.get(name) for name in COSTS}
         row |= {f"steps_{name}": record.budget.get(name) for name in ("done", "full")}
         row |= record.metrics | {f"factor_{name}": value for name, value in record.factors.items()}
+        row |= {"metric": metric.name, "value": None if record.accuracy is None else metric.value(record.accuracy)}
+        row["values"] = held.get("values", record.accuracies)
         texts = {as_text(name): as_text(value) if isinstance(value, str) else value for name, value in row.items()}
         rows.append(texts | ranked.get(record.trial, {}))
     more = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS and name != "trial")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from ...archs.errors import InputError
 from ...archs.files import check_own, open_own
+from ..ranking.metric import run_metric, trained_scores
 from ..ranking.objectives import spent_on_evaluation, spent_on_training
 from ..render.tables import short
 from ..render.terminal import plain, print_json, print_lines, print_text
@@ -37,7 +38,8 @@ def list_runs(folder: Path = RUNS) -> list[dict[str, Any]]:
 
     Rows hold name, status (running; ended; stopped: the same command goes on), what (search, or the experiment),
     space (None of an experiment), data, records, trained (nets trained to the end, or evaluated on shared weights),
-    best_accuracy (on validation; None where there is none), train_flops and eval_flops of everything that the run
+    best_accuracy (on validation; None where there is none, or the run is ranked by another metric), metric (its name),
+    best_value (of that metric, on validation), train_flops and eval_flops of everything that the run
     did, and baseline_flops, of the plain ResNets trained alone, contained in these two.
     """
     written = {
@@ -67,7 +69,8 @@ def run_row(folder: Path) -> dict[str, Any]:
     bank = read_progress(folder) or {}
     trained, evaluated = list(map(spent_on_training, records)), list(map(spent_on_evaluation, records))
     baselines = [place for place, record in enumerate(records) if record.kind == "baseline"]
-    found = [record.accuracy for record in records if record.status == "ok" and record.accuracy is not None]
+    metric, scores = run_metric(folder), trained_scores(records)
+    best = metric.value(max(scores)) if scores else None
     return {
         "name": folder.name,
         "status": _status(folder, facts),
@@ -76,7 +79,9 @@ def run_row(folder: Path) -> dict[str, Any]:
         "data": facts.get("data", {}).get("name"),
         "records": len(records),
         "trained": sum(record.status == "ok" for record in records),
-        "best_accuracy": max(found, default=None),
+        "best_accuracy": best if metric.is_accuracy else None,
+        "metric": metric.name,
+        "best_value": best,
         "train_flops": sum(trained) + bank.get("train_flops", 0),
         "eval_flops": sum(evaluated) + bank.get("eval_flops", 0),
         "baseline_flops": sum(trained[place] + evaluated[place] for place in baselines),
@@ -101,7 +106,8 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
         title = {"name": "run", "best_accuracy": "best", "flops": "FLOPs"}.get(name, name)
         table.add_column(title, justify="left" if SHOWN.index(name) < 4 else "right", no_wrap=name != "name")
     for row in rows:
-        best = "-" if row["best_accuracy"] is None else f"{row['best_accuracy']:.4f}"
+        best = "-" if row["best_value"] is None else f"{row['best_value']:.4f}"
+        best += "" if row["metric"] == "accuracy" else f" {row['metric']}"
         facts = row | {"best_accuracy": best, "flops": short(row["train_flops"] + row["eval_flops"])}
         table.add_row(*("-" if facts[name] is None else plain(str(facts[name])) for name in SHOWN))
     return table

@@ -37,7 +37,9 @@ class Record:
     cost: dict[str, int]  # params, macs and activation_bytes of one image
     status: str  # ok, pruned, error, nan, oom, timeout, lost, infeasible or duplicate
     error: str = ""  # one line, where the status is a failure or says why a net was not trained
-    accuracy: float | None = None  # on the validation split, a fraction; for a duplicate, its twin's. None if unknown
+    # on the validation split, a fraction, or the score of the run's other metric, more is better; for a duplicate, its
+    # twin's. None if unknown
+    accuracy: float | None = None
     metrics: dict[str, float | None] = field(default_factory=dict)  # further measurements of the same weights
     # points of step, loss and accuracy; None where a number was not finite
     curve: list[dict[str, float | None]] = field(default_factory=list)
@@ -196,16 +198,14 @@ def _are_factors(value: Any) -> bool:
 
 
 def _are_points(value: Any) -> bool:
-    """What is known at steps, of which the step itself and the accuracy are looked at."""
+    """Numbers that are known at steps, of which the step itself is looked at."""
     if not isinstance(value, list) or not set(map(type, value)) <= {dict}:
         return False
     numbers = list(chain.from_iterable(map(dict.values, value)))
     if not set(map(type, numbers)) <= POINT_TYPES or not _are_within(numbers, LARGEST):
         return False
-    steps, accuracies = [point.get("step") for point in value], [point.get("accuracy") for point in value]
-    known = [accuracy for accuracy in accuracies if accuracy is not None]
-    whole = set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
-    return whole and min(known, default=0) >= 0 and max(known, default=0) <= 1
+    steps = [point.get("step") for point in value]
+    return set(map(type, steps)) <= {int} and min(steps, default=0) >= 0 and max(steps, default=0) <= MOST
 
 
 _is_whole = _between(0, MOST, int)
@@ -213,7 +213,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     f"a whole number from 0 to {MOST_TRIAL:,}": (("trial", "rung"), _between(0, MOST_TRIAL, int)),
     "a whole number from 0": (("seed",), _is_whole),
     f"a number from 0 to {MOST_SECONDS:g}": (("seconds",), _between(0, MOST_SECONDS, *NUMBERS)),
-    "a number from 0 to 1, or null": (("accuracy",), _between(0, 1, *NUMBERS, NoneType)),
+    "a number, or null": (("accuracy",), _between(-LARGEST, LARGEST, *NUMBERS, NoneType)),
     f"a text of at most {LONGEST:,} characters": (
         ("kind", "family", "status", "error", "device", "taken_from"),
         _is_text,
@@ -231,7 +231,7 @@ FORMS: dict[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {  # what a fi
     "choices, or lists of them, by name": (("factors",), _are_factors),
     "whole numbers above 0 by name": (("cost",), _numbers_by_name(1, MOST, int)),
     "whole numbers from 0 by name": (("budget",), _numbers_by_name(0, MOST, int)),
-    "numbers from 0 to 1 by name": (("accuracies",), _numbers_by_name(0, 1, *NUMBERS)),
+    "numbers by name": (("accuracies",), _numbers_by_name(-LARGEST, LARGEST, *NUMBERS)),
     "numbers or null by name": (
         ("metrics", "constraint_violation"),
         _numbers_by_name(-LARGEST, LARGEST, *NUMBERS, NoneType),

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 
-from ..ranking.stats import SHARE, MeanCI, mean_ci, mean_ci_text
+from ..ranking.metric import Metric
+from ..ranking.stats import MeanCI, mean_ci, mean_ci_text
 from ..render.tables import short
 from .record import Record
 from .store import read_records
 
 FOLDER = "retrain"  # of a run
-METRICS = ("accuracy", "test_accuracy")
 RETRAINED: dict[str, Any] = dict.fromkeys(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps"))
 COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
@@ -40,16 +41,25 @@ def best_of(records: Iterable[Record]) -> Record:
     return min(records, key=lambda r: (-(r.accuracy or 0.0), r.seed))
 
 
-def summary(records: Iterable[Record], searched: Mapping[str, float | None]) -> list[dict[str, Any]]:
+def summary(
+    records: Iterable[Record], searched: Mapping[str, float | None], metric: Metric | None = None
+) -> list[dict[str, Any]]:
     """One row a net and recipe, the most accurate first.
+
+    Of another metric than accuracy rows have `metric`, its name, and `value` and `test_value`.
 
     Args:
         records: retrainings.
-        searched: accuracy in the search, by the net's key.
+        searched: accuracy or score in the search, by the net's key.
+        metric: of the run; None is accuracy.
     """
+    metric = metric or Metric()
+    found, tested = names_of(metric)
+    named = {} if metric.is_accuracy else {"metric": metric.name}
     rows = []
-    for group in by_net(records):
-        best, over_seeds = best_of(group), spreads(group)
+    groups = sorted(by_net(records), key=lambda group: -mean_of(group))
+    for group in groups:
+        best, over_seeds, before = best_of(group), spreads(group, metric), searched.get(group[0].key)
         row = {
             "trial": best.factors.get("trial"),
             "net": best.key,
@@ -58,47 +68,54 @@ def summary(records: Iterable[Record], searched: Mapping[str, float | None]) -> 
             "params": best.cost["params"],
             "steps": best.budget.get("full"),
             "seeds": len(group),
-            "searched": searched.get(best.key),
-            "accuracy": over_seeds["accuracy"],
-            "test_accuracy": over_seeds.get("test_accuracy"),
+            "searched": None if before is None else metric.value(before),
+            **named,
+            found: over_seeds[metric.name],
+            tested: over_seeds.get(f"test_{metric.name}"),
             "best_seed": best.seed,
             "training_id": best.training_id,
         }
         rows.append(row)
-    return sorted(rows, key=lambda row: -row["accuracy"]["mean"])
+    return rows
 
 
-def spreads(group: Iterable[Record]) -> dict[str, dict[str, Any]]:
-    """Mean, deviation and interval of each of METRICS that was measured, over seeds."""
-    values = {name: list[float]() for name in METRICS}
+def names_of(metric: Metric) -> tuple[str, str]:
+    """Of the columns for validation and test in the rows of `summary`."""
+    return ("accuracy", "test_accuracy") if metric.is_accuracy else ("value", "test_value")
+
+
+def spreads(group: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
+    """Mean, deviation and interval over seeds of the metric by its name, and as test_NAME; of those measured."""
+    values: dict[str, list[float]] = {metric.name: [], f"test_{metric.name}": []}
     for r in group:
-        for name, value in zip(METRICS, (r.accuracy, r.metrics.get("test_accuracy")), strict=True):
+        score, tested = r.accuracy, r.metrics.get(f"test_{metric.name}")
+        for name, value in zip(values, (None if score is None else metric.value(score), tested), strict=True):
             if value is not None:
                 values[name].append(value)
-    return {name: vars(mean_ci(measured, SHARE)) for name, measured in values.items() if measured}
+    return {name: vars(mean_ci(measured, metric.within)) for name, measured in values.items() if measured}
 
 
 def mean_of(group: Iterable[Record]) -> float:
-    """Mean validation accuracy."""
-    return spreads(group)["accuracy"]["mean"]
+    """Mean validation accuracy, or score."""
+    return statistics.fmean(r.accuracy for r in group if r.accuracy is not None)
 
 
 def retrainings(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
     """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean."""
     best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
-        key, over_seeds = group[0].key, spreads(group)["accuracy"]
-        values = (over_seeds["mean"], over_seeds["sd"], over_seeds["n"], group[0].budget.get("full"))
-        if key not in best or over_seeds["mean"] > best[key]["retrained_accuracy"]:
+        key, over_seeds = group[0].key, mean_ci([r.accuracy for r in group if r.accuracy is not None])
+        values = (over_seeds.mean, over_seeds.sd, over_seeds.n, group[0].budget.get("full"))
+        if key not in best or over_seeds.mean > best[key]["retrained_accuracy"]:
             best[key] = dict(zip(RETRAINED, values, strict=True))
     return best
 
 
-def table(rows: Iterable[dict[str, Any]]) -> Table:
+def table(rows: Iterable[dict[str, Any]], metric: Metric | None = None) -> Table:
     """The rows of `summary` for the terminal; columns that no row fills are left out."""
-    cells = []
+    cells, names = [], names_of(metric or Metric())
     for row in rows:
-        spread = ("-" if row[m] is None else mean_ci_text(MeanCI(**row[m])).rpartition(" (")[0] for m in METRICS)
+        spread = ("-" if row[m] is None else mean_ci_text(MeanCI(**row[m])).rpartition(" (")[0] for m in names)
         trial = "-" if row["trial"] is None else str(row["trial"])
         searched = "-" if row["searched"] is None else f"{row['searched']:.4f}"
         seeds = (str(row["seeds"]), str(row["best_seed"]))
@@ -122,14 +139,14 @@ def failures(records: Iterable[Record]) -> list[str]:
     return [f"failed: {len(failed)}; the first, seed {first.seed} of net {first.key}: {first.status} {first.error}"]
 
 
-def summary_line(run: Path, key: str) -> str:
+def summary_line(run: Path, key: str, metric: Metric) -> str:
     """One line on the retrainings of a net of a run; "" if there are none."""
     groups = [group for group in by_net(retrained(run)) if group[0].key == key]
     if not groups:
         return ""
-    text = {name: mean_ci_text(MeanCI(**s)) for name, s in spreads(max(groups, key=mean_of)).items()}
-    test = f", test {text['test_accuracy']}" if "test_accuracy" in text else ""
-    return f"retrained, over seeds: validation accuracy {text['accuracy']}{test}"
+    text = [mean_ci_text(MeanCI(**s)) for s in spreads(max(groups, key=mean_of), metric).values()]
+    test = f", test {text[1]}" if len(text) > 1 else ""
+    return f"retrained, over seeds: validation {metric.name} {text[0]}{test}"
 
 
 def prune(run: Path) -> None:

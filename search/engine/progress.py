@@ -81,18 +81,19 @@ class ShownSearch:
         return f"trial {job.trial}  {job.genotype.family}{'  latency' if isinstance(job, LatencyJob) else ''}"
 
     def line(self, record: Record) -> str:
-        result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error
+        metric = self.controller.context.settings.metric
+        result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else record.error
         what = f"{record.status} {result}, {short(record.cost['macs'])} MACs, {record.family}"
         note = "baseline" if record.kind == "baseline" else record.weights
         return f"trial {record.trial}: {what}{'' if note == 'alone' else f' ({note})'}"
 
     def table(self) -> RenderableType:
         settings, latencies = self.controller.context.settings, self.controller.context.latencies
-        query = RankingQuery(parse_objectives(settings.objective), settings.limits)
+        query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
         board = rank_rows(self.records, query, ExtraResults(latencies.known if latencies else {}))
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
-        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty)
+        return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)
 
 
 class ShownSupernet(ShownSearch):
@@ -195,7 +196,8 @@ class PlainView(ProgressCounts):
         super().tick(tick)
         if isinstance(job := self.jobs.get(tick.trial), SupernetJob):
             point = tick.point
-            known = "" if math.isnan(point.accuracy) else f", accuracy {point.accuracy:.4f} of three nets"
+            mean = f", {job.metric.name} {job.metric.text(point.accuracy)} of three nets"
+            known = "" if math.isnan(point.accuracy) else mean
             line = f"supernet: step {point.step} of {job.total_steps}, loss {point.loss:.3f}{known}"
             self.console.print(f"{line} ({self._clock()})", highlight=False, markup=False, soft_wrap=True)
 
@@ -262,7 +264,7 @@ class LiveView(ProgressCounts):
         for trial, job in self.jobs.items():
             tick = self.ticks.get(trial)
             share, accuracy = (
-                (tick.point.step / job.total_steps, f"{tick.point.accuracy:.4f}")
+                (tick.point.step / job.total_steps, job.metric.text(tick.point.accuracy))
                 if tick and isinstance(job, TrainJob | SupernetJob)
                 else (0.0, "")
             )

@@ -27,6 +27,7 @@ from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
 from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
 from ...results.analysis_tools.output import write_results
+from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
 from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
@@ -114,10 +115,12 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
             states = training_states(run, nets, context, config.training, console)
             yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
 
+    metric = run_metric(run)
     facts = {
         "run": run.resolve().name,
         "nets": [
-            {"name": n.name, "trial": n.record.trial, "key": n.record.key, "accuracy": n.record.own_accuracy}
+            {"name": n.name, "trial": n.record.trial, "key": n.record.key}
+            | as_shown({"accuracy": n.record.own_accuracy}, metric)
             for n in nets
         ],
         "data": data.name,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...archs import Cost, Genotype, static_cost
 from ...archs.errors import MOST_SEEDS, check_count
+from ...results.ranking.metric import Metric
 from ...results.runs.record import Record, versions
 from ...results.runs.store import Store
 from ..config import RunConfig
@@ -117,6 +118,7 @@ class ExperimentContext:
         settings: what the command was given, kept in run.json.
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.
+        metric: what nets are ranked by.
     """
 
     folder: Path
@@ -126,6 +128,7 @@ class ExperimentContext:
     settings: dict[str, Any] = field(default_factory=dict)
     starts: Mapping[Path, Network] = field(default_factory=dict)
     about: str = ""
+    metric: Metric = field(default_factory=Metric)
 
 
 class PlanController(Controller):
@@ -219,6 +222,7 @@ class PlanController(Controller):
             few_shot=training.few_shot,
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
+            metric=self.context.metric,
         )
         return trial.job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.console import Console
 from ...archs import Genotype, InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...results.ranking.leaderboard import leaderboard_of, limits_of, objective_of
+from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
@@ -81,8 +82,9 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         for net in nets
         for seed in seeds
     ]
-    settings = {"objective": objective_of(run), "run": run.name}
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings)
+    metric = run_metric(run)
+    settings = {"objective": objective_of(run), "run": run.name, "metric": asdict(metric)}
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric)
     records = run_experiment(plan, context, console)
     prune(run)
     return records

@@ -115,12 +115,14 @@ class ShownPlan:
         return _label(training) if training else ""
 
     def line(self, record: Record) -> str:
-        result = f"accuracy {record.accuracy:.4f}" if record.accuracy is not None else record.error or "pre-trained"
+        metric, error = self.controller.context.metric, record.error or "pre-trained"
+        result = f"{metric.name} {metric.text(record.accuracy)}" if record.accuracy is not None else error
         label = _label(self.controller.plan[record.training_id])
         return f"{label}: {record.status} {result}, {short(record.cost['macs'])} MACs"
 
     def table(self) -> RenderableType:
-        return study_table(study_rows(self.records, ("accuracy",)), PlotSpec("so far", "", metrics=("accuracy",)))
+        names = (self.controller.context.metric.name,)
+        return study_table(study_rows(self.records, names), PlotSpec("so far", "", metrics=names))
 
 
 def _label(training: Training) -> str:

@@ -28,7 +28,7 @@ from ..data.dataset import DataConfig, DataSet, Pictures, Split
 from ..data.load import images_at, load_showing
 from ..data.splits import View, seen
 from ..training.loaders import chosen_places, open_loader, sample
-from ..training.optim import loss_of, optimizer_for
+from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
@@ -81,7 +81,9 @@ class AnalysisContext:
         network = read(weights, Genotype.from_dict(net.record.genotype), self.data.image_size).to(device).eval()
         data = seen(self.data, net.view)
         batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, MINIBATCHES)
-        return AnalysisInput(net.name, network, self.images, tuple(batches), objective_of(network, recipe))
+        weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
+        objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
+        return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
@@ -96,19 +98,21 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
     return AnalysisContext(data, images)
 
 
-def objective_of(net: nn.Module, recipe: Recipe) -> Objective:
-    """The loss that a recipe lowers: its label smoothing, and L2 of the parameters that its optimiser decays."""
+def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None) -> Objective:
+    """The loss that a recipe lowers: label smoothing, class weights, and L2 of what its optimiser decays."""
     groups = optimizer_for(net, recipe, recipe.lr).param_groups
     decays = {id(p): group["weight_decay"] for group in groups for p in group["params"] if group["weight_decay"]}
     decay = {name: decays[id(p)] for name, p in net.named_parameters() if id(p) in decays}
     words = [recipe.loss.replace("_", "-").replace("binary", "binary cross-entropy")]
     if recipe.label_smoothing:
         words.append(f"label smoothing {recipe.label_smoothing:g}")
+    if weight_K is not None:
+        words.append("classes weighed alike")
     parts = "all parameters" if recipe.decay_all else "matrices and kernels"
     words.append(f"L2 of weight decay {recipe.weight_decay:g} on {parts}" if decay else "no L2")
     if recipe.augment.mixes:
         words.append("images not mixed as in training")
-    return Objective(partial(loss_of, recipe), decay, ", ".join(words))
+    return Objective(partial(loss_of, recipe, weight_K=weight_K), decay, ", ".join(words))
 
 
 def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
@@ -149,7 +153,7 @@ def write_shown(folder: Path, data: DataSet, most: int, trained: Iterable[tuple[
         if name not in tables:
             part = seen(replace(data, train=Split(np.arange(len(data.train)), data.train.y_N)), view).train
             assert isinstance(part.images, np.ndarray)
-            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, len(part), 0, MINIBATCHES)
+            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, part.y_N, 0, MINIBATCHES)
             tables[name] = [
                 {"minibatch": step} | row
                 for step, chosen in steps

@@ -17,6 +17,7 @@ from rich.table import Table
 
 from ...archs import Genotype, InputError
 from ...archs.parts import build_up
+from ...results.ranking.metric import Metric
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes
 from ...spaces.base import SHIFTED, neighbors
@@ -245,17 +246,17 @@ def _accuracy(trial: FrozenTrial | None) -> float | None:
     return trial.values[0] if trial and trial.state == TrialState.COMPLETE else None
 
 
-def steps_table(steps: Sequence[Step], starts: Sequence[Genotype]) -> Table:
-    """`BuildUp.steps` as a table; `starts` are those of the sampler."""
+def steps_table(steps: Sequence[Step], starts: Sequence[Genotype], metric: Metric) -> Table:
+    """`BuildUp.steps` as a table; `starts` are those of the sampler. Changes above 0 are better by any metric."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    for name in ("start", "MSA blocks by stage", "accuracy", "change in points", "verdict"):
-        table.add_column(name, justify="right" if name in ("accuracy", "change in points") else "left")
+    changes = f"change in {metric.points}"
+    for name in ("start", "MSA blocks by stage", metric.name, changes, "verdict"):
+        table.add_column(name, justify="right" if name in (metric.name, changes) else "left")
     for step in steps:
         net, change = starts[step.start], step.difference
         start = f"{net.stages[0].block} {net.stages[0].width}: {' '.join(str(stage.depth) for stage in net.stages)}"
-        accuracy = "-" if step.accuracy is None else f"{step.accuracy:.4f}"
         points = "-" if change is None else f"{100 * change.mean:+.2f}"
         if change and change.low is not None and change.high is not None:
             points += f" (95 %: {100 * change.low:+.2f} to {100 * change.high:+.2f}, {change.n} seeds)"
-        table.add_row(start, " ".join(map(str, step.msa)), accuracy, points, step.verdict)
+        table.add_row(start, " ".join(map(str, step.msa)), metric.text(step.accuracy), points, step.verdict)
     return table

@@ -15,6 +15,7 @@ from ...archs import Network
 from ...archs.files import atomic_write
 from ...archs.weights import save
 from ...results.metrics import Scores, evaluate
+from ...results.ranking.metric import all_numbers
 from ..training.job import EvaluateJob, JobResult
 from ..training.loaders import Batch, DeviceLoader
 from ..training.optim import autocast, memory_format, precision_of
@@ -36,12 +37,14 @@ def evaluate_job(job: EvaluateJob, loader: DeviceLoader) -> JobResult:
     atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
     evaluated = int(scores.confusion_KK.sum()) + min(STATISTICS_IMAGES, len(loader.data.train))
     how = {"loader": loader.data.loader, "precision": precision_of(job.recipe, loader.device), "evaluated": evaluated}
-    metrics = scores.numbers()
-    del metrics["accuracy"]
+    metrics = all_numbers(scores, job.metric, loader.data.classes)
+    score = job.metric.score(metrics[job.metric.name])
+    if job.metric.is_accuracy:
+        del metrics["accuracy"]
     return JobResult(
         job.trial,
         "ok",
-        accuracy=scores.accuracy,
+        accuracy=score,
         metrics=metrics,
         seconds=time.perf_counter() - start,
         device=loader.device.type,

@@ -22,10 +22,11 @@ from torch import Tensor
 from ...archs import Genotype, InputError
 from ...archs.blocks.registry import Axis
 from ...archs.files import atomic_write
+from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
-from ..training.optim import Ema, Gradients, loss_of, optimizer_for, out_of_memory, rate_at
+from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
 from ..training.recipe import Recipe
 from ..training.trainer import read_checkpoint
 from .bank import Bank, NetInput, region, skeleton
@@ -129,7 +130,9 @@ class BankTrainer:
         self.ema = Ema(self.bank, self.recipe.ema_decay) if self.recipe.ema_decay else None
         self.optimizer: torch.optim.Optimizer
         self._new_optimizer()
-        self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe), device)
+        weight_K = class_weights(self.recipe, data.train.y_N, len(data.classes))
+        weight_K = None if weight_K is None else weight_K.to(device)
+        self.gradients = SharedGradients(self.bank, self.recipe, partial(_loss, self.recipe, weight_K), device)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
         self.losses: list[list[float]] = []
         if Path(job.checkpoint).exists():
@@ -200,9 +203,10 @@ class BankTrainer:
             self.ema = Ema(self.bank, self.recipe.ema_decay, self.ema.net)
 
     def validate(self) -> float:
-        """Mean accuracy of the fixed nets on validation images; NaN where there are none."""
-        nets = [self.best.network(net) for net in self.job.validated]
-        scores = [evaluate_net(net, self.recipe, self.loader).accuracy for net in nets]
+        """Mean score of the fixed nets on validation images, accuracy or the job's metric; NaN where there are none."""
+        metric, classes = self.job.metric, self.loader.data.classes
+        nets = [evaluate_net(self.best.network(net), self.recipe, self.loader) for net in self.job.validated]
+        scores = [metric.score(all_numbers(net, metric, classes)[metric.name]) for net in nets]
         return sum(scores) / len(scores) if scores else math.nan
 
     def result(self, status: str, **changes: Any) -> JobResult:
@@ -247,5 +251,5 @@ class BankTrainer:
         return parts | {"ema": self.best}
 
 
-def _loss(recipe: Recipe, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
-    return loss_of(recipe, forward(x_BCHW).float(), target)
+def _loss(recipe: Recipe, weight_K: Tensor | None, forward: Any, x_BCHW: Tensor, target: Tensor) -> Tensor:
+    return loss_of(recipe, forward(x_BCHW).float(), target, weight_K)

@@ -194,6 +194,7 @@ class SupernetJob:
         world: how many workers have it, each with its share of a step's nets.
         rendezvous: file where they meet; a new one each time.
         local: whether all of them are on one machine.
+        metric: whose score points of the curve have as accuracy.
     """
 
     trial: int
@@ -212,6 +213,7 @@ class SupernetJob:
     world: int = 1
     rendezvous: str = ""
     local: bool = True
+    metric: Metric = field(default_factory=Metric)
 
     @property
     def stop_step(self) -> int:
@@ -235,6 +237,7 @@ class EvaluateJob:
         recipe: batch size and precision.
         weights: safetensors file for the net's slices.
         timeout_s: the worker of a job that takes longer is killed.
+        metric: what the net is ranked by, whose score its result has as accuracy.
     """
 
     trial: int
@@ -243,6 +246,7 @@ class EvaluateJob:
     recipe: Recipe
     weights: str
     timeout_s: float = math.inf
+    metric: Metric = field(default_factory=Metric)
 
     @property
     def confusion(self) -> str:
@@ -255,7 +259,7 @@ Job = TrainJob | SupernetJob | EvaluateJob | LatencyJob  # what a worker can be 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a learning curve: mean training loss since the last one, validation accuracy."""
+    """One point of a learning curve: mean training loss since the last one, validation accuracy (or other score)."""
 
     step: int
     loss: float
@@ -280,9 +284,10 @@ class JobResult:
         status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", or what is no fault of the
             net: "full", the disk is, and "lost", the worker died or cannot reach the artifact store.
         step: the optimiser step reached.
-        accuracy: validation accuracy of the EMA weights, a fraction; None unless trained and ok.
-        metrics: further numbers on validation, "top5", "nll" and "ece"; at the full budget the same and "accuracy" on
-            training images, as "train_...".
+        accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
+            trained and ok.
+        metrics: further numbers on validation, see `results.metrics.Scores`; at the full budget the same and
+            "accuracy" on training images, as "train_...".
         curve: the learning curve from the first step on.
         seconds: training and evaluation without checkpoints, earlier jobs of the same training included.
         device: what it ran on.

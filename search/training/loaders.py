@@ -47,14 +47,32 @@ def open_loader(data: DataSet, device: torch.device, workers: int) -> DeviceLoad
     return MemoryLoader(data, device) if data.loader == "memory" else StreamLoader(data, device, workers)
 
 
-def chosen_places(recipe: Recipe, seed: int, images: int, start: int, stop: int) -> Iterator[tuple[int, Tensor]]:
+def chosen_places(recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int) -> Iterator[tuple[int, Tensor]]:
     """Each step and the places of its training images: epoch by epoch in a new order, the rest of each left out."""
-    per_epoch, order, of = recipe.steps_per_epoch(images), torch.empty(0, dtype=torch.long), -1
+    per_epoch, order, of = recipe.steps_per_epoch(len(y_N)), torch.empty(0, dtype=torch.long), -1
     for step in range(start, stop):
         epoch, place = divmod(step, per_epoch)
         if epoch != of:
-            order, of = torch.randperm(images, generator=generator_of(seed, epoch, ORDER)), epoch
+            generator, of = generator_of(seed, epoch, ORDER), epoch
+            order = (
+                balanced(y_N, generator) if recipe.balanced_sampler else torch.randperm(len(y_N), generator=generator)
+            )
         yield step, order[place * recipe.batch_size : (place + 1) * recipe.batch_size]
+
+
+def balanced(y_N: np.ndarray, generator: Generator) -> Tensor:
+    """N places, as many of each class as of another, give or take one, in an order drawn at random.
+
+    Within a class no image comes more than once oftener than another: all in a random order, again and again.
+    """
+    labels = np.unique(y_N)
+    more = set(torch.randperm(len(labels), generator=generator)[: len(y_N) % len(labels)].tolist())
+    chosen = []
+    for i, label in enumerate(labels):
+        places, count = torch.from_numpy(np.flatnonzero(y_N == label)), len(y_N) // len(labels) + (i in more)
+        orders = [torch.randperm(len(places), generator=generator) for _ in range(-(-count // len(places)))]
+        chosen.append(places[torch.cat(orders)[:count]])
+    return torch.cat(chosen)[torch.randperm(len(y_N), generator=generator)]
 
 
 def sample(count: int, most: int | None) -> Tensor:
@@ -116,7 +134,7 @@ class MemoryLoader:
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
         x, y = self.x["train"], self.y["train"]
-        for step, chosen in chosen_places(recipe, seed, len(y), start, stop):
+        for step, chosen in chosen_places(recipe, seed, self.data.train.y_N, start, stop):
             at = chosen.to(self.device, non_blocking=True)
             yield self.preprocess(x[at].float(), recipe.augment, seed, step), y[at]
 
@@ -137,7 +155,7 @@ class StreamLoader:
         self.data, self.device, self.workers, self.preprocess = data, device, workers, Preprocess(data, device)
 
     def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
-        lists = _BatchSampler(recipe, seed, len(self.data.train), start, stop)
+        lists = _BatchSampler(recipe, seed, self.data.train.y_N, start, stop)
         for step, (x_BCHW, y_B) in enumerate(self._read(self.data.train, lists, recipe.augment, seed), start):
             yield self.preprocess(x_BCHW, recipe.augment, seed, step, move=False), y_B
 
@@ -167,8 +185,8 @@ class StreamLoader:
 class _BatchSampler:
     """Batch sampler: the places of each batch, epoch by epoch; a list of a whole training would fill the memory."""
 
-    def __init__(self, recipe: Recipe, seed: int, images: int, start: int, stop: int) -> None:
-        self.chosen = partial(chosen_places, recipe, seed, images, start, stop)
+    def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int) -> None:
+        self.chosen = partial(chosen_places, recipe, seed, y_N, start, stop)
 
     def __iter__(self) -> Iterator[list[Place]]:
         for step, chosen in self.chosen():

@@ -11,9 +11,11 @@ CHOICES = {
     "schedule": ("cosine", "linear", "constant"),
     "optimizer": ("adamw", "adam", "sgd", "momentum", "nadamw", "rmsproptf", "lamb", "lars", "lion", "adan", "muon"),
     "loss": ("cross_entropy", "binary"),
+    "class_weights": ("none", "balanced"),
     "precision": ("auto", "float32", "bfloat16", "float16"),
 }
 OPTIMIZERS = CHOICES["optimizer"]
+LATER = {"class_weights": "none", "balanced_sampler": False}  # what recipes had before there were these fields
 MOST_NAME = 200  # characters
 ABOVE_ZERO = ("epochs", "lr")
 # The least and the largest value of each number; what is no share ends far beyond any that trains.
@@ -99,6 +101,11 @@ class Recipe:
         avg_pool_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
         loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021).
         label_smoothing: as in cross-entropy.
+        class_weights: "balanced" multiplies the loss of an image by N / (K n), for N training images of K classes and n
+            of its class: all classes weigh alike, and the mean over the training images is 1; "none" by 1.
+        balanced_sampler: whether an epoch has as many images of one class as of another, and as many in all as the
+            training images: those of small classes come several times, of large ones some are left out, others each
+            epoch.
         dropout, drop_path: of the net while it trains; see `archs.build`.
         clip_grad: largest gradient norm; 0 for none.
         ema_decay: decay of the averaged weights a step, reached after a ramp; 0 evaluates the plain weights.
@@ -123,6 +130,8 @@ class Recipe:
     avg_pool_lr: float = 0.0
     loss: str = "cross_entropy"
     label_smoothing: float = 0.0
+    class_weights: str = "none"
+    balanced_sampler: bool = False
     dropout: float = 0.0
     drop_path: float = 0.0
     clip_grad: float = 0.0
@@ -139,6 +148,9 @@ class Recipe:
             check_choice(f"recipe: {name}", getattr(self, name), known)
         if len(self.name) > MOST_NAME:
             raise InputError(f"recipe: name must be at most {MOST_NAME} characters, got {len(self.name)}")
+        if self.class_weights != "none" and self.balanced_sampler:
+            rule = "class_weights and balanced_sampler both make up for uneven classes; choose one"
+            raise InputError(f"recipe: {rule}, got {self.class_weights} and true")
         if self.grad_accum_steps > self.batch_size or self.warmup + self.cooldown > 1:
             names = "grad_accum_steps" if self.grad_accum_steps > self.batch_size else "warmup + cooldown"
             raise InputError(f"recipe: {names} is more than there is: {self.batch_size} images, a budget of 1")
@@ -171,6 +183,11 @@ class Recipe:
             if f.name not in data and f.default is MISSING:
                 raise InputError(f"recipe: {f.name} is missing")
         return cls(**data)
+
+
+def completed(recipe: Any) -> Any:
+    """A recipe as JSON that an older alternas wrote, with the fields that are new since; what is no object stays."""
+    return LATER | recipe if isinstance(recipe, dict) else recipe
 
 
 def check_on(recipe: Recipe, white_level: float, channels: int, size: tuple[int, int]) -> None:

@@ -19,8 +19,9 @@ from torch import Generator, Tensor, nn
 
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
+from ...results.metrics import Scores, scores
 from ..data.dataset import DataSet
-from .optim import loss_of
+from .optim import class_weights, loss_of
 from .recipe import Recipe
 
 MASKED, REPLACED, RANDOM = 0.5, 0.8, 0.1  # corrupted patches; of those, masked and of another patch
@@ -37,6 +38,7 @@ class Task:
 
     def __init__(self, recipe: Recipe, data: DataSet) -> None:
         self.recipe, self.data, self.num_answers = recipe, data, len(data.classes)
+        self.weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
 
     def wrap(self, network: Network) -> nn.Module:
         """The module to train."""
@@ -48,11 +50,17 @@ class Task:
 
     def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
         """Mean loss of a batch; called under autocast."""
-        return loss_of(self.recipe, forward(x_BCHW).float(), target)
+        if self.weight_K is not None:
+            self.weight_K = self.weight_K.to(x_BCHW.device)  # which waits for the device the first time
+        return loss_of(self.recipe, forward(x_BCHW).float(), target, self.weight_K)
 
     def predict(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
         """(logits, true answers) of a batch."""
         return forward(x_BCHW), y_B
+
+    def scores(self, logits: Tensor, answers: Tensor) -> Scores:
+        """How good all that was predicted is."""
+        return scores(logits, answers, self.num_answers)
 
 
 class MaskedPatchTask(Task):
@@ -73,6 +81,9 @@ class MaskedPatchTask(Task):
 
     def predict(self, forward: Forward, x_BCHW: Tensor, y_B: Tensor) -> tuple[Tensor, Tensor]:
         return forward(x_BCHW)
+
+    def scores(self, logits: Tensor, answers: Tensor) -> Scores:
+        return scores(logits, answers, self.num_answers, with_auroc=False)  # of hundreds of colours it takes long
 
 
 TASKS = {"classes": Task, "patches": MaskedPatchTask}

@@ -25,12 +25,14 @@ from torch import Tensor
 from ...archs import InputError, build
 from ...archs.files import atomic_write
 from ...archs.weights import save
-from ...results.metrics import Scores, evaluate
+from ...results.metrics import Scores, collect
+from ...results.ranking.metric import all_numbers
 from .augment import mixed
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
+from .recipe import completed
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
@@ -57,15 +59,17 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
             trainer.save()
             saved = time.monotonic()
     val = trainer.scores or trainer.evaluate("val")
-    if not math.isfinite(val.nll):
-        yield trainer.result("nan", error=f"validation NLL {val.nll} at step {trainer.step}")
+    score, metrics = trainer.score(val), trainer.numbers(val)
+    if not math.isfinite(val.nll) or not math.isfinite(score):
+        bad = f"{job.metric.name} {metrics[job.metric.name]}" if math.isfinite(val.nll) else f"NLL {val.nll}"
+        yield trainer.result("nan", error=f"validation {bad} at step {trainer.step}")
         return
     trainer.save()
-    metrics = val.numbers()
-    del metrics["accuracy"]
+    if job.metric.is_accuracy:
+        del metrics["accuracy"]
     if job.stop_step >= job.total_steps:
         metrics |= trainer.finish(val)
-    yield trainer.result("ok", accuracy=val.accuracy, metrics=metrics)
+    yield trainer.result("ok", accuracy=score, metrics=metrics)
 
 
 class Trainer:
@@ -104,7 +108,7 @@ class Trainer:
                 saved.append(self.job.weights_at(name))
         loss = torch.stack(losses).mean().item()  # the first time that anything waits for the device
         self.scores = self.evaluate("val")
-        self.curve.append(Point(self.step, loss, self.scores.accuracy if math.isfinite(loss) else math.nan))
+        self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
         self.seconds += time.perf_counter() - start
         self._send(*saved)
 
@@ -146,7 +150,15 @@ class Trainer:
 
         self.best.eval()
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
-        return evaluate(map(predict, self.loader.images(split, batch_size, most)), self.task.num_answers)
+        return self.task.scores(*collect(map(predict, self.loader.images(split, batch_size, most))))
+
+    def numbers(self, scores: Scores, prefix: str = "") -> dict[str, float]:
+        """All scores by name, the one that the job is ranked by among them."""
+        return all_numbers(scores, self.job.metric, self.loader.data.classes, prefix)
+
+    def score(self, scores: Scores) -> float:
+        """Of the job's metric."""
+        return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
 
     def finish(self, val: Scores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
@@ -155,8 +167,8 @@ class Trainer:
         confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
         atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
         self._send(job.weights, job.confusion)
-        test = self.evaluate("test").numbers("test_") if job.test else {}
-        return train_scores.numbers("train_") | test
+        test = self.numbers(self.evaluate("test"), "test_") if job.test else {}
+        return self.numbers(train_scores, "train_") | test
 
     def result(self, status: str, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
@@ -183,7 +195,7 @@ class Trainer:
         if state is None:
             self.checkpoint_broken = True
             return
-        ours, theirs = self._identity(), state["of"]
+        ours, theirs = self._identity(), state["of"] | {"recipe": completed(state["of"].get("recipe"))}
         other = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
         if other:
             raise InputError(f"checkpoint {self.job.checkpoint}: is of a training with another {', '.join(other)}")

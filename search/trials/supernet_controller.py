@@ -195,6 +195,7 @@ class SupernetController(SearchController):
             str(self._checkpoint),
             str(self.bank),
             self.context.bank_facts,
+            metric=settings.metric,
         )
 
     def _job(self, trial: Trial) -> Job:
@@ -206,7 +207,8 @@ class SupernetController(SearchController):
             trial.job = replace(trial.start(settings, self.folder, minutes, self.artifacts), curve_points=1)
             return trial.job
         weights = str(self.folder / "weights" / f"{trial.net.key}-shared.safetensors")
-        return EvaluateJob(trial.number, trial.net, str(self.bank), self.settings.recipe, weights, 60 * minutes)
+        recipe, metric = self.settings.recipe, self.settings.metric
+        return EvaluateJob(trial.number, trial.net, str(self.bank), recipe, weights, 60 * minutes, metric)
 
     # What becomes of it.
 

@@ -1,0 +1,269 @@
+"""A metric beside accuracy: names, floors, what is shown of it, and searches that rank by it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from alternas.archs import InputError, zoo
+from alternas.results import load_run
+from alternas.results.ranking.budgets import still_rose
+from alternas.results.ranking.compare import compare
+from alternas.results.ranking.leaderboard import leaderboard_of
+from alternas.results.ranking.metric import (
+    Metric,
+    as_shown,
+    class_of,
+    parse_metric,
+    run_metric,
+    score_range,
+)
+from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.stats import Noise
+from alternas.results.runs.record import Record
+from alternas.search.data.dataset import DataConfig
+from alternas.search.data.load import load
+from alternas.search.training import recipes
+from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.loaders import open_loader
+from alternas.search.training.trainer import train
+from command_line import QUICK, records, run
+from runs import finished_run, made_run
+
+NLL = {"name": "nll", "minimize": True}
+NET = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
+
+
+def row(trial: int, score: float, macs: int, **more: Any) -> dict[str, Any]:
+    found = {"format": 2, "trial": trial, "kind": "search", "family": NET.family, "key": f"net{trial}", "genes": {}}
+    found |= {"genotype": NET.to_dict(), "cost": {"macs": macs, "params": macs}, "status": "ok"}
+    return found | {"accuracy": score, "metrics": {"accuracy": 0.5, "nll": -score}} | more
+
+
+NETS = [row(0, -1.5, 100), row(1, -0.25, 2000), row(2, -0.5, 400), row(3, -0.75, 500)]
+
+
+def run_of(name: str, rows: list[dict[str, Any]], metric: Any = NLL, **settings: Any) -> Path:
+    return made_run(Path("runs") / name, rows, settings={"objective": "macs", "metric": metric} | settings)
+
+
+def test_names_are_checked_and_directions_known() -> None:
+    assert parse_metric("accuracy", False, has_trainer=False) == Metric()
+    assert parse_metric("nll", False, has_trainer=False) == Metric("nll", True)
+    assert parse_metric("ece", False, has_trainer=True).minimize
+    assert parse_metric("miou", False, has_trainer=True) == Metric("miou")
+    assert parse_metric("rmse", True, has_trainer=True) == Metric("rmse", True)
+    with pytest.raises(InputError, match="minimize: of accuracy more is better"):
+        parse_metric("accuracy", True, has_trainer=True)
+    for name, minimize, rule in (
+        ("miou", False, "metric: unknown value 'miou'"),
+        ("accurcy", False, "did you mean 'accuracy'"),
+        ("", False, "metric: unknown value ''"),
+        ("auroc", True, "minimize: of auroc more is better"),
+        ("x" * 300, False, "metric: "),
+        ("recall:\x1b[31m", False, "metric: must be a name"),
+    ):
+        with pytest.raises(InputError, match=rule.replace("(", r"\(")):
+            parse_metric(name, minimize, has_trainer=False)
+    assert class_of(Metric("recall:b"), ("a", "b")) == 1
+    assert class_of(Metric("auroc"), ("a", "b")) is None
+    with pytest.raises(InputError, match="metric recall:CLASS: unknown value 'c'"):
+        class_of(Metric("recall:c"), ("a", "b"))
+
+
+def test_the_floor_is_what_guessing_gives() -> None:
+    """Where a closed form is known; equal probabilities have an NLL of ln K."""
+    for name, floor, best in (
+        ("accuracy", 0.1, 1),
+        ("balanced_accuracy", 0.1, 1),
+        ("top5", 0.5, 1),
+        ("auroc", 0.5, 1),
+        ("macro_f1", 0, 1),
+        ("recall:3", 0, 1),
+        ("nll", -math.log(10), 0),
+        ("ece", -1, 0),
+    ):
+        assert score_range(parse_metric(name, False, False), 10, [0.3]) == pytest.approx((floor, best)), name
+    assert score_range(Metric("nll", True), 10, [])[0] == pytest.approx(
+        -torch.nn.functional.cross_entropy(torch.zeros(5, 10), torch.arange(5)).item()
+    )
+    assert score_range(Metric("rmse", True), 10, [-3.0, -1.0]) == (-3.0, -1.0)
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_front_shows_the_value_and_names_the_metric(alternas: Any) -> None:
+    run_of("mine", NETS)
+    found = json.loads(alternas("front", "mine", "--json")[1])
+    assert [(r["trial"], r["metric"], r["value"]) for r in found] == [
+        (0, "nll", 1.5),
+        (2, "nll", 0.5),
+        (1, "nll", 0.25),
+    ]
+    assert not {"accuracy", "accuracy_per_gmac", "retrained_accuracy"} & found[0].keys()
+    out = alternas("leaderboard", "mine")[1]
+    assert "nll" in out.splitlines()[1] + out.splitlines()[2]
+    assert "0.2500" in out
+    assert "accuracy" not in out
+    assert "acc/GMAC" not in out
+    points = [(math.log(10) - r["value"], r["macs"]) for r in found]  # above guessing, of the most there is
+    expected = hypervolume([(above / math.log(10), macs) for above, macs in points], 0.0, [(100, 2000)])
+    assert leaderboard_of(Path("runs/mine")).hypervolume() == pytest.approx(expected)
+    assert f"nll above chance x log MACs) {expected:.4f}" in " ".join(out.split())
+    shown = json.loads(alternas("show", "mine", "1", "--json")[1])
+    assert (shown["metric"], shown["value"], "accuracy" in shown) == ("nll", 0.25, False)
+    assert "validation nll 0.2500" in " ".join(alternas("show", "mine", "1")[1].split())
+    listed = json.loads(alternas("runs", "--json")[1])[0]
+    assert (listed["metric"], listed["best_value"], listed["best_accuracy"]) == ("nll", 0.25, None)
+    assert "0.2500 nll" in alternas("runs")[1]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_an_old_run_is_ranked_by_accuracy_and_an_odd_metric_refused(alternas: Any) -> None:
+    folder = finished_run()
+    assert run_metric(folder) == Metric()
+    assert json.loads(alternas("front", "mine", "--json")[1])[0]["accuracy"] == 0.91
+    for odd in ({}, {"name": "nll"}, {"name": 3, "minimize": True}, {"name": "x", "minimize": 1}, [], "nll"):
+        run_of("odd", NETS, odd)
+        code, _, err = alternas("front", "odd")
+        assert (code, "metric" in err, err.count("\n")) == (2, True, 1), odd
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_gain_ties_and_noise_are_of_the_metric(alternas: Any) -> None:
+    plain = [row(5, -1.0, 100, kind="baseline"), row(6, -0.5, 10_000, kind="baseline")]
+    seeds = {"accuracies": {"0": -0.60, "1": -0.64}}
+    run_of("mine", [*plain, row(7, -0.62, 1000, **seeds)])
+    rows = {r["trial"]: r for r in json.loads(alternas("leaderboard", "mine", "--json")[1])}
+    assert rows[7]["gain"] == pytest.approx(13.0), "halfway in log10 from 1.0 to 0.5 is 0.75: 0.13 less"
+    assert rows[7]["sd"] == pytest.approx(0.04 / math.sqrt(2))
+    assert rows[7]["tied_with"] == [6, 5], "one degree of freedom"
+    out = " ".join(alternas("front", "mine")[1].split())
+    assert "seed noise: 2.8 hundredths of nll (sd over 2 trainings of 1 net)" in out
+    assert "gain: hundredths of nll above plain ResNets" in out
+
+
+def test_rising_is_told_by_the_seed_noise() -> None:
+    curve = [{"step": 8, "accuracy": -1.0}, {"step": 16, "accuracy": -0.8}]
+    budget = {"full": 16, "done": 16}
+    net = Record(0, "search", "resnet", "n", {}, {}, {"macs": 1, "params": 1}, "ok", curve=curve, budget=budget)
+    metric = Metric("nll", True)
+    rose = [still_rose(net, 1000, metric, Noise(sd, 1, 2, 1)) for sd in (0.07, 0.071)]
+    assert rose == [True, False], "0.2 is 2 sqrt(2) x 0.0707"
+    assert still_rose(net, 1000, metric, None) is None
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_runs_of_different_metrics_are_not_compared(alternas: Any) -> None:
+    run_of("one", NETS)
+    run_of("two", NETS[:2])
+    run_of("other", NETS, {"name": "auroc", "minimize": False})
+    with pytest.raises(InputError, match="compare: runs must be ranked by the same metric, got nll in one, auroc in o"):
+        compare(["one", "other"], RankingQuery())
+    found = json.loads(alternas("compare", "one", "two", "--json")[1])
+    assert [(r["run"], r["metric"], r["best_value"]) for r in found["runs"]] == [
+        ("one", "nll", 0.25),
+        ("two", "nll", 0.25),
+    ]
+    assert found["front"][0]["value"] == 1.5
+    assert "best nll" in " ".join(alternas("compare", "one", "two")[1].split())
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_users_metric_is_counted_from_the_worst_net_of_all_runs() -> None:
+    metric = {"name": "rmse", "minimize": True}
+    run_of("one", [row(0, -40.0, 100), row(1, -10.0, 1000)], metric)
+    run_of("two", [row(0, -20.0, 100), row(1, -80.0, 1000)], metric)
+    assert [r["hypervolume"] for r in compare(["one", "two"], RankingQuery()).runs] == pytest.approx([40 / 70, 60 / 70])
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_frame_has_the_values() -> None:
+    frame = load_run(run_of("mine", [*NETS, row(4, -0.3, 9, accuracies={"0": -0.2, "1": -0.4})])).frame()
+    assert frame["value"].tolist() == [1.5, 0.25, 0.5, 0.75, 0.3]
+    assert set(frame["metric"]) == {"nll"}
+    assert frame["accuracy"].tolist() == [0.5] * 5, "which the trainings report too"
+    assert frame.loc[4, "values"] == {"0": 0.2, "1": 0.4}
+    front = load_run("mine").front()
+    assert front["value"].tolist() == frame.loc[front.index, "value"].tolist()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_a_report_shows_values(alternas: Any) -> None:
+    pytest.importorskip("plotly")
+    curve = [{"step": 1, "loss": 1.0, "accuracy": -2.0}, {"step": 2, "loss": 1.0, "accuracy": -1.25}]
+    run_of("mine", [*NETS, row(4, -1.25, 50, curve=curve)])
+    facts = json.loads(alternas("report", "mine", "--json", "--assets", "numbers")[1])
+    assert (facts["metric"], facts["best_value"], "best_accuracy" in facts) == ("nll", 0.25, False)
+    page = Path("runs/mine/report.html").read_text()
+    assert "best nll 0.2500" in page
+    assert "validation nll" in page
+    assert "validation accuracy" not in page
+    assert "down is better by nll" in page
+    assert "1.25" in (Path("numbers") / "curves.csv").read_text()
+    assert "-1.25" not in (Path("numbers") / "curves.csv").read_text()
+
+
+def test_what_is_no_score_stays() -> None:
+    held = {"accuracy": None, "metrics": {"accuracy": 0.5}, "curve": [{"step": 1, "accuracy": None}]}
+    assert as_shown(held, Metric()) == held
+    shown = {"metric": "nll", "value": None, "metrics": {"accuracy": 0.5}, "curve": [{"step": 1, "value": None}]}
+    assert as_shown(held, Metric("nll", True)) == shown
+
+
+@pytest.mark.parametrize("name", ["nll", "recall:3", "auroc"])
+def test_a_training_reports_the_score_and_all_metrics(tmp_path: Path, name: str) -> None:
+    data = load(DataConfig("digits"))
+    loader, metric = open_loader(data, torch.device("cpu"), 1), parse_metric(name, False, False)
+    files = {"checkpoint": str(tmp_path / "state.pt"), "weights": str(tmp_path / "net.safetensors")}
+    job = TrainJob(0, NET, recipes.get("smoke"), 0, 8, 8, **files, test=True, metric=metric)
+    result = list(train(job, loader))[-1]
+    assert isinstance(result, JobResult)
+    assert result.accuracy == metric.score(result.metrics[name]) == result.curve[-1].accuracy
+    known = {"accuracy", "balanced_accuracy", "macro_f1", "auroc", "top5", "nll", "ece", name}
+    assert result.metrics.keys() == {f"{split}{one}" for split in ("", "train_", "test_") for one in known}
+    plain = list(train(TrainJob(0, NET, recipes.get("smoke"), 0, 8, 8, **files, test=True), loader))[-1]
+    assert isinstance(plain, JobResult)
+    assert plain.accuracy == result.metrics["accuracy"], "the same training, from its checkpoint"
+
+
+@pytest.mark.slow
+def test_a_search_by_another_metric_resumes_retrains_and_exports(tmp_path: Path) -> None:
+    words = ["--trials", "3", "--name", "mine", "--metric", "nll", *QUICK]
+    code, out, err = run(tmp_path, "search", *words)
+    assert code == 0, err
+    assert "nll" in out
+    assert re.search(r"ok nll \d\.\d{4}, ", out), "a line for each net"
+    before = records(tmp_path, "mine")
+    assert all(r["accuracy"] == -r["metrics"]["nll"] for r in before if r["kind"] == "search" and r["status"] == "ok")
+    assert run(tmp_path, "search", *words)[0] == 0
+    assert records(tmp_path, "mine") == before
+    code, _, err = run(tmp_path, "search", *[word for word in words if word not in ("--metric", "nll")])
+    assert (code, "metric.name is 'nll' there, 'accuracy' here" in err) == (2, True)
+    code, out, err = run(tmp_path, "retrain", "mine", "--top", "1", "--seeds", "2", "--json")
+    assert code == 0, err
+    (found,) = json.loads(out)
+    assert (found["metric"], found["value"]["n"], found["test_value"]["n"]) == ("nll", 2, 2)
+    assert found["value"]["mean"] > 0
+    assert "validation nll" in run(tmp_path, "show", "mine", str(found["trial"]))[1]
+    code, out, err = run(tmp_path, "export", "mine", "--out", "best")
+    assert code == 0, err
+    facts = json.loads((tmp_path / "best" / "config.json").read_text())
+    assert (facts["metric"], facts["value"] > 0, 0 <= facts["accuracy"] <= 1) == ("nll", True, True)
+
+
+def test_wrong_metrics_of_a_search_are_refused_in_one_line(alternas: Any, elsewhere: Path) -> None:
+    for words, rule in (
+        (["--metric", "miou"], "metric: unknown value 'miou'"),
+        (["--metric", "recall:ten"], "metric recall:CLASS: unknown value 'ten'"),
+        (["--minimize"], "minimize: of accuracy more is better; it is for metrics of a --trainer of your own"),
+    ):
+        code, _, err = alternas("search", "resnet", *words)
+        assert (code, rule in err, err.count("\n")) == (2, True, 1), err
+    assert not Path("runs").exists()
