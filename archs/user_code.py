@@ -1,15 +1,15 @@
-"""Error translation and time limits for user-written spaces and samplers."""
+"""Error translation and time limits for user-written spaces, samplers and trainings."""
 
 from __future__ import annotations
 
 import signal
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import current_thread, main_thread
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from .errors import InputError, short_repr
@@ -28,10 +28,8 @@ def user_code_errors(what: str) -> Iterator[None]:
         yield
     except (KeyboardInterrupt, Overtime):  # Ctrl-C and SIGTERM, and the alarm of `time_limit`
         raise
-    except SystemExit as error:
-        raise InputError(f"{what}: the code exits the program with {short_repr(error.code)}") from None
     except BaseException as error:  # noqa: BLE001 - code of the user's can raise anything
-        raise InputError(f"{what}: {_blamed(error)}") from None
+        raise InputError(f"{what}: {blamed(error)}") from None
 
 
 class Overtime(BaseException):
@@ -56,7 +54,8 @@ def time_limit(what: str) -> Iterator[None]:
     try:
         yield
     except Overtime as error:
-        raise InputError(f"{what}: {_place(error)}takes longer than {SECONDS:g} s") from None
+        place = users_line(traceback.walk_tb(error.__traceback__))
+        raise InputError(f"{what}: {place}takes longer than {SECONDS:g} s") from None
     finally:
         spent = SECONDS - signal.setitimer(signal.ITIMER_REAL, 0)[0]
         signal.signal(signal.SIGALRM, heard)
@@ -68,17 +67,23 @@ def _stop(*_: Any) -> None:
     raise Overtime
 
 
-def _blamed(error: BaseException) -> str:
+def blamed(error: BaseException) -> str:
     """An error in one line, behind the line of the user's code that it comes from, where there is one."""
+    if isinstance(error, SystemExit):
+        return f"the code exits the program with {short_repr(error.code)}"
     if isinstance(error, SyntaxError):  # never ran: no frame is of its file
         return f"{_near(error.filename or '?')}:{error.lineno}: {type(error).__name__}: {error.msg}"
     kind = "" if isinstance(error, InputError) else type(error).__name__
-    return _place(error) + ": ".join(part for part in (kind, " ".join(str(error).split())) if part)
+    place = users_line(traceback.walk_tb(error.__traceback__))
+    return place + ": ".join(part for part in (kind, " ".join(str(error).split())) if part)
 
 
-def _place(error: BaseException) -> str:
-    """The last line of the user's code that an error came through, as "FILE:LINE: "; "" if there is none."""
-    frames = traceback.walk_tb(error.__traceback__)
+def users_line(frames: Iterable[tuple[FrameType, int]]) -> str:
+    """The last of these frames that is the user's code, as "FILE:LINE: "; "" if none is.
+
+    Args:
+        frames: with their lines, the innermost last.
+    """
     places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame.f_globals, frame.f_code)]
     return f"{_near(places[-1][0])}:{places[-1][1]}: " if places else ""
 

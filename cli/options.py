@@ -111,6 +111,10 @@ Eta = Annotated[float, option("Reduction factor: a share of 1/ETA of the trials 
 MaxMacs = Annotated[str, option("Only nets with at most this many MACs, such as 50M.")]
 MaxParams = Annotated[str, option("Only nets with at most this many parameters, such as 2M.")]
 NetSize = Annotated[str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: the run's, timm's or 224).")]
+Trainer = Annotated[
+    str,
+    option("Your own training: a file such as ./my_training.py with one function train(context), for each net."),
+]
 Address = Annotated[str, option("Address of an existing Ray cluster: auto or HOST:PORT.")]
 StoragePath = Annotated[
     str,
@@ -183,22 +187,27 @@ class RunOptions:
     max_hours: Annotated[
         float, option("Time limit of this command in hours; the same command resumes the run afterwards.")
     ] = math.inf
-    tensorboard: Annotated[bool, option("Write TensorBoard event files to the run's folder.", "--tensorboard")] = False
+    track: Annotated[
+        str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
+    ] = ""
 
-    def config(self, latency_on: str = "", train_steps: float = math.inf) -> RunConfig:
-        """Raise InputError if a number is wrong, or the storage path is no URI.
+    def config(self, latency_on: str = "", train_steps: float = math.inf, patience: int | None = None) -> RunConfig:
+        """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
         Args:
             latency_on: Ray resource of the node that measures latencies.
             train_steps: limit on the optimiser steps of all trainings.
+            patience: nets without growth of the front after which a search ends.
         """
         from ..search.config import Budget, RunConfig
         from ..search.engine.resources import Resources
+        from ..search.tracking.tracker import trackers_of
 
         resources = Resources(
             self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
         )
-        return RunConfig(resources, Budget(self.trial_minutes, self.max_hours, train_steps), self.tensorboard)
+        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
+        return RunConfig(resources, budget, trackers_of(self.track))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any
 
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
 from .options import (
@@ -16,12 +17,15 @@ from .options import (
     Name,
     Rungs,
     RunOptions,
+    Trainer,
     TrainingOptions,
     argument,
     command,
     console_for,
     option,
 )
+
+DIGITS = "digits"
 
 
 def _print_found(folder: Path, as_json: bool) -> None:
@@ -42,7 +46,7 @@ def search(
     space: Annotated[
         str, argument("Search space: a name from `alternas spaces`, or a file such as ./my_space.py.")
     ] = "all",
-    data: Data = "digits",
+    data: Data = DIGITS,
     trials: Annotated[
         int | None,
         option(
@@ -115,12 +119,17 @@ def search(
             "(default: a journal file in the run's folder)."
         ),
     ] = "",
+    trainer: Trainer = "",
+    patience: Annotated[
+        int | None,
+        option("End the search once this many nets in a row have not lifted the front by more than the seed noise."),
+    ] = None,
     as_json: Json = False,
     metric: Annotated[
         str,
         option(
             "Metric that nets are ranked by, on validation: accuracy, balanced_accuracy, macro_f1, nll, auroc, top5, "
-            "ece, or recall:CLASS, of one class."
+            "ece, or recall:CLASS, of one class; with --trainer, any that it reports."
         ),
     ] = "accuracy",
     minimize: Annotated[
@@ -133,7 +142,14 @@ def search(
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
     from ..search.run import search as run_search
+    from ..search.training.trainer_file import read_trainer
 
+    file = read_trainer(trainer) if trainer else None
+    if file and file.images:
+        if data != DIGITS or images.image_size:
+            given = "image-size" if images.image_size else "data"
+            raise InputError(f"{given}: {file.name} brings its own images, of IMAGE_SIZE; leave it out")
+        data = file.name
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
     recipe = training.on(data)
     steps = shares("rungs", rungs) if rungs else RUNGS
@@ -145,10 +161,11 @@ def search(
     nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of(objective, latency), trainings, bank, polish, parse_metric(metric, minimize, has_trainer=False),
+        latency_of(objective, latency), trainings, bank, polish, parse_metric(metric, minimize, has_trainer=bool(file)),
+        file.identity if file else "",
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps)
-    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with)
+    running_config = running.config(latency_on, max_train_steps, patience)
+    config = SearchConfig(settings, images.of(data), nets, run_name, running_config, storage, start_with, file)
     return run_search(config, console_for(as_json))
 
 

@@ -16,6 +16,7 @@ from .options import (
     Name,
     RunOptions,
     Seeds,
+    Trainer,
     TrainingOptions,
     argument,
     command,
@@ -63,6 +64,7 @@ def retrain(
         str, option("Training recipe: a name from `alternas recipes` or a JSON file (default: the search's).")
     ] = "",
     epochs: Annotated[float | None, option("Epochs per training (default: the recipe's).")] = None,
+    trainer: Trainer = "",
     as_json: Json = False,
 ) -> None:
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
@@ -73,10 +75,12 @@ def retrain(
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
+    from ..search.training.trainer_file import read_trainer
 
     folder = find_run(run)
     limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    config = Retrain(folder, seeds, running.config(), top, whole_numbers("trials", trials), limits, own_recipe, epochs)
+    numbers, file = whole_numbers("trials", trials), read_trainer(trainer) if trainer else None
+    config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
     rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)

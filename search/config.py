@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
-from ..archs.errors import InputError, check_choice, short_repr
+from ..archs.errors import InputError, check_choice, check_count, short_repr
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
@@ -51,6 +51,7 @@ class Settings:
         bank: the run whose bank of shared weights is searched; "" trains one.
         polish: share of the supernet's compute that trains the front's nets on from their slices.
         metric: what nets are ranked by.
+        trainer: identity of the user's own training; "" is ours.
     """
 
     space: str
@@ -71,6 +72,7 @@ class Settings:
     bank: str = ""
     polish: float = POLISH
     metric: Metric = field(default_factory=Metric)
+    trainer: str = ""
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -89,6 +91,9 @@ class Settings:
             raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
         if self.supernet and self.recipe.compile:
             raise InputError("compile: the nets of a supernet change with every step; leave it out")
+        ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
+        if self.trainer and (given := [name for name, value in ours.items() if value]):
+            raise InputError(f"{given[0]}: is of our own training, and a trainer trains nets itself; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
@@ -114,17 +119,21 @@ class Budget:
         trial_minutes: time limit per trial; slower trials are recorded as timeout.
         hours: time limit of this command.
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
+        patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
     """
 
     trial_minutes: float = math.inf
     hours: float = math.inf
     train_steps: float = math.inf
+    patience: int | None = None
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
+        if self.patience is not None:
+            check_count("patience", self.patience)
 
 
 @dataclass(frozen=True)
@@ -134,12 +143,12 @@ class RunConfig:
     Attributes:
         resources: where to run.
         budget: limits on time and steps.
-        tensorboard: whether event files are written.
+        track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
-    tensorboard: bool = False
+    track: tuple[str, ...] = ()
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

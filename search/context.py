@@ -29,7 +29,9 @@ from .samplers.sampler_context import NetCosts, SamplerContext
 from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
+from .training.check_trainer import check_trainer
 from .training.recipe import check_on, completed
+from .training.trainer_file import TrainerFile
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -49,9 +51,10 @@ class SearchConfig:
         data: the data set.
         trials: distinct nets to start training, baselines not counted.
         name: of the run.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         storage: URL of a database for the study; "" keeps it in the run's folder.
         start_with: nets to begin with, as `find_known_nets` takes them; "" is none.
+        trainer: the user's own training; None is ours.
     """
 
     settings: Settings
@@ -61,11 +64,14 @@ class SearchConfig:
     run: RunConfig = field(default_factory=RunConfig)
     storage: str = ""
     start_with: str = ""
+    trainer: TrainerFile | None = None
 
     def __post_init__(self) -> None:
-        if self.start_with and (find_strategy(self.settings.strategy).planned or self.settings.supernet):
-            name = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
-            raise InputError(f"start-with: {name} follows a plan of its own; leave it out")
+        plan = "a supernet" if self.settings.supernet else f"strategy {self.settings.strategy!r}"
+        if self.settings.supernet or find_strategy(self.settings.strategy).planned:
+            for name, given in {"start-with": self.start_with, "patience": self.run.budget.patience}.items():
+                if given:
+                    raise InputError(f"{name}: {plan} follows a plan of its own; leave it out")
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
@@ -159,9 +165,14 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     settings, folder = config.settings, run_folder(config.name)
     scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
-    data = load_showing(config.data, console)
-    check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
-    class_of(settings.metric, data.classes)  # which the data must have
+    trainer = config.trainer
+    if trainer and trainer.images:
+        data = trainer.data_set()
+    else:
+        data = load_showing(config.data, console)
+        check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
+    if trainer is None:
+        class_of(settings.metric, data.classes)  # which the data must have
     space = spaces.find(settings.space, data.image_size)
 
     def cost_fn(net: Genotype) -> Cost:
@@ -210,6 +221,11 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     if config.storage:
         connect(parse_url(config.storage))  # before a folder is made
     check_store(artifacts)
+    if trainer and not read_records(folder):
+        _, smallest = spaces.cheapest(space, lambda net: cost_fn(net).macs)
+        console.print(f"trainer {trainer.path}: trying two steps", highlight=False, soft_wrap=True)
+        gpu = config.run.resources.gpus != 0
+        check_trainer(trainer, smallest, settings.recipe, steps, settings.metric, data.without_test(), gpu)
     return context
 
 
@@ -311,7 +327,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run, with what an older alternas did not write: metric, new fields of the recipe.
+    """The settings of an existing run, with what an older alternas did not write: metric, trainer, recipe fields.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -319,4 +335,4 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return {"metric": asdict(Metric())} | settings | {"recipe": completed(settings.get("recipe"))}
+    return {"metric": asdict(Metric()), "trainer": ""} | settings | {"recipe": completed(settings.get("recipe"))}

@@ -25,7 +25,8 @@ from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_g
 from .samplers.sampler_context import features
 from .training.recipe import completed
 
-SAME = ("recipe", "data_split", "image_size", "seed", "repeats", "metric")  # settings of runs that train a net alike
+# Settings of runs that train a net alike.
+SAME = ("recipe", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
 
 
 @dataclass(frozen=True)
@@ -237,7 +238,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
-    theirs = {"metric": asdict(Metric())} | read_settings(run).get("settings", {})
+    theirs = {"metric": asdict(Metric()), "trainer": ""} | read_settings(run).get("settings", {})
     theirs["recipe"] = completed(theirs.get("recipe"))
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps

@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from ..archs import OperationError
+from ..results.render.tables import short
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
 from ..spaces import FileSpace
@@ -38,10 +39,10 @@ def search(config: SearchConfig, console: Console) -> Path:
     """
     context = prepare(config, console)
     with opened(context) as controller:
-        if not controller.complete:
-            _announce(context, console)
         data, latency = context.data, context.latencies.setting if context.latencies else None
-        shown = shown_search(controller, context.settings.recipe.steps_per_epoch(len(data.train)))
+        shown = shown_search(controller)
+        if not controller.complete:
+            _announce(controller, shown.left(), console)
         most = config.trials + len(controller.live)
         if drive(controller, shown, config.run, data.without_test(), most, console, latency):
             conclude(controller, console)
@@ -79,6 +80,8 @@ def conclude(controller: SearchController, console: Console) -> None:
     config, started = controller.context.config, controller.started
     if config.run.budget.train_steps < math.inf and controller.budget_spent:
         console.print(f"all {config.run.budget.train_steps:.0f} steps are used: {started} trials started")
+    elif controller.stalled and started < config.trials:
+        console.print(str(controller.patience), highlight=False, soft_wrap=True)
     elif controller.exhausted and config.trials < UNLIMITED:
         limits = " within the limits" if config.settings.limits else ""
         planned = controller.study.planned
@@ -95,11 +98,16 @@ def conclude(controller: SearchController, console: Console) -> None:
         console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))
 
 
-def _announce(context: SearchContext, console: Console) -> None:
+def _announce(controller: SearchController, flops: float, console: Console) -> None:
+    context = controller.context
     if context.latencies and not context.config.run.resources.latency_on:
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
+    to_come = "about" if not controller.store.records else "still to come: about"
+    console.print(
+        f"compute: {to_come} {short(flops)} FLOPs of training (6 x MACs x images)", highlight=False, soft_wrap=True
+    )
 
 
 def _take_over(context: SearchContext, store: Store, sampler_context: SamplerContext) -> None:
@@ -124,4 +132,6 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
     if isinstance(context.space, FileSpace):
         facts["space_source"] = context.space.source  # to read; never run
+    if context.config.trainer:
+        facts["trainer_source"] = context.config.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

@@ -16,7 +16,7 @@ from alternas.archs import Genotype, InputError, static_cost, zoo
 from alternas.results.ranking.metric import Metric
 from alternas.search.samplers.buildup import BuildUp, Step, steps_table
 from alternas.search.samplers.random import TrialChooser
-from alternas.search.samplers.sampler_context import SamplerContext
+from alternas.search.samplers.sampler_context import NetCosts, SamplerContext
 from alternas.spaces import SPACES, Genes, RecordingChooser, Space, get, options_of
 
 Msa = tuple[int, ...]
@@ -94,7 +94,9 @@ def anything(net: Genotype) -> bool:
 def paper(fits: Callable[[Genotype], bool] = anything, slots: int = 1) -> tuple[Lab, BuildUp]:
     """The body of the paper's run, in the space `alternet` at 32 px."""
     space = get("alternet", 32)
-    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0, lambda net: 0.0 if fits(net) else 1.0), [PLAIN])
+    sampler = BuildUp(
+        SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), lambda net: 0.0 if fits(net) else 1.0), [PLAIN]
+    )
     found = Lab(space, slots=slots)
     found.study.sampler = sampler
     return found, sampler
@@ -132,7 +134,7 @@ def test_differences_are_those_to_the_parent() -> None:
 
 def test_paths_go_side_by_side() -> None:
     space = get("alternet", 32)
-    sampler = BuildUp(SamplerContext(space, 0, lambda net: 1.0), [PLAIN, BASIC])
+    sampler = BuildUp(SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0)), [PLAIN, BASIC])
     lab = Lab(space)
     lab.study.sampler = sampler
     plain, first = (0, 0, 0, 0), (0, 0, 0, 1)
@@ -201,9 +203,9 @@ def caps_of(space: Space, stages: int) -> Msa:
     return tuple(int(max(options.get(f"msa{n}", ((k + 1) // 2,)))) for n, k in enumerate(free, start=1))
 
 
-def macs_at(side: int) -> Callable[[Genotype], tuple[float, float]]:
+def macs_at(side: int) -> Callable[[Genotype], NetCosts]:
     """The price of a net at an image size."""
-    return lambda net: (float(static_cost(net, 10, side).macs), 0.0)
+    return lambda net: NetCosts(float(static_cost(net, 10, side).macs), 0.0)
 
 
 @pytest.mark.parametrize("name", sorted(SPACES.keys() - {"hybrid", "resnet"}))
@@ -246,13 +248,16 @@ def test_a_space_without_a_way_is_refused(name: str) -> None:
 
 
 def test_starts_that_cannot_begin_are_refused() -> None:
-    ground = SamplerContext(get("alternet", 32), 0, lambda net: 1.0)
+    ground = SamplerContext(get("alternet", 32), 0, lambda net: NetCosts(1.0, 1.0))
     with pytest.raises(InputError, match="plain ResNet"):
         BuildUp(ground, [PLAIN | {"msa4": 1}])
     shallow: Genes = {"width": 16, "depth1": 1, "depth2": 1, "depth3": 2, "depth4": 1}
     assert BuildUp(ground, [shallow]).starts[0].stages[2].depth == 2
     with pytest.raises(InputError, match="no start"):
-        BuildUp(SamplerContext(get("alternet", 8), 0, lambda net: 1.0), [{"depth1": 1, "depth2": 1, "depth3": 1}])
+        BuildUp(
+            SamplerContext(get("alternet", 8), 0, lambda net: NetCosts(1.0, 1.0)),
+            [{"depth1": 1, "depth2": 1, "depth3": 1}],
+        )
 
 
 @pytest.mark.parametrize("stop", range(1, 9))

@@ -23,11 +23,18 @@ UNRUN = {
     "latency.md": ["a cluster"] * 3,
     "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
     "own-strategy.md": ["downloads"] * 2,
+    "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
-    "tracking.md": ["a database", "serves until Ctrl-C", "serves until Ctrl-C", "a cluster"],
+    "tracking.md": [
+        "a database",
+        "serves until Ctrl-C",
+        "serves until Ctrl-C",
+        "trackers that may not be installed",
+        "a cluster",
+    ],
 }
 # Pages whose blocks go on from each other, or train: not run block by block.
-TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md")
+TOGETHER = ("exporting.md", "getting-started.md", "comparison.md", "python.md", "own-training.md")
 # Pages run from top to bottom elsewhere: on a net made for it, and to the letter.
 ELSEWHERE = {"exporting.md": "test_export_elsewhere.py", "getting-started.md": "test_getting_started.py"}
 # What pages take from the README.

@@ -103,3 +103,70 @@ def test_inside_tune(tmp_path: Path) -> None:
     shown = json.loads(said(tmp_path, "-m", "alternas", "front", "inside-tune", "--json"))
     assert [f"trial {net['trial']}: accuracy {net['accuracy']:.3f} " in out for net in shown] == [True] * len(shown)
     assert "0 tasks, 0 lost" in said(tmp_path, "inside_tune.py")
+
+
+def test_a_training_with_a_loss_and_a_loader_of_its_own(tmp_path: Path) -> None:
+    """Searched, resumed with nothing to do, retrained."""
+    words = ("-m", "alternas", "search", "resnet", "--trainer", "./my_training.py", "--trials", "1", "--epochs", "2")
+    front = json.loads(said(tmp_path, *words, "--name", "own", "--json"))
+    assert max(net["accuracy"] for net in front) > 0.3
+    assert json.loads(said(tmp_path, *words, "--name", "own", "--json")) == front
+    again = ("retrain", "own", "--top", "1", "--seeds", "1", "--trainer", "my_training.py", "--json")
+    (row,) = json.loads(said(tmp_path, "-m", "alternas", *again))
+    assert row["accuracy"]["mean"] > 0.3
+
+
+def test_segmentation(tmp_path: Path) -> None:
+    """Its miou is recorded; the exported maps and head give what was measured."""
+    words = (
+        "search",
+        "resnet",
+        "--trainer",
+        "./segmentation.py",
+        "--metric",
+        "miou",
+        "--trials",
+        "1",
+        "--epochs",
+        "8",
+        "--name",
+        "seg",
+    )
+    said(tmp_path, "-m", "alternas", *words)
+    rows = [json.loads(line) for line in (tmp_path / "runs/seg/records.jsonl").read_text().splitlines()]
+    assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
+    said(tmp_path, "-m", "alternas", "export", "seg", "--out", "best")
+    facts = json.loads((tmp_path / "best/config.json").read_text())
+    assert (facts["backbone"], facts["head"]["out.1.weight"]) == (True, [3, 16, 3, 3])
+    assert "Its maps were trained, not its classifier" in (tmp_path / "best/README.md").read_text()
+    code = """
+from pathlib import Path
+import torch
+from safetensors.torch import load_file
+from alternas.archs.features import Features
+from alternas.archs.weights import read
+import segmentation as s
+features = Features(read(Path("best/weights.safetensors")))
+head = s.Head(features.channels)
+head.load_state_dict(load_file("best/head.safetensors"))
+print(s.scores(torch.nn.Sequential(features, head), *s.pictures(128, seed=1))["accuracy"].item())
+"""
+    assert float(said(tmp_path, "-c", code)) == pytest.approx(facts["accuracy"], abs=1e-5)
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    words = (
+        "search",
+        "resnet",
+        "--trainer",
+        "./several_labels.py",
+        "--metric",
+        "map",
+        "--trials",
+        "1",
+        "--epochs",
+        "8",
+    )
+    said(tmp_path, "-m", "alternas", *words, "--name", "l")
+    rows = [json.loads(line) for line in (tmp_path / "runs/l/records.jsonl").read_text().splitlines()]
+    assert all(row["metrics"]["map"] > 0.5 for row in rows), "half of the pictures have each"

@@ -88,7 +88,7 @@ def said(console: Console, width: int) -> str:
 def watched(controller: SearchController, width: int, fate: Callable[[TrainJob], Any] = lambda job: None) -> str:
     """A search in a live view."""
     console = terminal(width)
-    with view(ShownSearch(controller, 8), console) as shown:
+    with view(ShownSearch(controller), console) as shown:
         assert isinstance(shown, LiveView)
         run_loop(controller, FakeExecutor(2, fate), shown)
     return said(console, width)
@@ -149,7 +149,7 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
 
 def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchController]) -> None:
     console, controller = Console(file=io.StringIO(), width=20), open_controller(trials=3)
-    with view(ShownSearch(controller, 8), console) as shown:
+    with view(ShownSearch(controller), console) as shown:
         assert isinstance(shown, PlainView)
         run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
@@ -166,7 +166,7 @@ def test_log_lines_stay_above_a_view_and_in_their_file(
         console, stderr = terminal(80), io.StringIO()
         monkeypatch.setattr(stderr, "isatty", lambda shared=shared: shared)
         monkeypatch.setattr(sys, "stderr", stderr)
-        with view(ShownSearch(open_controller(trials=1), 8), console):
+        with view(ShownSearch(open_controller(trials=1)), console):
             LogHandler().handle(warning)
         on_screen = console.file.getvalue()  # type: ignore[attr-defined]
         assert ("alternas: a warning\n" in on_screen, stderr.getvalue() != "") == (shared, not shared)

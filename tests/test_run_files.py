@@ -19,8 +19,8 @@ from alternas.results.report.page import write_report
 from alternas.results.runs.store import Store, locked, read_records, read_settings
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import keep_sample, load
-from alternas.search.engine.tensorboard import EventFile
 from alternas.search.experiments.trained_nets import EDITION, cached
+from alternas.search.tracking.tensorboard import EventFile
 from alternas.search.trials.storage import study_note
 from command_line import within
 from runs import finished_run

@@ -255,7 +255,7 @@ def test_a_whole_search_in_postgres_keeps_no_password(server: str, tmp_path: Pat
         assert done.returncode == 0, done.stderr
         return done.stdout + done.stderr
 
-    said = run("--storage", server, "--tensorboard")
+    said = run("--storage", server, "--track", "tensorboard")
     folder = tmp_path / "runs" / "mine"
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert {"run.json", "study.json", "events.out.tfevents.alternas"} <= {path.name for path in files}

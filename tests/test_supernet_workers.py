@@ -228,7 +228,7 @@ def trained(job: Job) -> JobResult | None:
 def train_with(controller: SupernetController, workers: int, fate: Callable[[Any], Any] = trained) -> list[SupernetJob]:
     """The jobs of the bank's training, once it has ended."""
     executor = FakeExecutor(workers, fate)
-    view = PlainView(ShownSupernet(controller, 10), Console(quiet=True))
+    view = PlainView(ShownSupernet(controller), Console(quiet=True))
     while not controller.bank_is_trained:
         run_loop(controller, executor, view, 0.01)
     return [job for job in executor.ran if isinstance(job, SupernetJob)]
@@ -319,7 +319,7 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
 
 def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -> None:
     console = Console(record=True, width=200)
-    view = PlainView(ShownSupernet(controller, 10), console)
+    view = PlainView(ShownSupernet(controller), console)
     view.rate = lambda: 1.0
     controller._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
     controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps

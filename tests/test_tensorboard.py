@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 
 from alternas.results.runs.store import read_records
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.tensorboard import EventFile, TensorBoardView
+from alternas.search.tracking.tensorboard import EventFile
+from alternas.search.tracking.view import TrackingView, trackers
 from alternas.search.training.job import TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, FakePool, SilentView, fake_accuracy
+from runs import made_run
 
 Open = Callable[..., SearchController]
 
@@ -75,9 +78,9 @@ def test_an_experiment_has_a_curve_for_each_training(alternas: Any, fake_pool: t
             raise KeyboardInterrupt
 
     fake_pool.fate_of_all = staticmethod(die_at_the_third)
-    assert alternas(*words, "--tensorboard")[0] == 130
+    assert alternas(*words, "--track", "tensorboard")[0] == 130
     fake_pool.fate_of_all = staticmethod(lambda job: None)
-    for last in ([], ["--tensorboard"]):
+    for last in ([], ["--track", "tensorboard"]):
         assert alternas(*words, *last)[0] == 0
         assert len(list(home.iterdir())) == (6 if last else 3)
     records = read_records(Path("runs/mine"))
@@ -135,11 +138,11 @@ def test_a_search_that_was_interrupted_has_each_step_once(
 
     for part in (1, 2):
         controller = open_controller(get("resnet", 8), trials=4 * part, scheduler="mo-asha")
-        view = TensorBoardView(SilentView(), controller) if part >= noted_from else SilentView()
-        try:
+        made_run(tmp_path, [row.to_dict() for row in controller.store.records])
+        with suppress(KilledError), trackers(("tensorboard",) * (part >= noted_from), controller) as threads:
+            view = TrackingView(SilentView(), controller, threads)
             run_loop(controller, FakeExecutor(fate=fate), view)
-        except KilledError:
-            assert part == 1
+            assert part == 2 or noted_from == 2
     trained = [r for r in controller.store.records if r.curve]
     assert len(trained) >= 8
     for record in trained:

@@ -21,6 +21,8 @@ FILES = {  # of every export
     "weights.safetensors": "the final weights: averaged ones, where the recipe averages",
 }
 
+HEAD = "head.safetensors"
+
 
 def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """The card's text.
@@ -31,7 +33,7 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
     """
     parts = [
         f"---\n{front_matter(facts)}---\n",
-        f"# {markdown_text(facts['name'])}\n\nAn image classifier found by alternas, an architecture search over "
+        f"# {markdown_text(facts['name'])}\n\n{_what(facts)} found by alternas, an architecture search over "
         "ResNets, AlterNets and hybrids of convolution and attention.\n",
         "## The net\n\n```text\n" + "\n".join(layout) + "\n```\n",
         "## What was measured\n\n" + _table(measured(facts)),
@@ -48,16 +50,17 @@ def card(facts: Mapping[str, Any], layout: Sequence[str]) -> str:
 def front_matter(facts: Mapping[str, Any]) -> str:
     """The lines between the dashes."""
     formats = facts["formats"]
+    task = "image-feature-extraction" if facts.get("backbone") else "image-classification"
     fields: dict[str, Any] = {
         "license": "unknown",
         "library_name": "timm" if "timm" in formats else "pytorch",
-        "pipeline_tag": "image-classification",
-        "tags": ["image-classification", "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
+        "pipeline_tag": task,
+        "tags": [task, "alternas", facts["family"], *(["onnx"] if "onnx" in formats else [])],
     }
     if facts["accuracy"] is not None:
         results = [
             {
-                "task": {"type": "image-classification"},
+                "task": {"type": task},
                 "dataset": {"name": facts["data"], "type": facts["data"], "split": split},
                 "metrics": [{"type": "accuracy", "value": value}],
             }
@@ -123,6 +126,8 @@ def _files(facts: Mapping[str, Any]) -> dict[str, str]:
     height, width = facts["image_size"]
     sizes = f"--image-size {height}x{width} --classes {len(facts['classes'])} --channels {facts['in_chans']}"
     rows = {f"`{name}`": about.replace("SIZES", sizes) for name, about in FILES.items()}
+    if facts.get("head"):
+        rows[f"`{HEAD}`"] = "the final weights of the head that was trained on the net's maps, by the trainer's names"
     for name, known in facts["formats"].items():
         written = (known["file"], known.get("weights"))
         rows |= {f"`{file}`": about for file, about in format_of(name).files.items() if file in written}
@@ -139,6 +144,8 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
         f"Input: {size}. `model.onnx` and `model.pt2` take this one size.",
         "Checked in float32 on the CPU; half precision was not looked at.",
     ]
+    if facts.get("backbone"):
+        lines.insert(0, "Its maps were trained, not its classifier: the logits mean nothing.")
     if facts["accuracy"] is None:
         return [*lines, "Nothing is known of its accuracy."]
     if facts.get("seeds", 1) < 2:
@@ -146,6 +153,11 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("test_accuracy") is None:
         lines.append("The net was chosen on the validation split; on new images expect less than the accuracy above.")
     return [*lines, f"It knows the classes of {markdown_text(facts['data'])} and images like those alone."]
+
+
+def _what(facts: Mapping[str, Any]) -> str:
+    kind = "A backbone" if facts.get("backbone") else "An image classifier"
+    return kind + (f", trained by {markdown_text(facts['trainer'])}," if facts.get("trainer") else "")
 
 
 def _table(rows: Mapping[str, str]) -> str:

@@ -18,16 +18,17 @@ import numpy as np
 
 from ...archs import Genotype, InputError, Network, OperationError
 from ...archs.errors import short_repr
-from ...archs.weights import read, save
+from ...archs.files import atomic_write, read_own
+from ...archs.weights import read, save, shapes
 from ..ranking.metric import run_metric, validation_metrics
 from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
-from ..runs.store import SAMPLE, read_array, read_records, write_json
-from ..runs.weights_spec import facts_of, select_net, trained_weights
+from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, write_json
+from ..runs.weights_spec import facts_of, select_net, trained_head, trained_weights
 from . import isolated, package
-from .card import card
+from .card import HEAD, card
 from .export_net import ExportNet, export_net_of
 from .formats import check_formats, format_of
 
@@ -57,13 +58,13 @@ def export_net(
     weights = trained_weights(home, record)
     _must_be_free(out)
     spec, facts = input_spec(home), _facts(run, home, record)
-    images = sample_images(home, spec)
+    images = None if _brings_images(home) else sample_images(home, spec)
     network = read(weights, Genotype.from_dict(record.genotype), spec.image_size)
     ours = (network.num_classes, network.image_size, network.in_chans)
     if (in_run := (len(facts["classes"]), spec.image_size, spec.channels)) != ours:
         rule = "classes, image size and channels must be those of its weights"
         raise InputError(f"{home / 'run.json'}: {rule}, {ours}, got {in_run}")
-    return export_network(network, out, formats, facts, images)
+    return export_network(network, out, formats, facts, images, trained_head(home, record))
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
@@ -86,8 +87,12 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "std": data["std"],
         "pictures": "pictures" in data.get("notes", {}),
         "versions": record.versions,
+        "trainer": record.runtime.get("trainer", ""),
+        "backbone": record.runtime.get("trained") == "features",
         "checked_on": f"validation images of {data['name']}",
     }
+    if _brings_images(home):
+        facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
     if record.accuracies:
         over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
         facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
@@ -96,6 +101,11 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         found = spreads(group, metric)
         facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
+
+
+def _brings_images(home: Path) -> bool:
+    """Whether the run's nets were trained on images that the user's own training brought: none are kept."""
+    return read_data_facts(home).get("images", {}).get("val") == 0
 
 
 def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
@@ -110,7 +120,8 @@ def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
 
 def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
-    lines = [f"{out}: trial {facts['trial']}, accuracy {facts['accuracy']:.4f}"]
+    measured = (facts["metric"], facts["value"]) if "metric" in facts else ("accuracy", facts["accuracy"])
+    lines = [f"{out}: trial {facts['trial']}, {measured[0]} {measured[1]:.4f}"]
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<8} {of['file']:<14} outputs equal to {of['max_abs_difference']:.1e}{opset}")
@@ -125,6 +136,7 @@ def export_network(
     formats: Sequence[str] = ("package",),
     about: Mapping[str, Any] | None = None,
     images: np.ndarray | None = None,
+    head: Path | None = None,
 ) -> dict[str, Any]:
     """Export any net to the new folder `out`; return what config.json says, with how each format was checked.
 
@@ -134,6 +146,7 @@ def export_network(
         formats: names of `formats.FORMATS`; timm brings the package.
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
+        head: safetensors file of a head of the user's own that was trained with the net.
 
     Raises:
         InputError: if a format is unknown, lacks a package, or `out` cannot be written.
@@ -141,10 +154,14 @@ def export_network(
     """
     names = check_formats(",".join(formats))
     _must_be_free(out)
+    about = dict(about or {}) | ({"head": {name: list(shape) for name, shape in shapes(head).items()}} if head else {})
     net = export_net_of(network, about, images)
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / "draft_of_export"
         written = write_formats(net, draft, names)
+        if head:
+            content = read_own(head)
+            atomic_write(draft / HEAD, lambda file: file.write(content))
         facts = write_card(net, draft, written, differences(draft, net, names))
         _move(draft, out)
     return facts

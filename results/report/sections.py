@@ -79,7 +79,7 @@ def family_in(record: Record) -> str:
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
     known = [(run.cost(r), round(run.metric.value(r.accuracy), 5)) for r in nets if r.accuracy is not None]
-    return [cost for cost, _ in known], [value for _, value in known]
+    return [cost for cost, _ in known], [accuracy for _, accuracy in known]
 
 
 def leaderboard_table(run: Run) -> Table:

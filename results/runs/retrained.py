@@ -155,5 +155,5 @@ def prune(run: Path) -> None:
         best = best_of(group)
         for r in group:
             if r.training_id != best.training_id:
-                for end in (".safetensors", ".npz"):
+                for end in (".safetensors", ".head.safetensors", ".npz"):
                     (run / FOLDER / "weights" / f"{r.training_id}{end}").unlink(missing_ok=True)

@@ -8,6 +8,7 @@ runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
 runs/NAME/tensorboard/      event files, a folder for each trial
+runs/NAME/tracking/         what each other tracker has, and under which ids
 runs/NAME/retrain/          the same again, of the retraining of its best nets
 """
 

@@ -79,6 +79,12 @@ def trained_weights(home: Path, record: Record) -> Path:
     return path
 
 
+def trained_head(home: Path, record: Record) -> Path | None:
+    """The file of the final weights of a head of the user's own, kept beside the net's; None if there is none."""
+    path = trained_weights(home, record).with_suffix(".head.safetensors")
+    return path if record.runtime.get("head") and path.exists() else None
+
+
 def facts_of(home: Path, record: Record) -> dict[str, Any]:
     """What run.json says of the data, with only those classes that the net was trained on.
 

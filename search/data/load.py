@@ -109,7 +109,9 @@ def images_at(split: Split, places_N: np.ndarray) -> np.ndarray:
 
 
 def keep_sample(data: DataSet, folder: Path) -> None:
-    """Write `sample.npz`: a few validation images, for exports to be checked on."""
+    """Write `sample.npz`: a few validation images, for exports to be checked on; nothing where there are none."""
+    if not len(data.val):
+        return
     few = np.arange(min(SAMPLE, len(data.val)))
     x_NCHW, y_N = images_at(data.val, few), data.val.y_N[few]
     atomic_write(folder / "sample.npz", lambda file: np.savez(file, x=x_NCHW, y=y_N))

@@ -18,12 +18,12 @@ from ..config import RunConfig
 from ..data.dataset import DataSet
 from ..data.load import keep_sample
 from ..redact import redact_words
+from ..tracking.view import TrackingView, trackers
 from ..training.artifacts import ArtifactStore
 from ..trials.controller import Controller
 from .loop import run_loop
 from .pool import Pool
 from .progress import Shown, view
-from .tensorboard import TensorBoardView
 
 _command: ContextVar[Sequence[str]] = ContextVar("command", default=())
 
@@ -72,23 +72,25 @@ def drive(
     Args:
         controller: of a search or a plan.
         shown: the same, for the view.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         data: for the workers.
         most: so many workers are of use.
         console: for the view.
         latency: how latency is measured, where it is.
 
     Raises:
+        InputError: if a tracker cannot be opened.
         OperationError: if workers do not start.
     """
-    plain = view(shown, console)
-    noted = TensorBoardView(plain, controller) if run.tensorboard else plain
     ended = controller.complete
-    if not ended:
-        if controller.artifacts:
-            console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
-        with plain, closing(Pool(run.resources, data, most, latency)) as pool:
-            ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
+    with trackers(run.track, controller) as threads:
+        plain = view(shown, console)
+        noted = TrackingView(plain, controller, threads) if threads else plain
+        if not ended:
+            if controller.artifacts:
+                console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
+            with plain, closing(Pool(run.resources, data, most, latency)) as pool:
+                ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
     if ended:
         mark_ended(controller.folder)
     else:

@@ -16,11 +16,12 @@ from rich.text import Text
 
 from ...results.ranking.leaderboard import ExtraResults, rank_rows
 from ...results.ranking.objectives import RankingQuery, parse_objectives
-from ...results.render.tables import nets_table, short
+from ...results.render.tables import duration, nets_table, short
 from ...results.render.terminal import html_of
 from ...results.runs.record import FAILED, FREE, Record
 from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, TrainJob
 from ..trials.controller import SearchController
+from ..trials.forecast import ComputeForecast
 from ..trials.supernet_controller import SupernetController
 
 FRONT_ROWS = 12
@@ -41,7 +42,7 @@ class Shown(Protocol):
 
     def amount(self, job: Job, step: int) -> float: ...  # the work of a job up to `step`
 
-    def left(self) -> float: ...  # the work of all nets that have not ended
+    def left(self) -> float: ...  # the work of all nets that have not ended, that of running jobs from their start
 
     def name(self, job: Job) -> str: ...  # what a person calls a running job
 
@@ -51,12 +52,12 @@ class Shown(Protocol):
 
 
 class ShownSearch:
-    """A search: its work is counted in epochs, and the front is what it has found."""
+    """A search: its work is counted in FLOPs of training, and the front is what it has found."""
 
-    unit = "epochs"
+    unit = "FLOP"
 
-    def __init__(self, controller: SearchController, steps_per_epoch: int) -> None:
-        self.controller, self.steps_per_epoch = controller, steps_per_epoch
+    def __init__(self, controller: SearchController) -> None:
+        self.controller, self.forecast = controller, ComputeForecast(controller)
 
     @property
     def records(self) -> Sequence[Record]:
@@ -66,14 +67,13 @@ class ShownSearch:
     def target(self) -> int:
         baselines = len(self.controller.baselines)
         taken = sum(bool(record.taken_from) and record.trial >= baselines for record in self.records)
-        return self.controller.context.config.trials + baselines + taken
+        return self.forecast.nets + baselines + taken
 
     def amount(self, job: Job, step: int) -> float:
-        return step / self.steps_per_epoch
+        return self.forecast.flops_of(job, step)
 
     def left(self) -> float:
-        trained = sum(r.status not in FREE for r in self.records)
-        return (self.target - trained) * self.controller.context.steps / self.steps_per_epoch
+        return self.forecast.left()
 
     def name(self, job: Job) -> str:
         if isinstance(job, SupernetJob):
@@ -97,12 +97,10 @@ class ShownSearch:
 
 
 class ShownSupernet(ShownSearch):
-    """A search on shared weights: its work is counted in FLOPs."""
+    """A search on shared weights, whose compute is divided beforehand."""
 
-    unit = "FLOP"
-
-    def __init__(self, controller: SupernetController, steps_per_epoch: int) -> None:
-        super().__init__(controller, steps_per_epoch)
+    def __init__(self, controller: SupernetController) -> None:
+        super().__init__(controller)
         self.supernet = controller
 
     @property
@@ -118,11 +116,9 @@ class ShownSupernet(ShownSearch):
         return self.supernet.flops_left()
 
 
-def shown_search(controller: SearchController, steps_per_epoch: int) -> ShownSearch:
+def shown_search(controller: SearchController) -> ShownSearch:
     """A search as the live view shows it."""
-    if isinstance(controller, SupernetController):
-        return ShownSupernet(controller, steps_per_epoch)
-    return ShownSearch(controller, steps_per_epoch)
+    return ShownSupernet(controller) if isinstance(controller, SupernetController) else ShownSearch(controller)
 
 
 class ProgressCounts:
@@ -177,12 +173,15 @@ class ProgressCounts:
         (t0, done0), (t1, done1) = self._recent[0], self._recent[-1]
         return (done1 - done0) / (t1 - t0) if t1 > t0 else 0.0
 
+    def work_left(self) -> float:
+        """The work still to do, less what running jobs have done."""
+        running = sum(self.shown.amount(self.jobs[t], tick.point.step) for t, tick in self.ticks.items())
+        return max(0.0, self.shown.left() - running)
+
     def seconds_left(self) -> float | None:
         """From the work still to do and the recent rate; None before there is a rate."""
-        if not (rate := self.rate()):
-            return None
-        running = sum(self.shown.amount(self.jobs[t], tick.point.step) for t, tick in self.ticks.items())
-        return max(0.0, self.shown.left() - running) / rate
+        rate = self.rate()
+        return self.work_left() / rate if rate else None
 
 
 class PlainView(ProgressCounts):
@@ -210,7 +209,7 @@ class PlainView(ProgressCounts):
 
     def _clock(self) -> str:
         left = self.seconds_left()
-        return f"{time.monotonic() - self.began:.0f} s" + (f", {left:.0f} s left" if left else "")
+        return f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
 
 
 class NotebookDisplay:
@@ -277,7 +276,8 @@ class LiveView(ProgressCounts):
         parts = [f"{self.trained()}/{self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
         parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
-        parts += [f"about {left:.0f} s left" if left is not None else "workers are starting"]
+        parts += [f"about {short(self.work_left())} {self.shown.unit} left"]
+        parts += [f"{duration(left)} at this rate" if left is not None else "workers are starting"]
         return Text(" · ".join(parts))
 
 

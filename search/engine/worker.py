@@ -5,17 +5,16 @@ It loads torch when it gets ready. Errors in training come back as typed results
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ...archs.files import disk_full_message
 from ..data.dataset import DataSet
 from ..data.splits import WHOLE, View, seen
 from ..training.artifacts import StoreError, scratch
+from ..training.failures import failure
 from ..training.job import EvaluateJob, Job, JobResult, LatencyJob, Progress, SupernetJob, TrainJob
 
 if TYPE_CHECKING:
@@ -63,9 +62,14 @@ class Worker:
                 with local_files(job) as local:
                     yield from self._train(local)
         except Exception as error:  # noqa: BLE001 - any failure of a net is a typed record, with its type and place
-            yield _failure(job, error)
+            yield failure(job, error)
 
     def _train(self, job: TrainJob) -> Iterator[Progress | JobResult]:
+        if job.trainer:
+            from ..training.own_training import train_own
+
+            yield from train_own(job, self._seen(job.view))
+            return
         from ..training.episodes import few_shots
         from ..training.trainer import train
 
@@ -125,16 +129,3 @@ def _measure(job: LatencyJob) -> JobResult:
     latency = measure(network, job.image, job.setting).to_dict()
     del latency["busy"]  # the machine's load: its average over a minute still holds the training before
     return JobResult(job.trial, "ok", latency=latency)
-
-
-def _failure(job: Job, error: Exception) -> JobResult:
-    from ..training.optim import out_of_memory
-
-    if disk := disk_full_message(error):
-        return JobResult(job.trial, "full", error=f"a worker {disk}")
-    if isinstance(error, StoreError):
-        return JobResult(job.trial, "lost", error=str(error))
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
-    line = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    return JobResult(job.trial, "oom" if out_of_memory(error) else "error", error=line + place)

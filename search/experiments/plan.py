@@ -26,6 +26,7 @@ from ..data.splits import WHOLE, View
 from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
+from ..training.trainer_file import TrainerFile
 from ..trials.controller import Controller
 from ..trials.trial import Trial
 
@@ -93,7 +94,7 @@ class ExperimentConfig:
         recipe: of every training.
         seeds: number of trainings of each net.
         name: of the run; "" derives it from the inputs.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
     """
 
     data: DataConfig
@@ -114,11 +115,12 @@ class ExperimentContext:
         folder: of the run.
         kind: of its records, "retrain" or "study".
         data: that all of it is trained on.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         settings: what the command was given, kept in run.json.
         starts: networks to start from, by the file in the folder that they are kept in.
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
+        trainer: the user's own training; None is ours.
     """
 
     folder: Path
@@ -129,6 +131,7 @@ class ExperimentContext:
     starts: Mapping[Path, Network] = field(default_factory=dict)
     about: str = ""
     metric: Metric = field(default_factory=Metric)
+    trainer: TrainerFile | None = None
 
 
 class PlanController(Controller):
@@ -223,6 +226,7 @@ class PlanController(Controller):
             timeout_s=max(1.0, 60 * self.context.run.budget.trial_minutes),
             store=self.artifacts,
             metric=self.context.metric,
+            trainer=self.context.trainer,
         )
         return trial.job
 

@@ -19,6 +19,7 @@ from ...results.runs.retrained import FOLDER, prune
 from ...results.runs.store import read_records, read_settings
 from ..config import RunConfig
 from ..training.recipe import Recipe
+from ..training.trainer_file import TrainerFile
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 from .trained_nets import data_of, recipe_of
@@ -33,12 +34,13 @@ class Retrain:
     Attributes:
         search: folder of its run.
         seeds: trainings of each net.
-        run: where, for how long, and whether event files are written.
+        run: where, for how long, and which trackers are told.
         top: so many nets: by Pareto rank, then by accuracy.
         trials: these nets instead.
         limits: largest cost of a net, by kind of cost.
         recipe: None takes that of the search.
         epochs: of the recipe; None leaves them.
+        trainer: the user's own training, where that is how the search trained.
     """
 
     search: Path
@@ -49,6 +51,7 @@ class Retrain:
     limits: Mapping[str, int] = field(default_factory=dict)
     recipe: Recipe | None = None
     epochs: float | None = None
+    trainer: TrainerFile | None = None
 
     def __post_init__(self) -> None:
         check_count("seeds", self.seeds, most=MOST_SEEDS)
@@ -64,15 +67,19 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         InputError: if there is no such net, or the data are not those of the search.
         OperationError: if workers do not start or everything fails.
     """
-    run, nets = config.search, _chosen(config)
+    run, trainer = config.search, config.trainer
+    _check_trainer(run, trainer)
+    nets = _chosen(config)
     for line in over_limits(run, nets):
         console.print(line, highlight=False)
     recipe = config.recipe or recipe_of(run)
     recipe = recipe if config.epochs is None else recipe.with_epochs(config.epochs)
-    data = data_of(run, console)
-    if data.test is None:
-        console.print(f"{data.name} has no test split: validation accuracy is all there is", highlight=False)
-    steps, test = recipe.steps(len(data.train)), data.test is not None
+    data = trainer.data_set() if trainer and trainer.images else data_of(run, console)
+    test = data.test is not None and trainer is None
+    if not test:
+        of = trainer.name if trainer else data.name
+        console.print(f"{of} has no test split: validation accuracy is all there is", highlight=False)
+    steps = recipe.steps(len(data.train))
     used = (
         read_settings(run).get("settings", {}).get("seed", 0)
     )  # made these nets look good, which a mean should not keep
@@ -84,10 +91,20 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     ]
     metric = run_metric(run)
     settings = {"objective": objective_of(run), "run": run.name, "metric": asdict(metric)}
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric)
+    if trainer:
+        settings["trainer"] = trainer.identity
+    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer)
     records = run_experiment(plan, context, console)
     prune(run)
     return records
+
+
+def _check_trainer(run: Path, trainer: TrainerFile | None) -> None:
+    """Raise InputError unless the trainer is that of the search; code from a run's folder is never run."""
+    searched, given = read_settings(run).get("settings", {}).get("trainer", ""), trainer.identity if trainer else ""
+    if searched != given:
+        rule = f"run {run.name!r} was trained by {searched or 'our own training'}, and is retrained so"
+        raise InputError(f"trainer: {rule}; got {given or 'none: name its file with --trainer'}")
 
 
 def _chosen(config: Retrain) -> Sequence[Record]:

@@ -199,6 +199,10 @@ def data_of(run: Path, console: Console) -> DataSet:
         InputError: if they cannot be read, are others now, or are at a URL.
     """
     facts, settings = read_data_facts(run), read_settings(run).get("settings", {})
+    if settings.get("trainer") and facts.get("images", {}).get("val") == 0:
+        raise InputError(
+            f"data: those of run {run.name!r} are its trainer's own, {facts['name']}, which alone reads them"
+        )
     if "://" in facts["name"]:
         raise InputError(
             f"data: run {run.name!r} names a URL, {short_repr(facts['name'])}; a run's URLs are not opened"

@@ -14,6 +14,7 @@ from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
 from .recipe import Recipe
+from .trainer_file import TrainerFile
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,7 @@ class TrainJob:
         store: where the worker leaves its files and finds them, if it does not see the driver's folder.
         curve_points: of the learning curve over a full budget; each is an evaluation.
         metric: what the net is ranked by, whose score its result has as accuracy.
+        trainer: the user's own training; None is ours.
     """
 
     trial: int
@@ -131,6 +133,7 @@ class TrainJob:
     store: ArtifactStore | None = None
     curve_points: int = CURVE_POINTS
     metric: Metric = field(default_factory=Metric)
+    trainer: TrainerFile | None = None
 
     @property
     def progress_steps(self) -> int:
@@ -147,9 +150,14 @@ class TrainJob:
         return str(Path(self.weights).with_suffix(f".{moment}.safetensors"))
 
     @property
+    def head(self) -> str:
+        """The safetensors file for the final weights of a head of the user's own, beside the net's."""
+        return self.weights_at("head")
+
+    @property
     def files(self) -> tuple[str, ...]:
         """All that it may leave for good; its checkpoint is deleted when the trial has ended."""
-        return self.weights, self.confusion, *map(self.weights_at, self.save_weights_at)
+        return self.weights, self.confusion, self.head, *map(self.weights_at, self.save_weights_at)
 
 
 @dataclass(frozen=True)

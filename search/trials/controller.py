@@ -25,6 +25,7 @@ from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, TrainJob
+from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
 from .study import StudyAdapter, UnfinishedTrial, told_as
@@ -157,6 +158,7 @@ class SearchController(Controller):
         parents: the trained nets that new ones may inherit from; None if they may not.
         baselines: the plain ResNets that are trained beside the search.
         exhausted: whether the strategy or the space has no new net to give.
+        patience: when the search has stopped getting better; None if it is not to end for that.
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
@@ -166,7 +168,8 @@ class SearchController(Controller):
         self.known: dict[str, Record] = {}
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
-        self.exhausted = False
+        self.exhausted, nets = False, context.config.run.budget.patience
+        self.patience = Patience(nets, settings, context.cost_of) if nets else None
         self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
         for record in store.records:
             self._recall(record)
@@ -193,9 +196,14 @@ class SearchController(Controller):
         return most < math.inf and self.steps_done >= most
 
     @property
+    def stalled(self) -> bool:
+        """Whether the last nets have not made the front better. One that still ends may."""
+        return self.patience is not None and self.patience.is_over
+
+    @property
     def proposed_all(self) -> bool:
-        """Whether no new net will be proposed: enough of them have started, or there are no more."""
-        return self.exhausted or self.budget_spent or self.started >= self.context.config.trials
+        """Whether no new net will be proposed: enough of them have started, there are no more, or they do not help."""
+        return self.exhausted or self.budget_spent or self.started >= self.context.config.trials or self.stalled
 
     @property
     def complete(self) -> bool:
@@ -269,7 +277,8 @@ class SearchController(Controller):
 
     def _job(self, trial: Trial) -> Job:
         """What gives a trial its accuracy."""
-        return trial.start(self.settings, self.folder, self.context.config.run.budget.trial_minutes, self.artifacts)
+        config = self.context.config
+        return trial.start(self.settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
 
     # What becomes of it.
 
@@ -307,6 +316,8 @@ class SearchController(Controller):
         if record.status in FREE:
             return
         self.known[record.key] = record
+        if self.patience:
+            self.patience.add(record)
         if record.taken_from:
             return
         self._steps += record.budget.get("done", 0) * max(1, len(record.accuracies))

@@ -49,17 +49,23 @@ def search_macs(context: SearchContext) -> float:
 
     A median net within the limits, trained as often as is asked for, as far as the scheduler lets nets come.
     """
-    settings, space = context.settings, context.space
+    settings = context.settings
     trainings = settings.supernet or context.config.trials * settings.repeats
-    costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
-    macs = [cost.macs for cost in costs if not settings.over_limit(cost)]
-    typical = statistics.median(macs) if macs else cheapest(space, lambda net: context.cost_fn(net).macs)[0]
+    typical = statistics.median(drawn_macs(context))
     share = 1.0  # of a full training, on average
     if settings.scheduler != "none":
         share, before = 0.0, 0.0
         for passed, rung in enumerate((*settings.rungs, 1.0)):
             share, before = share + (rung - before) / settings.eta**passed, rung
     return trainings * share * typical
+
+
+def drawn_macs(context: SearchContext) -> list[float]:
+    """MACs of uniform draws within the limits; of the cheapest net where none of them is."""
+    settings, space = context.settings, context.space
+    costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
+    macs = [float(cost.macs) for cost in costs if not settings.over_limit(cost)]
+    return macs or [cheapest(space, lambda net: context.cost_fn(net).macs)[0]]
 
 
 class Proposer:

@@ -17,6 +17,7 @@ from ..config import Settings
 from ..samplers.sampler_context import Traits, features
 from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, Job, JobResult, TrainJob
+from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
 MIN_SIMILARITY = 0.7  # share of the features of two nets that must be equal for one to inherit from the other
@@ -126,11 +127,20 @@ class Trial:
         """Accuracy at full budget, by seed."""
         return {seed: r.accuracy for seed, r in self.results_by_seed.items() if r.accuracy is not None}
 
-    def start(self, settings: Settings, folder: Path, minutes: float, store: ArtifactStore | None) -> TrainJob:
+    def start(
+        self,
+        settings: Settings,
+        folder: Path,
+        minutes: float,
+        store: ArtifactStore | None,
+        trainer: TrainerFile | None = None,
+    ) -> TrainJob:
         """Its next job: up to the next rung; a baseline or a further seed is trained to the end in one go.
 
         Args:
             minutes: limit on the time of one training.
+            store: where the worker leaves its files, if it does not see the folder.
+            trainer: the user's own training; None is ours.
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
@@ -152,6 +162,7 @@ class Trial:
             timeout_s=max(1.0, 60 * minutes - seconds),
             store=store,
             metric=settings.metric,
+            trainer=trainer,
         )
         return self.job
 

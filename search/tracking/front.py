@@ -1,0 +1,69 @@
+"""How the front of a search grows, in scalars that a tracker can draw."""
+
+from __future__ import annotations
+
+import math
+
+from ...results.ranking.metric import score_range
+from ...results.ranking.objectives import spent_on_training
+from ...results.ranking.pareto import above_chance, dominated_volume, normalized_cost
+from ...results.render.tables import short
+from ...results.runs.record import Record
+from ...results.runs.store import read_data_facts
+from ..trials.controller import SearchController
+
+ROUND = (1, 2, 5)  # times powers of ten: costs up to which the best accuracy is told
+
+
+class FrontScalars:
+    """The front after each record of a search, and the compute spent by then.
+
+    Attributes:
+        nets: trained to the end so far.
+    """
+
+    def __init__(self, controller: SearchController) -> None:
+        self._settings, self._cost_of = controller.settings, controller.context.cost_of
+        self._classes = len(read_data_facts(controller.folder)["classes"])
+        self._scores = (math.inf, -math.inf)  # the worst and the best
+        self._front: list[tuple[float, float]] = []  # scores and costs
+        self._lowest, self._dearest = math.inf, 0.0
+        self._flops = 0
+        self.nets = 0
+
+    def add(self, record: Record) -> dict[str, float]:
+        """Scalars after the next record; {} if it changes nothing."""
+        self._flops += spent_on_training(record)
+        if record.status != "ok" or record.accuracy is None:
+            return {}
+        self.nets += 1
+        self._scores = min(self._scores[0], record.accuracy), max(self._scores[1], record.accuracy)
+        if all(record.cost[name] <= most for name, most in self._settings.limits.items()):
+            score, cost = record.accuracy, self._cost_of(record.key, record.cost)
+            self._lowest, self._dearest = min(self._lowest, cost), max(self._dearest, cost)
+            if not any(other >= score and own <= cost for other, own in self._front):
+                rest = [(other, own) for other, own in self._front if other > score or own < cost]
+                self._front = [*rest, (score, cost)]
+        return {"train_flops": float(self._flops)} | (self._scalars() if self._front else {})
+
+    def _scalars(self) -> dict[str, float]:
+        metric, bounds = self._settings.metric, (self._lowest, self._dearest)
+        within = score_range(metric, self._classes, self._scores)
+        worths = [(above_chance(score, *within), normalized_cost(cost, bounds)) for score, cost in self._front]
+        values = {
+            "front/hypervolume": dominated_volume(worths),
+            "front/nets": float(len(self._front)),
+            f"front/best_{metric.name}": metric.value(max(score for score, _ in self._front)),
+        }
+        for cost in round_costs(self._lowest, self._dearest):
+            best = max(score for score, own in self._front if own <= cost)
+            name = f"front/{metric.name}_up_to_{short(cost)}_{self._settings.objective}"
+            values[name.replace(" ", "")] = metric.value(best)
+        return values
+
+
+def round_costs(lowest: float, dearest: float) -> list[float]:
+    """1, 2 and 5 times the powers of ten from `lowest` to `dearest`."""
+    powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(dearest)) + 1)
+    costs = [digit * 10.0**power for power in powers for digit in ROUND]
+    return [cost for cost in costs if lowest <= cost <= dearest]

@@ -1,0 +1,278 @@
+"""`Tracker`: what an experiment tracker is told of a run; which there are; what they keep between sessions."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+from ...archs import Genotype
+from ...archs.errors import InputError, check_choice
+from ...archs.files import open_own, parse_json
+from ...results.runs.store import cut_torn_line, read_data_facts, read_lines, read_settings
+
+PACKAGES = {"mlflow": "mlflow", "wandb": "wandb", "tensorboard": "tensorboardX"}  # that each tracker is written with
+Points = Sequence[tuple[int, Mapping[str, float]]]  # steps, rising, and the values by name there
+RUN = ""  # name of the run itself, among those of its trainings
+
+
+@dataclass(frozen=True)
+class TrackedTraining:
+    """One training of a run, as trackers show it.
+
+    Attributes:
+        name: unique in the run, and the same in each session.
+        net: what is trained.
+        params: what tells it from the others: kind, family, key, genes or factors, seed.
+    """
+
+    name: str
+    net: Genotype
+    params: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What came of a training.
+
+    Attributes:
+        status: as its record has it.
+        error: one line, where it failed.
+        values: accuracy, further metrics, costs and seconds by name.
+        step: the last one.
+        seconds: since 1970, when it was recorded.
+    """
+
+    status: str
+    error: str
+    values: Mapping[str, float]
+    step: int
+    seconds: float
+
+
+class Tracker(Protocol):
+    """Experiment tracker of one run, opened anew by each session. What it has already it leaves out."""
+
+    takes_report: bool  # whether the HTML report can be kept there
+
+    def begin(self, training: TrackedTraining) -> None:
+        """A training begins, or goes on."""
+        ...
+
+    def points(self, training: str, points: Points) -> None:
+        """Points of the learning curve of a training that has begun."""
+        ...
+
+    def pause(self, training: str) -> None:
+        """A training waits at a rung, or is whole while further seeds of its net are trained."""
+        ...
+
+    def end(self, training: TrackedTraining, points: Points, results: Results) -> None:
+        """A training has ended, in this session or an earlier one; `points` are its whole curve."""
+        ...
+
+    def progress(self, step: int, values: Mapping[str, float]) -> None:
+        """How far the run is: its front, after so many trained nets."""
+        ...
+
+    def close(self, ended: bool, report: Path | None) -> None:
+        """The session is over. `ended` says whether the run is, `report` is its HTML page, if there is one."""
+        ...
+
+
+def trackers_of(text: str) -> tuple[str, ...]:
+    """The trackers of "mlflow,wandb"; "" is none.
+
+    Raises:
+        InputError: if one is unknown, or its package is not installed.
+    """
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names:
+        check_choice("track", name, PACKAGES)
+        if find_spec(PACKAGES[name]) is None:
+            raise InputError(f'track: {name} needs the package {PACKAGES[name]}: pip install "alternas[{name}]"')
+    return names
+
+
+def open_tracker(name: str, folder: Path) -> Tracker:
+    """The tracker of the run in `folder`; its package is imported here. It may raise anything."""
+    module = import_module(f".{name}", __package__)
+    return module.open_run(folder)
+
+
+def run_label(folder: Path) -> str:
+    """What a run is called: "photos", or "photos/retrain"."""
+    return f"{folder.parent.name}/{folder.name}" if (folder.parent / "run.json").exists() else folder.name
+
+
+def run_params(folder: Path) -> dict[str, Any]:
+    """Settings, data and versions of a run, nested ones with a dot."""
+    facts, data = read_settings(folder), read_data_facts(folder)
+    about = {"name": data["name"], "image_size": data["image_size"], "classes": len(data["classes"])}
+    return flat({**facts.get("settings", {}), "data": about, "versions": facts.get("versions") or {}})
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Objects in objects as one, with dots in the names."""
+    rows: dict[str, Any] = {}
+    for name, value in values.items():
+        rows |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return rows
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a tracker has of a training, or of the run.
+
+    Attributes:
+        where: the server, database or project.
+        name: of the training; `RUN` for the run.
+        id: that the tracker knows it by.
+        step: the last one sent, -1 for none.
+        ended: whether its results were sent, or the run's report.
+    """
+
+    where: str
+    name: str
+    id: str
+    step: int = -1
+    ended: bool = False
+
+
+class Notes:
+    """What a tracker has, in the run's folder: a line for each change, the last of a name holds.
+
+    Raises:
+        InputError: if a line is broken.
+    """
+
+    def __init__(self, path: Path, where: str) -> None:
+        self._path, self._where = path, where
+        path.parent.mkdir(exist_ok=True)
+        notes = [_parsed(path, number, line) for number, line in enumerate(read_lines(path), start=1)]
+        self._notes = {note.name: note for note in notes if note.where == where}
+        cut_torn_line(path)
+
+    def get(self, name: str) -> Note | None:
+        return self._notes.get(name)
+
+    def add(self, name: str, id: str) -> None:
+        self._write(Note(self._where, name, id))
+
+    def change(self, name: str, **fields: Any) -> None:
+        self._write(replace(self._notes[name], **fields))
+
+    @contextmanager
+    def sending(self, name: str, step: int) -> Iterator[None]:
+        """Note that all up to `step` is sent before it is, so that a killed driver sends nothing twice."""
+        before = self._notes[name].step
+        self.change(name, step=step)
+        try:
+            yield
+        except Exception:
+            self.change(name, step=before)  # to be sent by the next session
+            raise
+
+    def _write(self, note: Note) -> None:
+        self._notes[note.name] = note
+        with open_own(self._path, "ab") as file:
+            file.write((json.dumps(asdict(note)) + "\n").encode())
+
+
+def _parsed(path: Path, number: int, line: bytes) -> Note:
+    try:
+        note = Note(**parse_json(line))
+        if [type(value) for value in vars(note).values()] != [str, str, str, int, bool]:
+            raise TypeError("a value is of the wrong kind")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: line {number} is broken ({error})") from None
+    return note
+
+
+class NotedTracker(ABC):
+    """A tracker that has a run for each training beside one for the whole, and notes what it has sent."""
+
+    takes_report = True
+
+    def __init__(self, name: str, folder: Path, where: str) -> None:
+        """`where` names the server, database or project: elsewhere all is sent anew."""
+        self._notes = Notes(folder / "tracking" / f"{name}.jsonl", where)
+        self._open(RUN, run_label(folder), run_params(folder))
+
+    def begin(self, training: TrackedTraining) -> None:
+        for name in (training.name, RUN):  # a training that has failed is tried again, a run goes on
+            note = self._notes.get(name)
+            if note and note.ended:
+                self._notes.change(name, ended=False)
+        self._open(training.name, training.name, training.params)
+
+    def points(self, training: str, points: Points) -> None:
+        note = self._notes.get(training)
+        assert note is not None
+        new = [(step, values) for step, values in points if step > note.step]
+        if new:
+            with self._notes.sending(training, new[-1][0]):
+                self._send(note.id, new)
+
+    def pause(self, training: str) -> None:
+        note = self._notes.get(training)
+        assert note is not None
+        self._rest(note.id)
+
+    def end(self, training: TrackedTraining, points: Points, results: Results) -> None:
+        note = self._notes.get(training.name)
+        if note and note.ended:
+            return
+        self.begin(training)
+        self.points(training.name, points)
+        note = self._notes.get(training.name)
+        assert note is not None
+        self._finish(note.id, results)
+        self._notes.change(training.name, ended=True)
+
+    def progress(self, step: int, values: Mapping[str, float]) -> None:
+        self.points(RUN, [(step, values)])
+
+    def close(self, ended: bool, report: Path | None) -> None:
+        note = self._notes.get(RUN)
+        assert note is not None
+        self._close(note.id, ended, None if note.ended else report)
+        self._notes.change(RUN, ended=ended)
+
+    def _open(self, name: str, label: str, params: Mapping[str, Any]) -> None:
+        note = self._notes.get(name)
+        if note is None:
+            parent = self._notes.get(RUN)
+            self._notes.add(name, self._create(label, params, parent.id if parent else ""))
+            return
+        self._reopen(note.id, label, params)
+
+    @abstractmethod
+    def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
+        """Make a run and return its id; `parent` is the one for the whole, "" for that itself."""
+
+    @abstractmethod
+    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
+        """Go on with a run, which may be open."""
+
+    @abstractmethod
+    def _send(self, id: str, points: Points) -> None:
+        """Send values at steps."""
+
+    @abstractmethod
+    def _rest(self, id: str) -> None:
+        """Nothing comes for a run for some time."""
+
+    @abstractmethod
+    def _finish(self, id: str, results: Results) -> None:
+        """End the run of a training."""
+
+    @abstractmethod
+    def _close(self, id: str, ended: bool, report: Path | None) -> None:
+        """End the run for the whole, and all that are open."""

@@ -1,0 +1,83 @@
+"""Weights & Biases: a run for the whole and one for each training, in one group.
+
+WANDB_PROJECT, WANDB_ENTITY, WANDB_DIR and WANDB_MODE as everywhere; the project is "alternas" without.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...archs.errors import InputError
+from ...results.runs.record import FAILED
+from .tracker import NotedTracker, Points, Results
+
+if TYPE_CHECKING:
+    from wandb import Run
+
+PROJECT = "alternas"
+
+
+def open_run(folder: Path) -> WandbTracker:
+    """The tracker of the run in `folder`."""
+    import wandb
+
+    is_online = os.environ.get("WANDB_MODE", "online") == "online"
+    if is_online and not wandb.login(prompt=False):
+        raise InputError("not logged in: `wandb login`, or WANDB_MODE=offline")
+    return WandbTracker(folder)
+
+
+class WandbTracker(NotedTracker):
+    """Runs of W&B, open while something comes for them."""
+
+    def __init__(self, folder: Path) -> None:
+        import wandb
+
+        self._group = ""
+        self._open_runs: dict[str, Run] = {}
+        self._settings = wandb.Settings(silent=True, console="off", save_code=False, x_disable_stats=True)
+        project = os.environ.get("WANDB_PROJECT", PROJECT)
+        super().__init__("wandb", folder, f"{os.environ.get('WANDB_ENTITY', '')}/{project}")
+
+    def _create(self, label: str, params: Mapping[str, Any], parent: str) -> str:
+        id = secrets.token_hex(6)
+        self._reopen(id, label, params)
+        return id
+
+    def _reopen(self, id: str, label: str, params: Mapping[str, Any]) -> None:
+        import wandb
+
+        if id in self._open_runs:
+            return
+        self._group = self._group or id  # the first is the run for the whole
+        self._open_runs[id] = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT), id=id, name=label, group=self._group, config=dict(params),
+            job_type="run" if id == self._group else "training", resume="allow", reinit="create_new",
+            settings=self._settings,
+        )  # fmt: skip
+
+    def _send(self, id: str, points: Points) -> None:
+        for step, values in points:
+            self._open_runs[id].log(dict(values), step=step)
+
+    def _rest(self, id: str) -> None:
+        self._open_runs.pop(id).finish()
+
+    def _finish(self, id: str, results: Results) -> None:
+        run = self._open_runs.pop(id)
+        run.summary.update({**results.values, "status": results.status, "error": results.error})
+        run.finish(exit_code=int(results.status in FAILED))
+
+    def _close(self, id: str, ended: bool, report: Path | None) -> None:
+        import wandb
+
+        if report:
+            page = wandb.Artifact(f"report-{id}", type="report")
+            page.add_file(str(report))
+            self._open_runs[id].log_artifact(page)
+        for run in self._open_runs.values():
+            run.finish(exit_code=0 if ended else 255)  # 255: ended from outside, as W&B has it

@@ -1,0 +1,27 @@
+"""How a job ends that raises: every error of a training is a typed result, with its type and place."""
+
+from __future__ import annotations
+
+import traceback
+
+from ...archs.files import disk_full_message
+from ...archs.user_code import blamed
+from .artifacts import StoreError
+from .job import Job, JobResult, TrainJob
+
+
+def failure(job: Job, error: BaseException) -> JobResult:
+    """The result of a job that raised: "full", "lost", "oom" or "error"; of the user's code with its file and line."""
+    from .optim import out_of_memory
+
+    if disk := disk_full_message(error):
+        return JobResult(job.trial, "full", error=f"a worker {disk}")
+    if isinstance(error, StoreError):
+        return JobResult(job.trial, "lost", error=str(error))
+    if isinstance(job, TrainJob) and job.trainer:
+        line = blamed(error)[:300]
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        place = f" ({frames[-1].filename.rsplit('/', 1)[-1]}:{frames[-1].lineno})" if frames else ""
+        line = " ".join(f"{type(error).__name__}: {error}".split())[:300] + place
+    return JobResult(job.trial, "oom" if out_of_memory(error) else "error", error=line)

@@ -1,0 +1,84 @@
+"""`Patience`: when a search has stopped getting better, beyond what the seed noise explains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ...results.ranking.stats import Noise, half_width, pooled_noise
+from ...results.runs.record import Record
+from ..config import Settings
+
+CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+
+
+@dataclass(frozen=True)
+class TrainedNet:
+    """A net as a point of the front: its cost, its score, trainings that this is the mean of."""
+
+    cost: float
+    score: float
+    seeds: int
+
+
+class Patience:
+    """Stopping criterion: no growth of the hypervolume beyond the noise for some nets.
+
+    The last `nets` nets of the search that were trained to the end are held against the front of all that ended
+    before the first of them. One that is above it by more than the noise is growth: its score exceeds that of each
+    earlier net that costs no more by more than `stats.half_width`, the 95 % interval that ties are told by; a net
+    cheaper than all earlier ones must exceed the worst of them so. Without growth the search is over.
+    """
+
+    def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
+        self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
+        self._trained: list[TrainedNet] = []
+        self._searched: list[int] = []  # places of the search's own nets among them
+        self._groups: list[tuple[str, list[float]]] = []
+        self._is_over = False
+
+    def add(self, record: Record) -> None:
+        """Take up the next record."""
+        if record.status != "ok" or record.accuracy is None:
+            return
+        if len(record.accuracies) > 1:
+            self._groups.append((record.key, list(record.accuracies.values())))
+        if any(record.cost[name] > most for name, most in self._limits.items()):
+            return
+        if record.kind == "search" and not record.taken_from:
+            self._searched.append(len(self._trained))
+        cost = self._cost_of(record.key, record.cost)
+        self._trained.append(TrainedNet(cost, record.accuracy, max(1, len(record.accuracies))))
+        self._is_over = self._has_stalled()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether none of the last nets was growth."""
+        return self._is_over
+
+    @property
+    def noise(self) -> Noise | None:
+        """Of the run's seeds; None if unknown: then any lift is growth."""
+        return pooled_noise(self._groups)
+
+    def __str__(self) -> str:
+        noise = self.noise
+        width = f" ({100 * half_width(noise.sd, noise.degrees, 1, 1):.2g} points)" if noise else ""
+        what = f"none of the last {self.nets} nets is above the front before them by more than the seed noise{width}"
+        return f"patience: {what}; the same command with more --patience goes on"
+
+    def _has_stalled(self) -> bool:
+        if len(self._searched) < self.nets:
+            return False
+        first = self._searched[-self.nets]
+        before, noise = self._trained[:first], self.noise
+        last = [self._trained[place] for place in self._searched[-self.nets :]]
+        return bool(before) and not any(is_growth(net, before, noise) for net in last)
+
+
+def is_growth(net: TrainedNet, before: list[TrainedNet], noise: Noise | None) -> bool:
+    """Whether a net is above the front of others by more than the noise."""
+    no_dearer = [other for other in before if other.cost <= net.cost]
+    rival = max(no_dearer, key=lambda other: other.score) if no_dearer else min(before, key=lambda other: other.score)
+    width = half_width(noise.sd, noise.degrees, net.seeds, rival.seeds) if noise else 0.0
+    return net.score > rival.score + width

@@ -1,0 +1,197 @@
+"""Early stopping of a search: when its front has stopped growing, by brute force and in whole searches."""
+
+from __future__ import annotations
+
+import io
+import math
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scipy.stats import t
+
+from alternas.archs import Genotype, InputError
+from alternas.search.config import Budget
+from alternas.search.engine.loop import run_loop
+from alternas.search.run import conclude
+from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.trials.controller import SearchController
+from alternas.search.trials.patience import Patience
+from alternas.spaces import get
+from fakes import FakeExecutor, SilentView, fake_accuracy
+
+Open = Callable[..., SearchController]
+SETTINGS = SimpleNamespace(limits={"macs": 900})
+
+
+def net(score: float | None, cost: int, **more: Any) -> Any:
+    """What a record says that counts."""
+    fields = {"status": "ok", "kind": "search", "accuracies": {}, "taken_from": "", "key": f"{cost}"} | more
+    return SimpleNamespace(accuracy=score, cost={"macs": cost}, **fields)
+
+
+def baseline(first: float, second: float, cost: int) -> Any:
+    return net((first + second) / 2, cost, kind="baseline", accuracies={"0": first, "1": second})
+
+
+def watch(nets: int, records: list[Any]) -> Patience:
+    patience = Patience(nets, SETTINGS, lambda key, cost: cost["macs"])
+    for record in records:
+        patience.add(record)
+    return patience
+
+
+def has_stalled(nets: int, records: list[Any]) -> bool:
+    """The rule of docs/strategies.md again, from the definitions."""
+    ok = [r for r in records if r.status == "ok"]
+    groups = [list(r.accuracies.values()) for r in ok if r.accuracies]
+    degrees = sum(len(g) - 1 for g in groups)
+    sd = math.sqrt(sum(sum((x - sum(g) / len(g)) ** 2 for x in g) for g in groups) / degrees) if degrees else 0.0
+    ok = [r for r in ok if r.cost["macs"] <= 900]
+    own = [i for i, r in enumerate(ok) if r.kind == "search" and not r.taken_from]
+    if len(own) < nets or own[-nets] == 0:
+        return False
+    before = ok[: own[-nets]]
+    for i in own[-nets:]:
+        rivals = [r for r in before if r.cost["macs"] <= ok[i].cost["macs"]]
+        best = max(rivals or [min(before, key=lambda r: r.accuracy)], key=lambda r: r.accuracy)
+        n, m = max(1, len(ok[i].accuracies)), max(1, len(best.accuracies))
+        width = t.ppf(0.975, degrees) * sd * math.sqrt(1 / n + 1 / m) if degrees else 0.0
+        if ok[i].accuracy > best.accuracy + width:
+            return False
+    return True
+
+
+@pytest.mark.parametrize("nets", [1, 3, 8])
+@pytest.mark.parametrize("baselines", [0, 1, 4])
+def test_it_is_the_rule_after_every_record(nets: int, baselines: int) -> None:
+    draw, seen = random.Random(f"{nets}/{baselines}"), set()
+    for _ in range(6):
+        patience, records = watch(nets, []), list[Any]()
+        for number in range(40):
+            score, cost = draw.random(), draw.randrange(100, 1000)
+            if number < baselines:
+                record = baseline(score, score + draw.gauss(0, 0.05), cost)
+            else:
+                more = [{}] * 6 + [{"status": "pruned"}, {"status": "nan", "score": None}, {"taken_from": "other:1"}]
+                changes = dict(draw.choice(more))
+                record = net(changes.pop("score", score), cost, **changes)
+            records.append(record)
+            patience.add(record)
+            assert patience.is_over == has_stalled(nets, records), records
+            seen.add(patience.is_over)
+    assert seen == {True, False}
+
+
+def test_a_lift_within_the_noise_is_none_and_many_small_ones_are() -> None:
+    noisy = [baseline(0.5, 0.52, 500), baseline(0.7, 0.72, 800)]  # sd 0.0141, 2 degrees: 0.086 between single trainings
+    assert watch(2, [*noisy, net(0.56, 500), net(0.55, 600)]).is_over
+    assert not watch(2, [*noisy, net(0.56, 500), net(0.61, 600)]).is_over
+    creeping = [net(0.51 + 0.03 * i, 500) for i in range(1, 5)]
+    assert watch(1, [*noisy, *creeping]).is_over
+    assert not watch(4, [*noisy, *creeping]).is_over, "together they are above the front before them"
+    assert "(8.6 points)" in str(watch(2, noisy))
+
+
+def test_a_cheaper_net_than_all_counts_unless_it_is_the_worst() -> None:
+    known = [net(0.5, 500), net(0.8, 800)]
+    assert not watch(1, [*known, net(0.6, 100)]).is_over
+    assert watch(1, [*known, net(0.4, 100)]).is_over
+
+
+def test_a_net_beyond_the_limits_is_no_part_of_the_front() -> None:
+    assert not watch(1, [net(0.5, 500), net(0.99, 950, kind="baseline"), net(0.6, 890)]).is_over
+
+
+def flat_after(growing: int) -> Callable[[TrainJob], Any]:
+    """Nets from some trial on are as bad as can be."""
+
+    def fate(job: TrainJob) -> Any:
+        if job.trial < growing:
+            return None
+        return JobResult(job.trial, "ok", job.stop_step, 0.05, {}, (), 0.1, "fake")
+
+    return fate
+
+
+def finished(controller: SearchController, fate: Callable[[TrainJob], Any]) -> str:
+    """Run a search to its end; what it says then."""
+    assert run_loop(controller, FakeExecutor(4, fate), SilentView())
+    assert controller.complete
+    console = Console(file=io.StringIO(), width=200)
+    conclude(controller, console)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def trained(controller: SearchController) -> list[Any]:
+    return [r for r in controller.store.records if r.kind == "search" and r.status == "ok"]
+
+
+@pytest.mark.parametrize("scheduler", ["none", "mo-asha"])
+def test_a_search_ends_and_goes_on_with_more(open_controller: Open, scheduler: str) -> None:
+    """What ran and what the scheduler sends on still ends; no other setting of the run is touched."""
+
+    def opened(patience: int | None) -> SearchController:
+        return open_controller(get("all", 8), trials=100, scheduler=scheduler, budget=Budget(patience=patience))
+
+    controller = opened(6)
+    first = max(controller.live) + 12
+    said = finished(controller, flat_after(first))
+    assert "none of the last 6 nets is above the front before them by more than the seed noise" in said
+    nets = trained(controller)
+    begun = controller.started
+    assert 12 < begun < 100
+    if scheduler == "none":
+        assert [r.accuracy for r in nets][-6:] == [0.05] * 6
+    stopped_at = [r.trial for r in nets]
+    again = opened(6)
+    assert again.complete, "the same command has nothing to do"
+    longer = opened(11)
+    assert not longer.complete
+    finished(longer, flat_after(first))
+    assert begun < longer.started < 100
+    assert [r.trial for r in trained(longer)][: len(stopped_at)] == stopped_at
+    finished(opened(None), flat_after(first))
+    assert opened(None).started == 100
+
+
+def test_nets_that_still_run_end_and_growth_among_them_goes_on(open_controller: Open) -> None:
+    """Four workers: when the last bad net ends three more run; the one that is good makes the search go on."""
+    controller = open_controller(get("resnet", 8), trials=40, budget=Budget(patience=4))
+    first = max(controller.live) + 6
+    good = first + 6
+
+    def fate(job: TrainJob) -> Any:
+        if job.trial == good:
+            return JobResult(job.trial, "ok", job.stop_step, 0.99, {}, (), 0.1, "fake")
+        return flat_after(first)(job)
+
+    finished(controller, fate)
+    nets = trained(controller)
+    (place,) = [i for i, record in enumerate(nets) if record.accuracy == 0.99]
+    assert len(nets) >= place + 4
+    assert controller.stalled
+    assert all(record.accuracy == fake_accuracy(Genotype.from_dict(record.genotype), 16) for record in nets[:4])
+
+
+def test_a_search_that_has_begun_all_its_nets_was_not_stopped(open_controller: Open) -> None:
+    controller = open_controller(get("all", 8), trials=6, budget=Budget(patience=3))
+    assert "patience" not in finished(controller, flat_after(0))
+    assert controller.stalled
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_bad_patience_is_one_line(alternas: Any) -> None:
+    for words, said in (
+        (["--patience", "0"], "patience: must be 1 or more, got 0"),
+        (["--patience", "5", "--strategy", "enumerate"], "patience: strategy 'enumerate' follows a plan of its own"),
+        (["--patience", "5", "--supernet", "4"], "patience: a supernet follows a plan of its own; leave it out"),
+    ):
+        code, out, err = alternas("search", "resnet", "--trials", "2", "--name", "mine", *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert said in err
+    with pytest.raises(InputError, match="patience: must be 1 or more"):
+        Budget(patience=0)
