@@ -190,6 +190,8 @@ def test_a_frame_has_the_values() -> None:
     assert set(frame["metric"]) == {"nll"}
     assert frame["accuracy"].tolist() == [0.5] * 5, "which the trainings report too"
     assert frame.loc[4, "values"] == {"0": 0.2, "1": 0.4}
+    front = load_run("mine").front()
+    assert front["value"].tolist() == frame.loc[front.index, "value"].tolist()
 
 
 @pytest.mark.usefixtures("elsewhere")
