@@ -92,9 +92,10 @@ class Settings:
             raise InputError(f"scheduler: the nets of a supernet do not stop early; must be none, got {self.scheduler}")
         if self.supernet and self.recipe.compile:
             raise InputError("compile: the nets of a supernet change with every step; leave it out")
-        ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
-        if self.trainer and (given := [name for name, value in ours.items() if value]):
-            raise InputError(f"{given[0]}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.trainer:
+            ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
+            for name in (name for name, given in ours.items() if given):
+                raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
