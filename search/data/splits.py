@@ -47,11 +47,26 @@ def two_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return random.permutation(np.concatenate(train)), random.permutation(np.concatenate(val))
 
 
-def strata(y_NK: np.ndarray) -> np.ndarray:
-    """y_N of pictures with several labels, to split them by: the rarest label of each, K of those without any."""
-    rarity_K = y_NK.sum(0, dtype=np.int64).argsort(kind="stable")
-    ranked_NK = y_NK[:, rarity_K]
-    return np.where(ranked_NK.any(1), rarity_K[ranked_NK.argmax(1)], y_NK.shape[1])
+def iterative_three_ways(y_NK: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Train, validation and test places of pictures with several labels, each label split by SHARES as far as it can.
+
+    Iterative stratification (Sechidis, Tsoumakas & Vlahavas, ECML PKDD 2011): label by label, of those that are left
+    the rarest first, each picture goes where the label is missing most; at last those without any.
+    """
+    random, split_N = np.random.default_rng(SEED), np.full(len(y_NK), -1)
+    left_K = y_NK.sum(0, dtype=np.int64)
+    missing_S, missing_SK = np.multiply(SHARES, len(y_NK)), np.outer(SHARES, left_K)
+    while (split_N < 0).any():
+        label = int(np.where(left_K > 0, left_K, len(y_NK) + 1).argmin()) if left_K.any() else None
+        now_N = (split_N < 0) & (y_NK[:, label] > 0 if label is not None else True)
+        for place in random.permutation(np.flatnonzero(now_N)):
+            missing = missing_S if label is None else missing_SK[:, label]
+            split = max(range(len(SHARES)), key=lambda s: (missing[s], missing_S[s]))
+            split_N[place] = split
+            missing_S[split] -= 1
+            missing_SK[split] -= y_NK[place]
+        left_K -= y_NK[now_N].sum(0, dtype=np.int64)
+    return tuple(random.permutation(np.flatnonzero(split_N == split)) for split in range(len(SHARES)))
 
 
 def moments(x_NCHW: np.ndarray) -> Moments:
@@ -71,8 +86,7 @@ def moments(x_NCHW: np.ndarray) -> Moments:
 def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    `labels` has y_N by part: "all", or "train" with or without "val" and "test". Pictures with several labels, (N, K),
-    are split by the rarest label of each.
+    `labels` has y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
 
     Raises:
         InputError: if there are fewer than two classes, or a class has too few images to be split.
@@ -103,13 +117,13 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
 
 def _places_of_labels(name: str, y_NK: np.ndarray, labels: tuple[str, ...]) -> tuple[Places, str]:
     """As `places_of`, of a set in one piece whose pictures have several labels."""
-    places = dict(zip(("train", "val", "test"), three_ways(strata(y_NK)), strict=True))
+    places = dict(zip(("train", "val", "test"), iterative_three_ways(y_NK), strict=True))
     for split, at in places.items():
         if len(missing := np.flatnonzero(~y_NK[at].any(0))):
             few, rule = labels[missing[0]], "needs more pictures with each label to split them"
             raise InputError(f"data: {name}: {rule}; no picture of {split} has {short_repr(few)}")
     shares = " / ".join(f"{share:.0%}" for share in SHARES)
-    return {to: ("all", at) for to, at in places.items()}, f"{shares}, by the rarest label of each picture"
+    return {to: ("all", at) for to, at in places.items()}, f"{shares} of each label, as far as they can be"
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:
