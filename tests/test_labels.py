@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.metrics import average_precision_score, log_loss, roc_auc_score
 from torch import nn
 
 from alternas.archs import InputError, zoo
+from alternas.results.export import onnx, package
 from alternas.results.metrics import label_scores
 from alternas.results.ranking.metric import floor_name, parse_metric, score_range
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -264,6 +266,19 @@ def test_data_shows_labels(folder: Path, data: DataSet, alternas: Any) -> None:
     assert "red 50" in out
     found = json.loads(alternas("data", str(folder), "--json")[1])
     assert (found["split"], found["positives"]) == (data.split_hash, data.facts()["positives"])
+
+
+def test_the_lines_of_a_card_name_all_labels_above_one_half() -> None:
+    logits, found = np.array([[2.0, -1.0, 0.5], [-1.0, -3.0, -0.1]]), []
+    for line, given in (
+        (package.SEVERAL, {"logits": torch.from_numpy(logits), "model": SimpleNamespace(classes=lambda: COLOURS)}),
+        (onnx.SEVERAL, {"logits": logits, "known": {"classes": COLOURS}}),
+    ):
+        exec(line, given)
+        found.append(given["labels"])
+    assert found == [[["red", "blue"], []]] * 2
+    assert onnx.SEVERAL in onnx.usage({"several_labels": True})
+    assert onnx.CLASS in onnx.usage({})
 
 
 @pytest.mark.slow
