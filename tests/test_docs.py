@@ -23,6 +23,7 @@ UNRUN = {
     "latency.md": ["a cluster"] * 3,
     "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
     "own-strategy.md": ["downloads"] * 2,
+    "own-training.md": ["packages that may not be installed"],
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
