@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..archs import Cost, Genotype
 from ..archs.timm_net import CountedCost, net_from_dict
 from .ranking.leaderboard import best_trial, board_drawing, leaderboard_of
-from .ranking.metric import as_shown
+from .ranking.metric import as_shown, run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
 from .render.describe_net import draw_trial, find_trial, input_spec
 from .render.terminal import html_of, plain, print_text
@@ -121,7 +121,12 @@ class SavedNet:
         self.genotype = net_from_dict(self.record.genotype)
 
     def __repr__(self) -> str:
-        return f"<SavedNet {self.spec}: {self.record!r}>"
+        return f"<SavedNet {self.spec}: {self._result()}>"
+
+    def _result(self) -> str:
+        metric, record = run_metric(self.run.folder), self.record
+        score = "" if record.accuracy is None else f", {metric.name} {metric.text(record.accuracy)}"
+        return f"{record.kind}, {record.label} {record.key}, {record.cost['macs']} MACs, {record.status}{score}"
 
     @property
     def cost(self) -> Cost | CountedCost:
@@ -161,7 +166,7 @@ class SavedNet:
         return export_net(self.run.folder, Path(out), self.trial, formats=names)
 
     def _repr_html_(self) -> str:
-        text = html_of(plain(repr(self.record)))
+        text = html_of(plain(f"{self.spec}: {self._result()}"))
         if not isinstance(self.genotype, Genotype):
             return text
         return text + _image(input_spec(self.run.folder).svg(self.genotype))

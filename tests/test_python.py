@@ -250,7 +250,9 @@ def test_what_notebooks_draw(run: alternas.SavedRun) -> None:
     net = run.best()
     assert net.record.key in pictured(net._repr_html_().split("<img")[1])
     assert repr(run) == "<SavedRun mine>"
-    assert repr(net).startswith(f"<SavedNet mine:{net.trial}: <Record {net.trial}: ")
+    accuracy = f", ok, accuracy {net.record.accuracy:.4f}>"
+    assert repr(net).startswith(f"<SavedNet mine:{net.trial}: ")
+    assert repr(net).endswith(accuracy)
 
 
 def pictured(image: str) -> str:

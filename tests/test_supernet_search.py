@@ -25,8 +25,9 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP, evaluation_flops
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, SupernetJob, TrainJob
+from alternas.search.trials.bank_training import SEGMENTS
 from alternas.search.trials.storage import open_study
-from alternas.search.trials.supernet_controller import SEGMENTS, SupernetController, thinned
+from alternas.search.trials.supernet_controller import SupernetController, thinned
 from alternas.spaces import get
 from fakes import RECIPE, FakeExecutor, SilentView, fake_accuracy
 

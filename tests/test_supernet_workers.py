@@ -39,8 +39,9 @@ from alternas.search.training import recipes
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, Progress, SupernetJob
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.recipe import Recipe
+from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.storage import open_study
-from alternas.search.trials.supernet_controller import BANK, MAX_LOST, SEGMENTS, TRIES, SupernetController
+from alternas.search.trials.supernet_controller import SupernetController
 from alternas.spaces import get
 from command_line import run, start, wait_for
 from fakes import STEPS, FakeExecutor, lose, price
@@ -229,7 +230,7 @@ def train_with(controller: SupernetController, workers: int, fate: Callable[[Any
     """The jobs of the bank's training, once it has ended."""
     executor = FakeExecutor(workers, fate)
     view = PlainView(ShownSupernet(controller), Console(quiet=True))
-    while not controller.bank_is_trained:
+    while not controller.bank_training.done:
         run_loop(controller, executor, view, 0.01)
     return [job for job in executor.ran if isinstance(job, SupernetJob)]
 
@@ -244,7 +245,7 @@ def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: Su
     assert len({(job.rendezvous, job.start_step) for job in jobs}) == SEGMENTS
     shared = [job.rendezvous for job in jobs if job.world > 1 and not job.rank]
     assert len(set(shared)) == len(shared) == (0 if workers == 1 else SEGMENTS - TRIES), "a new one each time"
-    assert controller.progress["step"] == controller.budget.steps
+    assert controller.bank_training.progress["step"] == controller.budget.steps
 
 
 @pytest.mark.parametrize(("two", "faster"), [(3.0, 1), (0.5, 2)])
@@ -311,7 +312,7 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
     controller.idle, controller.starting = 1, 1
     assert controller.next_job() is None
     assert not controller.done
-    controller._patient_until = time.monotonic()
+    controller.bank_training._patient_until = time.monotonic()
     job = controller.next_job()
     assert isinstance(job, SupernetJob)
     assert job.world == 1
@@ -321,7 +322,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
     console = Console(record=True, width=200)
     view = PlainView(ShownSupernet(controller), console)
     view.rate = lambda: 1.0
-    controller._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
+    controller.bank_training._rates[1] = [0.0, 0.0]  # one worker was tried, and is slower
     controller.idle, bank, total = 2, controller.budget.bank, controller.budget.steps
     for _ in range(2):
         for job in (controller.next_job(), controller.next_job()):
@@ -335,7 +336,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
             assert len(view.jobs) == (0 if job.rank else 1)
             view.ended(controller.report(result), job.trial)
     assert console.export_text().count("supernet: step ") == 2
-    assert view._done == pytest.approx(bank * controller.progress["step"] / total), "not twice"
+    assert view._done == pytest.approx(bank * controller.bank_training.progress["step"] / total), "not twice"
 
 
 # All of it, on Ray.

@@ -1,53 +1,37 @@
 """`SupernetController`: a search on shared weights: trains a bank, evaluates nets on its slices, polishes the front.
 
-supernet.json of the run says how far the bank is; all else is in the records. A net on slices of the bank has weights
+A net on slices of the bank has weights
 "shared", one that was trained on from its slices "polished", and the baselines are trained "alone". No Ray, no torch.
 """
 
 from __future__ import annotations
 
-import logging
 import math
-import secrets
-import time
-from collections import defaultdict, deque
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from dataclasses import replace
 
 from ...archs import Genotype
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
-from ...archs.errors import OperationError
 from ...archs.timm_net import TimmNet
 from ...results.ranking.objectives import own_flops
 from ...results.ranking.pareto import pareto_ranks
-from ...results.runs.bank_progress import read_progress, write_progress
 from ...results.runs.record import Record
 from ...results.runs.store import Store, weights_file
 from ...spaces import plain_genes
 from ..context import UNLIMITED, SearchContext
 from ..samplers.sampler_context import features
-from ..supernet.attentive import LossPredictor
-from ..supernet.budget import NETS_A_STEP, divide, evaluation_flops
+from ..supernet.budget import divide, evaluation_flops
 from ..training.job import EvaluateJob, InitWeights, Job, JobResult, SupernetJob
 from ..training.recipe import Recipe
+from .bank_training import BANK, BankTraining
 from .controller import SearchController
 from .proposer import BASELINE_SEEDS
 from .study import StudyAdapter
 from .trial import Parent, Trial
 
-log = logging.getLogger("alternas")
-BANK = -1  # number of the bank's job, which is no trial of the study; -2 and so on where several workers share it
-SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkpoint
-MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
 MAX_POLISHED = 10  # nets of the front: each gets as many FLOPs, so that more of them get less
 MAX_POLISH = 2.0  # full trainings that a cheap net is polished for, at most
 POLISH_RATE = 0.75  # of the recipe's learning rate
-TRIES = 2  # segments that each number of workers is tried for
-MAX_LOST = 2  # times that a segment's worker is lost in a row
-SAID_BEFORE = {"lost": 1, "ok": 2}  # of a segment's results: a fault of the bank decides, then a worker's loss
-RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
-START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
 
 class SupernetController(SearchController):
@@ -57,7 +41,7 @@ class SupernetController(SearchController):
         sampler: draws the nets that train the bank.
         budget: how the compute is divided.
         bank: the bank's file, of this run or another.
-        progress: what supernet.json holds: steps done, FLOPs, curve, attempts that diverged.
+        bank_training: how far it is, and its next job.
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
@@ -67,18 +51,9 @@ class SupernetController(SearchController):
         self.sampler = context.nets
         self.budget = divide(settings.supernet, settings.polish, self.sampler, settings.recipe, context.steps)
         self.bank = context.bank
-        self.progress = read_progress(context.folder) or {"step": 0, "curve": [], "attempts": 0}
-        self.progress |= {"total_steps": self.budget.steps, "budget": asdict(self.budget), "facts": context.bank_facts}
-        self.sampler.prefer(LossPredictor(self.progress.get("predicted", {})))
-        self._dealt, self._out = deque[SupernetJob](), set[int]()  # of a segment: jobs to hand out, and those out
-        self._results: list[JobResult] = []  # of the segment's other workers
-        self._lost = 0
-        self._workers = 1  # of this segment
-        self._rates = defaultdict[int, list[float]](list)  # optimiser steps a second in each segment, by workers
-        self._patient_until = time.monotonic() + START_SECONDS
+        self.bank_training = BankTraining(context, self.sampler, self.budget, self.bank)
         self._eval_flops = 0.0
         super().__init__(context, store, study)
-        self._drop_checkpoint()
         if not store.records:  # evaluated first: the same nets trained alone tell what sharing is worth
             genes = [plain_genes(context.space, net) for net in self.baselines]
             study.enqueue([known for known in genes if known])
@@ -87,21 +62,16 @@ class SupernetController(SearchController):
 
     @property
     def done(self) -> bool:
-        return super().done and self.bank_is_trained
+        return super().done and self.bank_training.done
 
     @property
     def complete(self) -> bool:
-        return super().complete and self.bank_is_trained and not self._polish_left
+        return super().complete and self.bank_training.done and not self._polish_left
 
     @property
     def _polish_left(self) -> int:
         """About how many nets are still to be polished: the front may yet change."""
         return max(0, len(self._to_polish()) - sum(r.weights == "polished" for r in self.store.records))
-
-    @property
-    def bank_is_trained(self) -> bool:
-        """Whether nets can be evaluated."""
-        return bool(self.settings.bank) or self.progress["step"] >= self.budget.steps
 
     @property
     def budget_spent(self) -> bool:
@@ -114,90 +84,12 @@ class SupernetController(SearchController):
         return self.context.config.trials < UNLIMITED
 
     def next_job(self) -> Job | None:
-        if self._queue or self.bank_is_trained:
+        if self._queue or self.bank_training.done:
             return super().next_job()
-        if not self._dealt and not self._out and not self._waits:
-            self._dealt.extend(self._deal())
-            self._workers = len(self._dealt)
-        if not self._dealt:
-            return None
-        job = self._dealt.popleft()
-        self._out.add(job.trial)
-        return job
-
-    @property
-    def _waits(self) -> bool:
-        """Whether a segment had better wait for workers that are starting."""
-        return self.idle < NETS_A_STEP and self.starting > 0 and time.monotonic() < self._patient_until
-
-    def _deal(self) -> list[SupernetJob]:
-        """The next segment: a job for each idle worker, as far as a step has nets for them."""
-        segment, world = self._segment(), self._world()
-        if world < 2:
-            return [segment]
-        self._clear_rendezvous()
-        self._checkpoints.mkdir(exist_ok=True)
-        meet = str(self._checkpoints / f"{RENDEZVOUS}{secrets.token_hex(8)}")
-        local = self.context.config.run.resources.address in ("", "local")
-        Path(meet).touch()  # who comes after it is deleted need not wait
-        shared = replace(segment, world=world, rendezvous=meet, local=local)
-        return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
-
-    def _world(self) -> int:
-        """Number of workers for a segment: each number is tried in turn, then the fastest is taken.
-
-        Small nets train faster on one worker: adding up gradients takes longer than a step. The first segment of a
-        worker is slow, as it builds each net that it has not seen.
-        """
-        counts = dict.fromkeys((min(self.idle, NETS_A_STEP), 1))
-        untried = [count for count in counts if len(self._rates[count]) < TRIES]
-        if untried:
-            return min(untried, key=lambda count: len(self._rates[count]))
-        return max(counts, key=lambda count: max(self._rates[count]))
-
-    @property
-    def _checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
-    def _checkpoint(self) -> Path:
-        """State of the bank's training."""
-        return self._checkpoints / "bank.pt"
-
-    def _drop_checkpoint(self) -> None:
-        """Once the bank is trained, its file is all that is needed."""
-        if self.bank_is_trained:
-            self._checkpoint.unlink(missing_ok=True)
-
-    def _clear_rendezvous(self) -> None:
-        """Delete the files where workers met, of an earlier driver too."""
-        for file in self._checkpoints.glob(f"{RENDEZVOUS}*"):
-            file.unlink(missing_ok=True)
+        return self.bank_training.next_job(self.idle, self.starting)
 
     def _next_trial(self) -> Trial | None:
         return super()._next_trial() or (self._next_polish() if self.proposed_all else None)
-
-    def _segment(self) -> SupernetJob:
-        """The next part of the bank's training."""
-        settings, start, total = self.settings, self.progress["step"], self.budget.steps
-        stop = min(total, start + math.ceil(total / SEGMENTS))
-        watches = self.budget.watches
-        is_watched = stop * watches // total > start * watches // total
-        attempts = self.progress["attempts"]
-        return SupernetJob(
-            BANK,
-            tuple(self.sampler.nets(step, NETS_A_STEP) for step in range(start, stop)),
-            start,
-            total,
-            tuple(self.sampler.pool),
-            self.sampler.fixed() if is_watched else (),
-            replace(settings.recipe, lr=settings.recipe.lr * 0.5**attempts),
-            settings.seed + 7919 * attempts,
-            str(self._checkpoint),
-            str(self.bank),
-            self.context.bank_facts,
-            metric=settings.metric,
-        )
 
     def _job(self, trial: Trial) -> Job:
         minutes = self.context.config.run.budget.trial_minutes
@@ -217,57 +109,8 @@ class SupernetController(SearchController):
     def report(self, result: JobResult) -> Record | None:
         if result.trial > BANK:
             return super().report(result)
-        self._out.discard(result.trial)
-        self._results.append(result)
-        if result.status != "ok":
-            self._clear_rendezvous()  # so that nobody waits there for a worker that is gone
-        if not self._out and not self._dealt:
-            results, self._results = self._results, []
-            self._clear_rendezvous()
-            self._end_segment(min(results, key=lambda r: (SAID_BEFORE.get(r.status, 0), -r.trial)))
+        self.bank_training.report(result)
         return None
-
-    def _end_segment(self, result: JobResult) -> None:
-        """Take what decides over a segment: the first worker's result, or the fault of another."""
-        if result.status == "lost" and self._lost < MAX_LOST:
-            self._lost += 1
-            self._patient_until = time.monotonic() + START_SECONDS
-            log.warning("supernet: %s; its segment is tried again", result.error)
-        elif result.status in ("nan", "oom") and self.progress["attempts"] + 1 < MAX_ATTEMPTS:
-            self.progress["attempts"] += 1
-            write_progress(self.folder, self.progress)
-            log.warning("supernet: %s; goes on from the last checkpoint at half the learning rate", result.error)
-        elif result.status != "ok":
-            raise OperationError(f"supernet: training ended as {result.status}: {result.error}")
-        else:
-            self._advance(result)
-
-    def _advance(self, result: JobResult) -> None:
-        """Note that the bank stands at a new step."""
-        before, images = self.progress["step"], self.settings.recipe.batch_size / NETS_A_STEP
-        nets = [net for step in range(before, result.step) for net in self.sampler.nets(step, NETS_A_STEP)]
-        macs = [self.sampler.macs(net) for net in nets]
-        flops = BACKWARD_FACTOR * images * sum(macs)
-        predicted = LossPredictor.fit(nets, [loss for step in result.losses for loss in step], macs)
-        curve = result.record_fields()["curve"]
-        validated = self.sampler.fixed() if curve[-1]["accuracy"] is not None else ()
-        evaluated = sum(map(self._evaluation_flops, validated))
-        seconds = result.seconds - self.progress.get("seconds", 0.0)
-        self._rates[self._workers].append((result.step - before) / max(seconds, 1e-9))
-        self.progress |= {
-            "step": result.step,
-            "curve": curve,
-            "seconds": round(result.seconds, 3),
-            "device": result.device,
-            "predicted": predicted.weights,
-            "steps_a_second": {workers: round(max(rates), 3) for workers, rates in self._rates.items() if rates},
-            "train_flops": self.progress.get("train_flops", 0) + flops,
-            "eval_flops": self.progress.get("eval_flops", 0) + evaluated,
-        }
-        self._lost = 0
-        self.sampler.prefer(predicted)
-        write_progress(self.folder, self.progress)
-        self._drop_checkpoint()
 
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
         if not isinstance(trial.job, EvaluateJob) or result.status != "ok":
@@ -327,11 +170,10 @@ class SupernetController(SearchController):
         trained = {r.key for r in records if r.kind == "baseline"}
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
         macs += BASELINE_SEEDS * sum(trial.cost.macs for trial in self.live.values() if trial.kind == "reference")
-        bank = 0.0 if self.settings.bank else self.budget.bank * (1 - self.progress["step"] / self.budget.steps)
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
         evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
         polish = max(0.0, self.budget.polish - polished)
-        return BACKWARD_FACTOR * macs * steps * batch + bank + evaluation + polish
+        return BACKWARD_FACTOR * macs * steps * batch + self.bank_training.flops_left + evaluation + polish
 
     # The front.
 
@@ -372,7 +214,7 @@ class SupernetController(SearchController):
         fields = self.context.record_fields | {"recipe": polish_recipe(self.settings.recipe).to_dict()}
         start = InitWeights(str(weights_file(self.folder, record)), f"trial {record.trial}", self.budget.steps)
         trial = Trial(self.study.skip(), "search", net, {}, cost, (steps,), fields, weights="polished")
-        trial.parent = Parent(start, record.trial, self.progress.get("train_flops", 0), features(net))
+        trial.parent = Parent(start, record.trial, self.bank_training.progress.get("train_flops", 0), features(net))
         self.live[trial.number] = trial
         return trial
 
