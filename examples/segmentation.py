@@ -28,7 +28,7 @@ class Head(nn.ModuleList):
     def __init__(self, channels: tuple[int, ...]) -> None:
         super().__init__(nn.Conv2d(c, len(CLASSES), 1) for c in channels)
 
-    def forward(self, maps: list[torch.Tensor]) -> torch.Tensor:
+    def forward(self, maps: list[torch.Tensor]):
         return sum(F.interpolate(side(x), IMAGE_SIZE, mode="bilinear") for side, x in zip(self, maps, strict=True))
 
 
