@@ -93,8 +93,9 @@ def _is_users(names: dict[str, object], code: CodeType) -> bool:
     if str(names.get("__name__")).split(".")[0] == __name__.split(".")[0] or code.co_filename.startswith("<"):
         return False
     installed = {sysconfig.get_path(kind) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
-    parents = {str(parent) for parent in Path(code.co_filename).parents}
-    return not parents & installed and not any(Path(parent).name == "dist-packages" for parent in parents)
+    parents = Path(code.co_filename).parents
+    rooms = {parent.name for parent in parents} & {"site-packages", "dist-packages"}  # of other environments too
+    return not rooms and not {str(parent) for parent in parents} & installed
 
 
 def _near(file: str) -> str:

@@ -23,6 +23,7 @@ UNRUN = {
     "latency.md": ["a cluster"] * 3,
     "README.md": ["downloads", "serves until Ctrl-C", "downloads"],
     "own-strategy.md": ["downloads"] * 2,
+    "own-training.md": ["packages that may not be installed"],
     "strategies.md": ["minutes"],
     "studies.md": ["downloads"],
     "tracking.md": [
@@ -103,6 +104,25 @@ def test_the_index_names_every_page() -> None:
     index = ROOT / "docs" / "README.md"
     linked = re.findall(r"^\| \[[^]]+\]\(([^)]+)\)", index.read_text(), re.MULTILINE)
     assert sorted(linked) == [page.name for page in PAGES if page.parent == index.parent and page != index]
+
+
+WISHES = re.findall(
+    r"^\| [^|]+ \| `([^`]+)`[^|]*\| \[([\w-]+\.md)\]", (ROOT / "docs" / "README.md").read_text(), re.MULTILINE
+)
+
+
+def test_the_index_has_the_wishes() -> None:
+    """Own training, loss and metric, several labels, imbalance, a pretrained start, timm's nets, trackers, Python."""
+    commands = "\n".join(command for command, _ in WISHES)
+    for word in ("my_training", "miou", "labels", "balanced_accuracy", "macro_f1", "--from", "--with", "--track"):
+        assert word in commands
+    assert "alternas.search(" in commands
+
+
+@pytest.mark.parametrize(("command", "page"), WISHES)
+def test_a_command_of_the_index_is_run_on_its_page(command: str, page: str) -> None:
+    lines = [line for _, _, text in BLOCK.findall((ROOT / "docs" / page).read_text()) for line in text.splitlines()]
+    assert any(line.startswith(command) and not MARK.search(line) for line in lines), f"{page} lacks {command}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

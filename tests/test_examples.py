@@ -137,7 +137,7 @@ def test_segmentation(tmp_path: Path) -> None:
     assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
     said(tmp_path, "-m", "alternas", "export", "seg", "--out", "best")
     facts = json.loads((tmp_path / "best/config.json").read_text())
-    assert (facts["backbone"], facts["head"]["out.1.weight"]) == (True, [3, 16, 3, 3])
+    assert (facts["backbone"], facts["head"]["0.weight"][0]) == (True, 3)
     assert "Its maps were trained, not its classifier" in (tmp_path / "best/README.md").read_text()
     code = """
 from pathlib import Path
@@ -152,6 +152,22 @@ head.load_state_dict(load_file("best/head.safetensors"))
 print(s.scores(torch.nn.Sequential(features, head), *s.pictures(128, seed=1))["accuracy"].item())
 """
     assert float(said(tmp_path, "-c", code)) == pytest.approx(facts["accuracy"], abs=1e-5)
+
+
+def test_a_training_by_hugging_faces_trainer(tmp_path: Path) -> None:
+    """With rungs a net's curve is the one without: Trainer goes on from its checkpoint where it stopped."""
+    pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    words = ("-m", "alternas", "search", "resnet", "--trainer", "./huggingface.py", "--trials", "1", "--epochs", "8")
+    curves = []
+    for name, more in (("whole", ()), ("rungs", ("--scheduler", "mo-asha", "--rungs", "1/8,3/4"))):
+        said(tmp_path, *words, "--name", name, *more)
+        rows = [json.loads(line) for line in (tmp_path / f"runs/{name}/records.jsonl").read_text().splitlines()]
+        (row,) = [row for row in rows if row["kind"] == "search"]
+        curves.append({point["step"]: point for point in row["curve"]})
+    assert (list(curves[0]), list(curves[1])) == ([16, 32], [4, 16, 24, 32])
+    assert {step: curves[1][step] for step in curves[0]} == curves[0]
+    assert curves[0][32]["accuracy"] > 0.4, "a quarter of the pictures have each class"
 
 
 def test_several_labels(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 from alternas.archs import InputError
 from alternas.archs.features import Features
 from alternas.archs.network import build
+from alternas.archs.user_code import blamed
 from alternas.archs.weights import read
 from alternas.results.ranking.metric import Metric
 from alternas.results.render.terminal import Console
@@ -539,3 +540,15 @@ def test_a_search_goes_on_whatever_a_training_does(tmp_path: Path) -> None:
     errors = {row["status"]: row["error"] for row in rows}
     assert errors["error"] == "the code exits the program with 'enough'"
     assert errors["nan"] == "accuracy nan at step 1"
+
+
+def test_an_installed_packages_error_is_the_users_line(tmp_path: Path) -> None:
+    """Of whatever environment: below site-packages is not the user's code."""
+    package = tmp_path / "other/site-packages/package.py"
+    package.parent.mkdir(parents=True)
+    names: dict[str, Any] = {"__name__": "package"}
+    exec(compile("def refuse():\n    raise ValueError('no')\n", str(package), "exec"), names)
+    mine = compile("\nrefuse()\n", str(tmp_path / "mine.py"), "exec")
+    with pytest.raises(ValueError, match="no") as caught:
+        exec(mine, {"__name__": "mine", "refuse": names["refuse"]})
+    assert blamed(caught.value).endswith("mine.py:2: ValueError: no")
