@@ -151,10 +151,11 @@ def search(
     metric: Annotated[
         str,
         option(
-            "Metric that nets are ranked by, on validation: accuracy, balanced_accuracy, macro_f1, nll, auroc, top5, "
-            "ece, or recall:CLASS, of one class; with --trainer, any that it reports."
+            "Metric that nets are ranked by, on validation: accuracy (left out), balanced_accuracy, macro_f1, nll, "
+            "auroc, top5, ece, or recall:CLASS, of one class; of several labels a picture map (left out), auroc, "
+            "label_accuracy or nll; with --trainer, any that it reports."
         ),
-    ] = "accuracy",
+    ] = "",
     minimize: Annotated[
         bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
     ] = False,
@@ -164,16 +165,20 @@ def search(
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
+    from ..search.data.readers.registry import find_reader
     from ..search.references import parse_references
     from ..search.run import search as run_search
     from ..search.training.trainer_file import read_trainer
 
-    file = read_trainer(trainer) if trainer else None
+    file, several_labels = read_trainer(trainer) if trainer else None, False
     if file and file.images:
         if data != DIGITS or images.image_size:
             given = "image-size" if images.image_size else "data"
             raise InputError(f"{given}: {file.name} brings its own images, of IMAGE_SIZE; leave it out")
         data = file.name
+    else:
+        several_labels = find_reader(data).several_labels
+    ranked_by = parse_metric(metric, minimize, has_trainer=bool(file), several_labels=several_labels)
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
     recipe = training.on(data)
     steps = shares("rungs", rungs) if rungs else RUNGS
@@ -185,7 +190,7 @@ def search(
     nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of(objective, latency), trainings, bank, polish, parse_metric(metric, minimize, has_trainer=bool(file)),
+        latency_of(objective, latency), trainings, bank, polish, ranked_by,
         file.identity if file else "",
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience)

@@ -1,4 +1,7 @@
-"""How good a net is on a split: accuracy, by class too, F1, AUROC, top 5, NLL, calibration, and its confusions."""
+"""How good a net is on a split: accuracy, by class too, F1, AUROC, top 5, NLL, calibration, and its confusions.
+
+Of several labels a picture: mean average precision, AUROC, share of right answers, NLL.
+"""
 
 from __future__ import annotations
 
@@ -48,6 +51,20 @@ class Scores:
         return {f"{prefix}{name}": getattr(self, name) for name in NUMBERS}
 
 
+@dataclass(frozen=True)
+class LabelScores:
+    """Scores of a net on one split whose pictures have several labels."""
+
+    map: float  # mean over labels of the average precision; NaN where no image has any
+    auroc: float  # mean over labels of the area under the ROC
+    label_accuracy: float  # share of right answers, at a sigmoid of one half, to whether an image has a label
+    nll: float  # mean negative log-likelihood of these answers, in nats
+
+    def numbers(self, prefix: str = "") -> dict[str, float]:
+        """The scores by name."""
+        return {f"{prefix}{name}": value for name, value in vars(self).items()}
+
+
 @torch.no_grad()
 def collect(answers: Iterable[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     """All (logits, labels) of batches as one pair, the logits in float32, drawn without gradients."""
@@ -93,3 +110,30 @@ def macro_auroc(p_NK: Tensor, is_NK: Tensor) -> float:
             ranks = (below_M + up_to_M + 1).sum().item() / 2
             areas.append((ranks - ones * (ones + 1) / 2) / (ones * zeros))
     return sum(areas) / len(areas) if areas else math.nan
+
+
+def label_scores(logits_NK: Tensor, y_NK: Tensor) -> LabelScores:
+    """Scores of logits, one a label, for images that have the labels where y is 1."""
+    right = ((logits_NK > 0) == y_NK.bool()).sum().item()
+    nll = F.binary_cross_entropy_with_logits(logits_NK, y_NK.to(logits_NK)).item()
+    # Of the logits: a sigmoid in float32 would tie those that are sure.
+    area = macro_auroc(logits_NK, y_NK)
+    return LabelScores(mean_average_precision(logits_NK, y_NK), area, right / y_NK.numel(), nll)
+
+
+def mean_average_precision(p_NK: Tensor, is_NK: Tensor) -> float:
+    """Mean over labels of the average precision; of those alone that some images have. NaN where there is none.
+
+    Average precision: sum over thresholds of precision times what they add to recall, without interpolation, images
+    that tie being added together (as scikit-learn's `average_precision_score`).
+    """
+    found = []
+    for p_N, is_N in zip(p_NK.T.contiguous(), is_NK.T.bool(), strict=True):
+        sorted_N, order_N = p_N.sort(descending=True)
+        right_N, guesses_N = is_N[order_N].cumsum(0).double(), torch.arange(1, len(p_N) + 1, device=p_N.device)
+        last_N = torch.cat([sorted_N[1:] != sorted_N[:-1], torch.ones_like(is_N[:1])])  # of those that tie
+        right_T, guesses_T = right_N[last_N], guesses_N[last_N]
+        if positives := right_T[-1].item():
+            gained_T = right_T.diff(prepend=right_T.new_zeros(1))
+            found.append((gained_T * right_T / guesses_T).sum().item() / positives)
+    return sum(found) / len(found) if found else math.nan

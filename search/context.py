@@ -23,7 +23,7 @@ from ..results.runs.store import find_run, read_records, read_settings, run_fold
 from ..spaces import FeasibleNets, FileSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
-from .data.load import load_showing
+from .data.load import load_showing, one_class_each
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
@@ -191,7 +191,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         data = trainer.data_set()
     else:
         data = load_showing(config.data, console)
-        check_on(settings.recipe, data.white_level, data.in_chans, data.image_size)
+        check_on(settings.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
     if trainer is None:
         class_of(settings.metric, data.classes)  # which the data must have
     space = spaces.find(settings.space, data.image_size)
@@ -226,6 +226,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     steps = settings.recipe.steps(len(data.train))
     bank, bank_facts = None, {name: run_settings[name] for name in ("space", "data_split", "image_size")}
     if settings.supernet:
+        one_class_each(data)
         if artifacts:
             raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
         if settings.recipe.batch_size < LEAST_BATCH:

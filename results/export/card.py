@@ -75,6 +75,9 @@ def front_matter(facts: Mapping[str, Any]) -> str:
 def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     """Rows of the table: what is known of the net, by name."""
     height, width = facts["image_size"]
+    labels, answers = "classes", {}
+    if facts.get("several_labels"):
+        labels, answers = "labels", {"logits": "one a label, each for a sigmoid of its own; a softmax means nothing"}
     names, more = facts["classes"], " ..." if len(facts["classes"]) > 20 else ""
     kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in facts["formats"].items())
     sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
@@ -86,7 +89,8 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "parameters": f"{facts['params']:,}",
         "input": f"{facts['in_chans']} x {height} x {width}",
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
-        "classes": f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
+        labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
+        **answers,
         "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
         f"searched net, {kinds}",
     }
@@ -148,6 +152,10 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     ]
     if facts.get("backbone"):
         lines.insert(0, "Its maps were trained, not its classifier: the logits mean nothing.")
+    if facts.get("several_labels"):
+        threshold = "one half is a threshold like any other: choose one for each label on images of your own"
+        lines.append(f"Labels: any number of them, none too, may have a sigmoid above one half; {threshold}.")
+        return [*lines, f"It knows the labels of {markdown_text(facts['data'])} and images like those alone."]
     if facts["accuracy"] is None:
         return [*lines, "Nothing is known of its accuracy."]
     if facts.get("seeds", 1) < 2:
@@ -158,7 +166,8 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
 
 
 def _what(facts: Mapping[str, Any]) -> str:
-    kind = "A backbone" if facts.get("backbone") else "An image classifier"
+    classifier = "A classifier of several labels an image" if facts.get("several_labels") else "An image classifier"
+    kind = "A backbone" if facts.get("backbone") else classifier
     return kind + (f", trained by {markdown_text(facts['trainer'])}," if facts.get("trainer") else "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ WEIGHTS_FILE = "model.onnx.data"
 OPSET = 18  # the lowest that torch's exporter writes without a conversion
 MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's weights go to model.onnx.data
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
+CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
+SEVERAL = 'labels = [[known["classes"][k] for k in row.nonzero()[0]] for row in logits > 0]  # sigmoid above 1/2'
 USAGE = f"""\
 `model.onnx` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
 gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
@@ -32,9 +35,14 @@ session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionPro
 known = {{name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}}
 mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
 (logits,) = session.run(["logits"], {{"images": (np.asarray(images, np.float32) - mean) / std}})
-labels = [known["classes"][i] for i in logits.argmax(1)]
+{CLASS}
 ```
 """
+
+
+def usage(facts: Mapping[str, Any]) -> str:
+    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
+    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -130,7 +138,7 @@ FORMAT = Format(
     "onnxruntime",
     FILE,
     write,
-    lambda facts: USAGE,
+    usage,
     {
         FILE: "the net for onnxruntime and other runtimes",
         WEIGHTS_FILE: "its weights, where they are too many for one file",

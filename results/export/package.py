@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ from .export_net import ExportNet, Format
 from .source import net_source, sections
 
 FILE = "model.py"
-USAGE = """\
+CLASS = "labels = [model.classes()[i] for i in logits.argmax(1)]"
+SEVERAL = "labels = [[model.classes()[k] for k in row.nonzero().flatten()] for row in logits.sigmoid() > 0.5]"
+USAGE = f"""\
 `model.py` holds the net's code in one file. It needs torch and safetensors, and timm only where its imports say so. \
 With this folder as the working folder or on the Python path:
 
@@ -19,12 +22,17 @@ import model
 
 net = model.load()
 logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an array, in the data's own values
-labels = [model.classes()[i] for i in logits.argmax(1)]
+{CLASS}
 ```
 
 Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
 training. `python model.py` loads the net and prints what it is.
 """
+
+
+def usage(facts: Mapping[str, Any]) -> str:
+    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
+    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -64,6 +72,4 @@ def _sides(channels: int, at: tuple[int, int]) -> str:
     return f"{channels} x {at[0]}x{at[1]}"
 
 
-FORMAT = Format(
-    "torch", FILE, write, lambda facts: USAGE, {FILE: "the net's code in one file, and functions that load it"}
-)
+FORMAT = Format("torch", FILE, write, usage, {FILE: "the net's code in one file, and functions that load it"})

@@ -84,6 +84,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "seed": record.seed,
         "data": data["name"],
         "classes": data["classes"],
+        "several_labels": "positives" in data,
         "mean": data["mean"],
         "std": data["std"],
         "pictures": "pictures" in data.get("notes", {}),

@@ -92,9 +92,8 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     rows = [{"run": name} | row for name, board in boards.items() for row in board.rows]
     rows = resolve_objectives(rows, query, noise, lambda row: f"{row['run']}:{row['trial']}")
     front = [row for row in rows if row["rank"] == 1]
-    classes = len(read_data_facts(paths[0])["classes"])
     scores = [score for board in boards.values() for score in trained_scores(board.records)]
-    bounds = cost_bounds(rows, query) | {ACCURACY: score_range(query.metric, classes, scores)}
+    bounds = cost_bounds(rows, query) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
     points = {name: [point(row, query) for row in board.front] for name, board in boards.items()}
     covers = {
         name: {other: coverage(own, theirs, query.maximise) for other, theirs in points.items() if other != name}

@@ -20,7 +20,7 @@ from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
 from ..runs.store import no_collection, read_data_facts, read_records, read_settings
 from .budgets import LongerTraining, budget_lines, longer_training, rising_line, still_rose, validation_images
-from .metric import Metric, as_shown, run_metric, score_range, trained_scores
+from .metric import Metric, as_shown, floor_name, run_metric, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery, objective_values, parse_objectives
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
@@ -108,8 +108,7 @@ class Leaderboard:
     @property
     def score_range(self) -> Bounds:
         """Scores of guessing and of a perfect net."""
-        classes = len(read_data_facts(self.folder)["classes"])
-        return score_range(self.query.metric, classes, trained_scores(self.records))
+        return score_range(self.query.metric, read_data_facts(self.folder), trained_scores(self.records))
 
 
 def leaderboard(
@@ -344,7 +343,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
     costs = [OBJECTIVES[name] for name in board.query.costs]
     metric, of = board.query.metric, [f"log {cost}" for cost in costs]
     if ACCURACY in board.query.objectives:
-        of.insert(0, f"{metric.name} above {metric.floor}")
+        of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
     bounds = {row["gain_bound"] for row in board.rows}
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ...archs.errors import InputError, check_choice, short_repr
 from ..runs.record import Record
@@ -14,10 +14,11 @@ from ..runs.store import read_settings
 from .stats import ANY, SHARE
 
 if TYPE_CHECKING:
-    from ..metrics import Scores  # which imports torch
+    from ..metrics import LabelScores, Scores  # which imports torch
 
 # The metrics of our own trainer, see `results.metrics.Scores`, and the beginning of that of one class.
 OWN = ("accuracy", "balanced_accuracy", "macro_f1", "nll", "auroc", "top5", "ece")
+OF_LABELS = ("map", "auroc", "label_accuracy", "nll")  # of pictures with several labels
 RECALL = "recall:"
 LONGEST = 200  # characters of a name
 MINIMIZED = ("nll", "ece")
@@ -75,13 +76,8 @@ class Metric:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is one of our own trainer's, of which it is known what guessing gives."""
+        """Whether it is one of our own trainer's for classes, of which its range is known."""
         return self.name in OWN or self.name.startswith(RECALL)
-
-    @property
-    def floor(self) -> str:
-        """What hypervolumes are counted above, see `score_range`."""
-        return "chance" if self.is_known else "the worst"
 
     @property
     def within(self) -> tuple[float, float]:
@@ -89,16 +85,22 @@ class Metric:
         return SHARE if self.is_known and self.name != "nll" else ANY
 
 
-def parse_metric(name: str, minimize: bool, has_trainer: bool) -> Metric:
+def parse_metric(name: str, minimize: bool, has_trainer: bool, several_labels: bool = False) -> Metric:
     """A metric as asked for: one of our own trainer's, or any name that a trainer of the user's may report.
+
+    "" is map where pictures have several labels, else accuracy.
 
     Raises:
         InputError: if our own trainer has none of that name, or its direction is not to be chosen.
     """
-    if not has_trainer and not name.startswith(RECALL):
+    name = name or ("map" if several_labels else "accuracy")
+    if not has_trainer and several_labels and name not in OF_LABELS:
+        rule = f"of pictures with several labels it must be one of {', '.join(OF_LABELS)}"
+        raise InputError(f"metric: {rule}, got {short_repr(name)}")
+    if not has_trainer and not several_labels and not name.startswith(RECALL):
         check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
     metric = Metric(name, minimize or name in MINIMIZED)
-    if metric.minimize and metric.is_known and name not in MINIMIZED:
+    if minimize and name not in MINIMIZED and (metric.is_known or not has_trainer):
         raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
     return metric
 
@@ -114,11 +116,14 @@ def class_of(metric: Metric, classes: Sequence[str]) -> int | None:
     return list(classes).index(check_choice(f"metric {RECALL}CLASS", metric.name.removeprefix(RECALL), classes))
 
 
-def all_numbers(scores: Scores, metric: Metric, classes: Sequence[str], prefix: str = "") -> dict[str, float]:
+def all_numbers(
+    scores: Scores | LabelScores, metric: Metric, classes: Sequence[str], prefix: str = ""
+) -> dict[str, float]:
     """Scores of a net on a split by name, with a recall among them if that is the metric."""
-    label = class_of(metric, classes)
-    recall = {} if label is None else {f"{prefix}{metric.name}": scores.recall(label)}
-    return scores.numbers(prefix) | recall
+    numbers, label = scores.numbers(prefix), class_of(metric, classes)
+    if label is not None:
+        numbers[f"{prefix}{metric.name}"] = cast("Scores", scores).recall(label)
+    return numbers
 
 
 def run_metric(folder: Path) -> Metric:
@@ -136,22 +141,41 @@ def run_metric(folder: Path) -> Metric:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
-def score_range(metric: Metric, classes: int, scores: Sequence[float]) -> tuple[float, float]:
-    """Scores of guessing and of a perfect net, between which hypervolumes are counted.
+def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
+    """The score of guessing, on data of these facts; None where nobody knows it, of a user's own metric.
 
     Guessing one of K classes is right in 1 / K of accuracy, balanced accuracy and recall on average, in 5 / K of the
     top five; its AUROC is 0.5, its NLL ln K. Of macro F1 and of the recall of one class the floor is 0: who always
     guesses the same class has that recall for all other classes and, with many classes, an F1 near it. That of ECE is
-    1, the most there is: equal shares for all classes are well calibrated, so that guessing is no floor. Nobody knows
-    that of a user's own metric: there it is the worst of `scores`, those of the run's trained nets, and their best.
+    1, the most there is: equal shares for all classes are well calibrated, so that guessing is no floor.
+
+    Of several labels a picture: the mean average precision of one answer for all images is the mean share of images
+    with a label, the fact "positives"; a coin is right in half of all labels, and its NLL is ln 2.
     """
+    if "positives" in data:
+        floors = {"map": data["positives"], "auroc": 0.5, "label_accuracy": 0.5, "nll": -math.log(2)}
+        return floors.get(metric.name)
+    classes = len(data["classes"])
     floors = {"accuracy": 1 / classes, "balanced_accuracy": 1 / classes, "top5": min(1.0, 5 / classes), "auroc": 0.5}
     floors |= {"macro_f1": 0.0, "nll": -math.log(classes), "ece": -1.0}
-    if metric.name.startswith(RECALL):
-        return 0.0, 1.0
-    if metric.name in floors:
-        return floors[metric.name], 0.0 if metric.minimize else 1.0
-    return min(scores, default=0.0), max(scores, default=0.0)
+    return 0.0 if metric.name.startswith(RECALL) else floors.get(metric.name)
+
+
+def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]) -> tuple[float, float]:
+    """Scores of guessing and of a perfect net, between which hypervolumes are counted, on data of these facts.
+
+    Where nobody knows what guessing gives, it is the worst of `scores`, those of the run's trained nets, and their
+    best.
+    """
+    floor = guessing(metric, data)
+    if floor is None:
+        return min(scores, default=0.0), max(scores, default=0.0)
+    return floor, 0.0 if metric.minimize else 1.0
+
+
+def floor_name(metric: Metric, data: Mapping[str, Any]) -> str:
+    """What hypervolumes are counted above, see `score_range`."""
+    return "the worst" if guessing(metric, data) is None else "chance"
 
 
 def trained_scores(records: Sequence[Record]) -> list[float]:

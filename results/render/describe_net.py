@@ -36,6 +36,8 @@ IMAGENET = ((224, 224), 1000, 3)
 SHOWN = 8  # classes, and pairs of classes
 SCORES = {
     "accuracy": "accuracy",
+    "map": "mAP",
+    "label_accuracy": "right labels",
     "balanced_accuracy": "balanced",
     "macro_f1": "macro F1",
     "auroc": "AUROC",
@@ -212,12 +214,13 @@ def _confusion_lines(confusion_KK: np.ndarray, classes: list[str]) -> list[str]:
 def _scores_table(record: Record, metric: Metric) -> Table:
     """Scores on validation and training images: a large gap is overfitting, two bad ones underfitting."""
     table = Table(header_style="bold", box=None, pad_edge=False)
-    shown = SCORES | {metric.name: SCORES.get(metric.name, metric.name)}
     splits = {"validation": validation_metrics(record, metric)}
-    for name in ("images", *shown.values()):
-        table.add_column(name, justify="left" if name == "images" else "right")
     if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
         splits["training"] = train
+    known = SCORES | {metric.name: SCORES.get(metric.name, metric.name)}
+    shown = {name: title for name, title in known.items() if any(name in scores for scores in splits.values())}
+    for name in ("images", *shown.values()):
+        table.add_column(name, justify="left" if name == "images" else "right")
     for split, scores in splits.items():
         cells = [scores.get(name) for name in shown]
         table.add_row(split, *("-" if v is None else f"{v:.4f}" for v in cells))

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from itertools import accumulate
 from typing import Any
 
-from ..ranking.metric import Metric, score_range, trained_scores
+from ..ranking.metric import Metric, floor_name, score_range, trained_scores
 from ..ranking.objectives import spent_on_training
 from ..ranking.pareto import above_chance, dominated_volume, normalized_cost
 from ..runs.record import FAILED, FREE, STATUSES, Record
@@ -38,10 +38,10 @@ Change = tuple[float, float, float]  # of the hypervolume: seconds, FLOPs, area
 
 def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
     """Hypervolume of all that was ranked so far, over what it took."""
+    above = f"{run.metric.name} above {floor_name(run.metric, run.data)}"
     caption = (
-        f"Area under the front so far ({run.metric.name} above {run.metric.floor} x log cost; 1 is a perfect net at "
-        "the lowest cost). Flat at the end: more trials add little. All training counts, that of failed and stopped "
-        "nets too."
+        f"Area under the front so far ({above} x log cost; 1 is a perfect net at the lowest cost). Flat "
+        "at the end: more trials add little. All training counts, that of failed and stopped nets too."
     )
     if not changes:
         caption = "The hypervolume needs two nets of different cost that were trained to the end."
@@ -66,7 +66,7 @@ def hypervolumes(run: Run) -> list[Change]:
     if len(set(costs)) < 2:
         return []
     bounds = min(costs), max(costs)
-    scores = score_range(run.metric, run.spec.classes, trained_scores(run.records))
+    scores = score_range(run.metric, run.data, trained_scores(run.records))
     seconds = elapsed(run.records) or list(accumulate(r.seconds for r in run.records))
     # What a net took itself, all its seeds: summed over a run, ancestors count once.
     flops = list(accumulate(map(spent_on_training, run.records)))

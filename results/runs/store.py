@@ -156,6 +156,7 @@ def read_data_facts(folder: Path) -> dict[str, Any]:
         "mean": _numbers(facts.get("mean"), channels, int | float, -LARGEST, LARGEST),
         "std": _numbers(facts.get("std"), channels, int | float, 0, LARGEST),
         "split": isinstance(facts.get("split", ""), str),
+        "positives": _numbers([facts.get("positives", 0)], 1, int | float, 0, 1),  # of several labels
         "notes": isinstance(facts.get("notes", {}), dict),
         "images": isinstance(images, dict) and _numbers([*images.values()], len(images), int, 0, MOST_BYTES),
     }

@@ -60,7 +60,7 @@ class ImageSource(Protocol):
 
 @dataclass(frozen=True)
 class RawSplit:
-    """Split as it was read: pictures, or images x_NCHW in their raw values, and labels y_N, whole numbers from 0."""
+    """Split as it was read: pictures, or images x_NCHW in their raw values, and labels y_N, see `Split`."""
 
     images: ImageSource | np.ndarray
     y_N: np.ndarray
@@ -118,13 +118,20 @@ class Pictures:
 
 @dataclass(frozen=True)
 class Split:
-    """Split of a data set: images (x_NCHW in their raw values, or pictures still to be read) and labels y_N."""
+    """Split of a data set: images (x_NCHW in their raw values, or pictures still to be read) and labels y_N.
+
+    Labels are whole numbers from 0; in a set of several labels a picture y is (N, K), uint8, 1 of those that it has.
+    """
 
     images: np.ndarray | Pictures
     y_N: np.ndarray
 
     def __len__(self) -> int:
         return len(self.y_N)
+
+    def counts(self, classes: int) -> np.ndarray:
+        """(K,) images of each class, or with each label."""
+        return images_of_each(self.y_N, classes)
 
     def at(self, places_N: np.ndarray) -> Split:
         """The images at these places, or where a mask is true."""
@@ -160,6 +167,11 @@ class DataSet:
         """ "memory" or "stream"."""
         return "stream" if isinstance(self.train.images, Pictures) else "memory"
 
+    @property
+    def several_labels(self) -> bool:
+        """Whether an image has any number of labels, none too, instead of one class."""
+        return self.train.y_N.ndim == 2
+
     def without_test(self) -> DataSet:
         """What workers may see."""
         return replace(self, test=None)
@@ -178,7 +190,12 @@ class DataSet:
             "split": self.split_hash,
             "loader": self.loader,
             "notes": self.notes,
-        }
+        } | ({"positives": float(self.val.y_N.mean())} if self.several_labels else {})
+
+
+def images_of_each(y_N: np.ndarray, classes: int) -> np.ndarray:
+    """(K,) images of each class, or with each label where y is (N, K)."""
+    return y_N.sum(0, dtype=np.int64) if y_N.ndim == 2 else np.bincount(y_N, minlength=classes)
 
 
 def missing_package(what: str, package: str) -> InputError:

@@ -6,7 +6,7 @@ At the end its summary, as `alternas data` prints it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from itertools import compress
 from pathlib import Path
@@ -82,6 +82,19 @@ def load_showing(config: DataConfig, console: Console) -> DataSet:
     finally:
         if tasks:
             progress.stop()
+
+
+def load_classes(config: DataConfig, console: Console) -> DataSet:
+    """Load a data set of one class a picture, as `load_showing`; InputError where pictures have several labels."""
+    return one_class_each(load_showing(config, console))
+
+
+def one_class_each(data: DataSet) -> DataSet:
+    """The data set as it is; InputError where pictures have several labels."""
+    if data.several_labels:
+        rule = "pictures have several labels, and this needs one class a picture"
+        raise InputError(f"data: {data.name}: {rule}")
+    return data
 
 
 def progress_on(console: Console) -> Progress:
@@ -188,7 +201,7 @@ def _read_pictures(config: DataConfig, raw: RawDataset, sources: dict[str, Image
 
     classes = raw.classes
     first = read["all" if "all" in read else "train"]
-    kept_C = np.bincount(first.split.y_N, minlength=len(classes)) > 0
+    kept_C = first.split.counts(len(classes)) > 0
     if config.skip_broken and not kept_C.all():
         if not kept_C.any():
             raise InputError(f"data: {config.name}: no picture to train on can be read")
@@ -242,7 +255,9 @@ def _read_part(
 
 
 def _of_classes(part: _ReadPart, kept_C: np.ndarray) -> _ReadPart:
-    """Leave out the images of classes that are not kept, and number the others anew."""
+    """Leave out the images of classes that are not kept, and number the others anew; of labels, these alone."""
+    if part.split.y_N.ndim == 2:
+        return replace(part, split=Split(part.split.images, part.split.y_N[:, kept_C]))
     at = kept_C[part.split.y_N]
     split = part.split.at(at)
     values = split.images if isinstance(split.images, np.ndarray) else part.values[at]  # one copy of a set in memory
@@ -275,7 +290,7 @@ def _describe_forms(spec: ImageSpec, form_N3: np.ndarray) -> str:
 def summary(data: DataSet) -> dict[str, Any]:
     """As JSON: the set's facts, its images by class and split, whether the classes are uneven, what was skipped."""
     splits = {"train": data.train, "val": data.val} | ({"test": data.test} if data.test else {})
-    counts = {name: np.bincount(split.y_N, minlength=len(data.classes)).tolist() for name, split in splits.items()}
+    counts = {name: split.counts(len(data.classes)).tolist() for name, split in splits.items()}
     by_class = [
         {"class": name, "images": sum(of_one)} | dict(zip(counts, of_one, strict=True))
         for name, *of_one in zip(data.classes, *counts.values(), strict=True)
@@ -286,7 +301,9 @@ def summary(data: DataSet) -> dict[str, Any]:
     if largest > UNEVEN * fewest:
         times = f"{largest / fewest:.3g} times as many as the smallest, {least} with {fewest:,}"
         uneven = f"the largest class, {most}, has {largest:,} images, {times}"
-    return data.facts() | {"by_class": by_class, "uneven": uneven, "broken": [asdict(one) for one in data.broken]}
+    unlabelled = {name: int((~split.y_N.any(1)).sum()) for name, split in splits.items()} if data.several_labels else {}
+    facts = data.facts() | ({"without_label": unlabelled} if unlabelled else {})
+    return facts | {"by_class": by_class, "uneven": uneven, "broken": [asdict(one) for one in data.broken]}
 
 
 def broken_summary(name: str, error: BrokenPicturesError) -> dict[str, Any]:
@@ -299,7 +316,8 @@ def summary_table(facts: dict[str, Any]) -> Table:
     by_class = [f"{row['class']} {row['images']:,}" for row in facts["by_class"]]
     lines: dict[str, Any] = {name: value for name, value in facts.items() if name not in ("by_class", "broken")}
     lines["uneven"] = facts["uneven"] or "no"
-    return facts_table(lines | {"images: by class": by_class})
+    title = "images: by label" if "without_label" in facts else "images: by class"
+    return facts_table(lines | {title: by_class})
 
 
 def broken_lines(broken: Sequence[dict[str, Any]]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...archs.errors import InputError, short_repr
-from .dataset import Broken, BrokenPicturesError, DataConfig, DataSet, Moments, Split
+from .dataset import Broken, BrokenPicturesError, DataConfig, DataSet, Moments, Split, images_of_each
 
 SEED = 0  # the split belongs to the data, not to the run: runs stay comparable
 SHARES = (0.6, 0.2, 0.2)  # train, validation, test of a set in one piece
@@ -47,6 +47,28 @@ def two_ways(y_N: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return random.permutation(np.concatenate(train)), random.permutation(np.concatenate(val))
 
 
+def iterative_three_ways(y_NK: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Train, validation and test places of pictures with several labels, each label split by SHARES as far as it can.
+
+    Iterative stratification (Sechidis, Tsoumakas & Vlahavas, ECML PKDD 2011): label by label, of those that are left
+    the rarest first, each picture goes where the label is missing most; at last those without any.
+    """
+    random, split_N = np.random.default_rng(SEED), np.full(len(y_NK), -1)
+    left_K = y_NK.sum(0, dtype=np.int64)
+    missing_S, missing_SK = np.multiply(SHARES, len(y_NK)), np.outer(SHARES, left_K)
+    while (split_N < 0).any():
+        label = int(np.where(left_K > 0, left_K, len(y_NK) + 1).argmin()) if left_K.any() else None
+        now_N = (split_N < 0) & (y_NK[:, label] > 0 if label is not None else True)
+        for place in random.permutation(np.flatnonzero(now_N)):
+            missing = missing_S if label is None else missing_SK[:, label]
+            split = max(range(len(SHARES)), key=lambda s: (missing[s], missing_S[s]))
+            split_N[place] = split
+            missing_S[split] -= 1
+            missing_SK[split] -= y_NK[place]
+        left_K -= y_NK[now_N].sum(0, dtype=np.int64)
+    return tuple(random.permutation(np.flatnonzero(split_N == split)) for split in range(len(SHARES)))
+
+
 def moments(x_NCHW: np.ndarray) -> Moments:
     """Mean and standard deviation of each channel, in two passes of 64-bit sums; the latter at least 1e-6."""
     channels, pixels = x_NCHW.shape[1], x_NCHW.shape[0] * x_NCHW.shape[2] * x_NCHW.shape[3]
@@ -64,13 +86,13 @@ def moments(x_NCHW: np.ndarray) -> Moments:
 def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]) -> tuple[Places, str]:
     """Choose the images of each split, as (part, places); the second value says in words where they come from.
 
-    `labels` has y_N by part: "all", or "train" with or without "val" and "test".
+    `labels` has y_N by part: "all", or "train" with or without "val" and "test"; (N, K) of several labels.
 
     Raises:
         InputError: if there are fewer than two classes, or a class has too few images to be split.
     """
     first = "all" if "all" in labels else "train"
-    counts = np.bincount(labels[first], minlength=len(classes))
+    counts = images_of_each(labels[first], len(classes))
     least = 1 if "val" in labels else LEAST[first]
     if len(classes) < 2:
         raise InputError(f"data: {name}: needs at least 2 classes, got {len(classes)}")
@@ -79,6 +101,8 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
         rule = f"needs at least {least} images of each class to split them"
         hint = "" if counts.min() else "; --skip-broken leaves out classes that have none"
         raise InputError(f"data: {name}: {rule}; {few!r} has {counts.min()}{hint}")
+    if labels[first].ndim == 2:
+        return _places_of_labels(name, labels[first], classes)
     if first == "all":
         three = zip(("train", "val", "test"), three_ways(labels["all"]), strict=True)
         return {to: ("all", at) for to, at in three}, f"{' / '.join(f'{share:.0%}' for share in SHARES)} of each class"
@@ -89,6 +113,17 @@ def places_of(name: str, labels: dict[str, np.ndarray], classes: tuple[str, ...]
     two: Places = {"train": ("train", train), "val": ("train", val)}
     test = {part: at for part, at in places.items() if part == "test"}
     return two | test, f"validation: {VAL_SHARE:.0%} of each class of train"
+
+
+def _places_of_labels(name: str, y_NK: np.ndarray, labels: tuple[str, ...]) -> tuple[Places, str]:
+    """As `places_of`, of a set in one piece whose pictures have several labels."""
+    places = dict(zip(("train", "val", "test"), iterative_three_ways(y_NK), strict=True))
+    for split, at in places.items():
+        if len(missing := np.flatnonzero(~y_NK[at].any(0))):
+            few, rule = labels[missing[0]], "needs more pictures with each label to split them"
+            raise InputError(f"data: {name}: {rule}; no picture of {split} has {short_repr(few)}")
+    shares = " / ".join(f"{share:.0%}" for share in SHARES)
+    return {to: ("all", at) for to, at in places.items()}, f"{shares} of each label, as far as they can be"
 
 
 def labelled(name: str, labels: dict[str, Sequence[Any]]) -> dict[str, np.ndarray]:

@@ -35,7 +35,7 @@ from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import parse_run_spec, select_net, trained_weights
 from ..config import RunConfig
 from ..data.dataset import DataSet
-from ..data.load import track
+from ..data.load import one_class_each, track
 from ..data.splits import View
 from ..training.optim import warmup_steps
 from .comparisons import STUDIES, ComparisonSetting
@@ -92,11 +92,11 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
             )
         for name in config.analyses:
             check_choice("analysis of a study", name, TRENDS)
-        data = data_of(run, console)
+        data = one_class_each(data_of(run, console))
         nets = study = study_nets(run, data)
     else:
         nets = _nets(config, run, trial)
-        data = data_of(run, console)
+        data = one_class_each(data_of(run, console))
     context = analysis_context(data, config.samples, torch.device(config.device))
     inputs = [] if study else [context.analysis_input(net) for net in nets]
     folder = open_folder(config.out or run / FOLDER)

@@ -22,7 +22,7 @@ from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder, write_json
 from ..data.dataset import DataSet
-from ..data.load import load_showing, track
+from ..data.load import load_classes, track
 from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import SMALL_SIDE, net_of
@@ -66,7 +66,7 @@ def explain_claims(config: ClaimsConfig, console: Console) -> dict[str, Any]:
         InputError: if something asked for is wrong.
         OperationError: if workers do not start or everything fails.
     """
-    data = load_showing(config.data, console)
+    data = load_classes(config.data, console)
     folder = run_folder(config.name or plain_name("paper-claims", config.data.name, "quick" if config.quick else ""))
     plan = _plan(config, data)
     settings = {"study": "paper-claims", "quick": config.quick}

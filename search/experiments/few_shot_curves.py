@@ -19,7 +19,7 @@ from ...results.render.plots import draw
 from ...results.render.terminal import plain
 from ...results.runs.weights_spec import WeightsSpec
 from ..data.dataset import DataConfig, DataSet
-from ..data.load import load_showing
+from ..data.load import load_classes
 from ..training.episodes import BATCH, episode_table, features
 from ..training.inherit import inherit
 from ..training.job import QUERIES
@@ -66,7 +66,7 @@ def few_shot_curves(config: FewShotConfig, console: Console) -> dict[str, Any]:
     Raises:
         InputError: if weights or data cannot be read, or a class has too few images.
     """
-    weights, data = config.weights.find(), load_showing(config.data, console)
+    weights, data = config.weights.find(), load_classes(config.data, console)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     net = _fit_images(weights.network, data).to(device)
     loader = open_loader(data.without_test(), device, workers=2)

@@ -12,7 +12,7 @@ from ...archs.errors import check_choice
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..data.load import load_showing
+from ..data.load import load_classes
 from ..pretrained import saved_start
 from ..training.job import FREEZE_POLICIES
 from .plan import ExperimentConfig, ExperimentContext, Training
@@ -39,7 +39,7 @@ def finetune(config: Finetune, console: Console) -> tuple[Path, list[Record]]:
         OperationError: if workers do not start or everything fails.
     """
     weights, recipe, freeze = config.weights.find(), config.recipe, config.freeze
-    data = load_showing(config.data, console)
+    data = load_classes(config.data, console)
     net = headless(weights.network.genotype)
     net.check(data.image_size)
     how = recipe.augment

@@ -30,7 +30,7 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
     """
     data, folder = context.data, context.folder
     for training in plan:
-        check_on(training.recipe, data.white_level, data.in_chans, data.image_size)
+        check_on(training.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
         training.cost(data)  # refuses a net that cannot be built for these images
     artifacts = artifact_store(folder, context.run.resources.storage_path)
     check_store(artifacts)

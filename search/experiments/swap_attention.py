@@ -22,7 +22,7 @@ from ...results.render.terminal import plain
 from ...results.runs.record import Record
 from ...results.runs.store import plain_name, run_folder
 from ...results.runs.weights_spec import WeightsSpec
-from ..data.load import load_showing
+from ..data.load import load_classes
 from ..pretrained import saved_start
 from .finetune import headless
 from .plan import ExperimentConfig, ExperimentContext, Training
@@ -64,7 +64,7 @@ def swap_attention(config: SwapAttention, console: Console) -> tuple[dict[str, A
         InputError: if weights or data cannot be read, or the net has no blocks to swap.
         OperationError: if workers do not start or everything fails.
     """
-    weights, data, recipe = config.weights.find(), load_showing(config.data, console), config.recipe
+    weights, data, recipe = config.weights.find(), load_classes(config.data, console), config.recipe
     before = headless(weights.network.genotype)
     before.check(data.image_size)
     after = swapped(before, config.msa or rule(before), data.image_size)

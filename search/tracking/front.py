@@ -24,7 +24,7 @@ class FrontScalars:
 
     def __init__(self, controller: SearchController) -> None:
         self._settings, self._cost_of = controller.settings, controller.context.cost_of
-        self._classes = len(read_data_facts(controller.folder)["classes"])
+        self._data = read_data_facts(controller.folder)
         self._scores = (math.inf, -math.inf)  # the worst and the best
         self._front: list[tuple[float, float]] = []  # scores and costs
         self._lowest, self._dearest = math.inf, 0.0
@@ -48,7 +48,7 @@ class FrontScalars:
 
     def _scalars(self) -> dict[str, float]:
         metric, bounds = self._settings.metric, (self._lowest, self._dearest)
-        within = score_range(metric, self._classes, self._scores)
+        within = score_range(metric, self._data, self._scores)
         worths = [(above_chance(score, *within), normalized_cost(cost, bounds)) for score, cost in self._front]
         values = {
             "front/hypervolume": dominated_volume(worths),

@@ -74,13 +74,13 @@ def cut_out(x_BCHW: Tensor, side: int, generator: Generator) -> Tensor:
 
 
 def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Images mixed with those of the batch in reverse, and shares of the classes t_BK.
+    """Images mixed with those of the batch in reverse, and shares of the classes t_BK; y (B, K) of several labels.
 
     One weight for the whole batch, as timm's Mixup in its mode "batch". With both alphas above 0,
     each has half of the batches.
     """
     random = np.random.default_rng(seed)
-    t_BK = F.one_hot(y_B, classes).float()
+    t_BK = (y_B if y_B.ndim == 2 else F.one_hot(y_B, classes)).float()
     if random.random() >= how.mix:
         return x_BCHW, t_BK
     cut = how.cutmix > 0 and (how.mixup == 0 or random.random() < 0.5)

@@ -28,7 +28,7 @@ ORDER, AUGMENT, NOISE, MIX = range(4)  # streams of random numbers
 
 
 class DeviceLoader(Protocol):
-    """A data set on a device. Batches are x_BCHW, normalised, and labels y_B."""
+    """A data set on a device. Batches are x_BCHW, normalised, and labels y_B, (B, K) where images have several."""
 
     data: DataSet
     device: torch.device
@@ -193,8 +193,8 @@ class _BatchSampler:
             yield [(place, step, i) for i, place in enumerate(chosen.tolist())]
 
 
-class _PictureSet(Dataset[tuple[np.ndarray, int]]):
-    """x_CHW uint8 and label of each `Place`, cropped and flipped the same way at the same place."""
+class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):
+    """x_CHW uint8 and label, or labels (K), of each `Place`, cropped and flipped the same way at the same place."""
 
     def __init__(self, split: Split, how: Augment, fill: list[int], seed: int) -> None:
         from timm.data.transforms import RandomResizedCropAndInterpolation
@@ -213,7 +213,7 @@ class _PictureSet(Dataset[tuple[np.ndarray, int]]):
         if how.flip:
             self.transforms.append(RandomHorizontalFlip())
 
-    def __getitem__(self, place: Place) -> tuple[np.ndarray, int]:
+    def __getitem__(self, place: Place) -> tuple[np.ndarray, int | np.ndarray]:
         at, step, i = place
         # The three generators that transforms draw from.
         seed = int(np.random.SeedSequence((self.seed, step, i)).generate_state(1)[0])
@@ -224,4 +224,5 @@ class _PictureSet(Dataset[tuple[np.ndarray, int]]):
         for transform in self.transforms:
             image = transform(image)
         x_HWC = np.asarray(image).reshape(*self.pictures.spec.size, self.pictures.spec.channels)
-        return x_HWC.transpose(2, 0, 1).copy(), int(self.y_N[at])
+        y = self.y_N[at]
+        return x_HWC.transpose(2, 0, 1).copy(), y if y.ndim else int(y)

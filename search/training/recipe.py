@@ -99,8 +99,9 @@ class Recipe:
         cooldown: last share of a constant schedule, in which it falls linearly to 0: every earlier
             state is then worth the same whatever the full budget (Hägele et al., 2024).
         avg_pool_lr: peak learning rate of transformers that are read by averaging tokens; 0 means `lr`.
-        loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021).
-        label_smoothing: as in cross-entropy.
+        loss: "cross_entropy", or "binary": one yes-or-no for each class (Wightman et al., 2021). Pictures with several
+            labels always have the latter.
+        label_smoothing: as in cross-entropy; of several labels towards one half, each being a yes-or-no of its own.
         class_weights: "balanced" multiplies the loss of an image by N / (K n), for N training images of K classes and n
             of its class: all classes weigh alike, and the mean over the training images is 1; "none" by 1.
         balanced_sampler: whether an epoch has as many images of one class as of another, and as many in all as the
@@ -190,9 +191,14 @@ def completed(recipe: Any) -> Any:
     return LATER | recipe if isinstance(recipe, dict) else recipe
 
 
-def check_on(recipe: Recipe, white_level: float, channels: int, size: tuple[int, int]) -> None:
+def check_on(
+    recipe: Recipe, white_level: float, channels: int, size: tuple[int, int], several_labels: bool = False
+) -> None:
     """Raise InputError if the recipe does not fit images of (height, width); a white level of 0 is none."""
     how = recipe.augment
+    by_class = {"class_weights": recipe.class_weights != "none", "balanced_sampler": recipe.balanced_sampler}
+    for name in (name for name, asked in by_class.items() if asked and several_labels):
+        raise InputError(f"recipe {recipe.name}: {name} needs one class a picture; these have several labels")
     if how.ra_num_ops and not white_level:
         rule = "RandAugment needs images of whole numbers from 0 to 255"
         raise InputError(f"recipe {recipe.name}: {rule}; these are of other numbers")

@@ -1,4 +1,4 @@
-"""Training tasks: classification, masked patch prediction.
+"""Training tasks: classification, several labels a picture, masked patch prediction.
 
 Masked patch prediction (Dosovitskiy et al., ICLR 2021, appendix B.1.2): an encoder learns the colours of patches it
 cannot see. Half of the patch embeddings are corrupted. Of those, 80 % become a learnt [mask] embedding, 10 % that of
@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from ...archs import InputError, Network
 from ...archs.errors import check_choice
 from ...archs.timm_network import TimmNetwork
-from ...results.metrics import Scores, scores
+from ...results.metrics import LabelScores, Scores, label_scores, scores
 from ..data.dataset import DataSet
 from .optim import class_weights, loss_of
 from .recipe import Recipe
@@ -59,9 +59,22 @@ class Task:
         """(logits, true answers) of a batch."""
         return forward(x_BCHW), y_B
 
-    def scores(self, logits: Tensor, answers: Tensor) -> Scores:
+    def scores(self, logits: Tensor, answers: Tensor) -> Scores | LabelScores:
         """How good all that was predicted is."""
         return scores(logits, answers, self.num_answers)
+
+
+class LabelsTask(Task):
+    """Several labels a picture, y (B, K): a yes-or-no for each."""
+
+    def loss(self, forward: Forward, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """Mean binary cross-entropy; label smoothing goes towards one half."""
+        smoothing = self.recipe.label_smoothing
+        t_BK = target.float() * (1 - smoothing) + smoothing / 2
+        return F.binary_cross_entropy_with_logits(forward(x_BCHW).float(), t_BK)
+
+    def scores(self, logits: Tensor, answers: Tensor) -> LabelScores:
+        return label_scores(logits, answers)
 
 
 class MaskedPatchTask(Task):
@@ -93,12 +106,13 @@ TASKS = {"classes": Task, "patches": MaskedPatchTask}
 
 
 def task_of(name: str, recipe: Recipe, data: DataSet) -> Task:
-    """The task of that name.
+    """The task of that name; classes are labels where pictures have several.
 
     Raises:
         InputError: if the name is unknown.
     """
-    return TASKS[check_choice("task", name, TASKS)](recipe, data)
+    task = TASKS[check_choice("task", name, TASKS)]
+    return (LabelsTask if task is Task and data.several_labels else task)(recipe, data)
 
 
 def black_and_white(mean: Channels, std: Channels, white_level: float) -> tuple[Channels, Channels]:

@@ -26,7 +26,7 @@ from ...archs import InputError
 from ...archs.files import atomic_write
 from ...archs.timm_network import build_net
 from ...archs.weights import save
-from ...results.metrics import Scores, collect
+from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from .augment import mixed
 from .inherit import init_weights
@@ -93,7 +93,7 @@ class Trainer:
         self.gradients = Gradients(self.net, recipe, self.task.loss, device)
         self.keep = kept_steps(recipe, job.total_steps, job.save_weights_at)
         self.step, self.seconds, self.curve = 0, 0.0, list[Point]()
-        self.scores: Scores | None = None  # at this step, once evaluated
+        self.scores: Scores | LabelScores | None = None  # at this step, once evaluated
         self.checkpoint_broken = False
         if Path(job.checkpoint).exists():
             self.load()
@@ -143,7 +143,7 @@ class Trainer:
         for buffer, before in buffers:
             buffer.copy_(before)
 
-    def evaluate(self, split: str, most: int | None = None) -> Scores:
+    def evaluate(self, split: str, most: int | None = None) -> Scores | LabelScores:
         """Scores of the evaluated net on "train", "val" or "test"."""
 
         def predict(batch: Batch) -> Batch:
@@ -154,21 +154,23 @@ class Trainer:
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
         return self.task.scores(*collect(map(predict, self.loader.images(split, batch_size, most))))
 
-    def numbers(self, scores: Scores, prefix: str = "") -> dict[str, float]:
+    def numbers(self, scores: Scores | LabelScores, prefix: str = "") -> dict[str, float]:
         """All scores by name, the one that the job is ranked by among them."""
         return all_numbers(scores, self.job.metric, self.loader.data.classes, prefix)
 
-    def score(self, scores: Scores) -> float:
+    def score(self, scores: Scores | LabelScores) -> float:
         """Of the job's metric."""
         return self.job.metric.score(self.numbers(scores)[self.job.metric.name])
 
-    def finish(self, val: Scores) -> dict[str, float]:
+    def finish(self, val: Scores | LabelScores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
         job, train_scores = self.job, self.evaluate("train", len(self.loader.data.val))
         save(self.task.unwrap(self.best), Path(job.weights))
-        confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
-        atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
-        self._send(job.weights, job.confusion)
+        self._send(job.weights)
+        if isinstance(val, Scores) and isinstance(train_scores, Scores):  # labels are not taken for one another
+            confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
+            atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
+            self._send(job.confusion)
         test = self.numbers(self.evaluate("test"), "test_") if job.test else {}
         return self.numbers(train_scores, "train_") | test
 

@@ -72,9 +72,9 @@ def read_folder(config: DataConfig) -> RawDataset:
     Raises:
         InputError: if it is not of that form.
     """
-    root = _root(config.name)
+    root = root_of(config.name)
     folders = _parts(root)
-    barred = {_identity(path) for path in (root, *folders.values())}  # so that no link leads back, or to another part
+    barred = {identity_of(path) for path in (root, *folders.values())}  # so that no link leads back, or to another part
     files = {part: _by_class(folder, barred) for part, folder in folders.items()}
     first = next(iter(files.values()))
     empty = [name for name, paths in first.items() if not paths]
@@ -95,7 +95,7 @@ def read_folder(config: DataConfig) -> RawDataset:
     return RawDataset(parts, classes, stamp(root, (path for source in sources.values() for path in source.paths)))
 
 
-def _root(name: str) -> str:
+def root_of(name: str) -> str:
     root = Path(name).expanduser()
     if not os.path.exists(root):  # unlike Path's, False where a folder above cannot be read
         raise InputError(f"data: no such folder: {short_repr(name)}")
@@ -122,7 +122,7 @@ def _parts(root: str) -> dict[str, str]:
     if not by_part["train"]:
         raise InputError(f"data: {root} has {named[0]}/ but no train/")
     for folder in others:
-        if any(_is_picture(path) for path in _walk(os.path.join(root, folder), set())):
+        if any(is_picture(path) for path in walk(os.path.join(root, folder), set())):
             raise InputError(f"data: {root} has {by_part['train'][0]}/ beside {folder}/ with pictures: part or class?")
         log.warning("data: %s: left aside: %s/", root, folder)
     return {part: os.path.join(root, names[0]) for part, names in by_part.items() if names}
@@ -130,36 +130,36 @@ def _parts(root: str) -> dict[str, str]:
 
 def _by_class(folder: str, barred: set[tuple[int, int]]) -> dict[str, list[str]]:
     classes, files = _listing(folder)
-    loose = [file for file in files if _is_picture(file)]
+    loose = [file for file in files if is_picture(file)]
     first = f"{len(loose)} pictures lie loose, the first: {loose[0]}" if loose else ""
     if not classes:
         raise InputError(f"data: {folder} holds no class folders" + (f"; {first}" if loose else ""))
     if loose:
         raise InputError(f"data: {folder}: beside the class folders {first}")
     tops = [os.path.join(folder, name) for name in classes]
-    seen = barred | {_identity(path) for path in tops}  # nor to another class
-    paths = {name: list(_walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
-    if others := [path for of_class in paths.values() for path in of_class if not _is_picture(path)]:
+    seen = barred | {identity_of(path) for path in tops}  # nor to another class
+    paths = {name: list(walk(top, seen)) for name, top in zip(classes, tops, strict=True)}
+    if others := [path for of_class in paths.values() for path in of_class if not is_picture(path)]:
         log.warning("data: left aside %d files that are no pictures by their names, such as %s", len(others), others[0])
     # in the order of torchvision's ImageFolder
-    return {name: sorted(filter(_is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
+    return {name: sorted(filter(is_picture, of_class), key=os.path.split) for name, of_class in paths.items()}
 
 
-def _is_picture(path: str) -> bool:
+def is_picture(path: str) -> bool:
     return path.lower().endswith(EXTENSIONS)
 
 
-def _walk(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
+def walk(folder: str, seen: set[tuple[int, int]]) -> Iterator[str]:
     """Yield every file below, through links too, but no folder twice."""
     folders, files = _listing(folder)
     yield from (os.path.join(folder, file) for file in files)
     for below in (os.path.join(folder, name) for name in folders):
-        if (identity := _identity(below)) not in seen:
+        if (identity := identity_of(below)) not in seen:
             seen.add(identity)
-            yield from _walk(below, seen)
+            yield from walk(below, seen)
 
 
-def _identity(folder: str) -> tuple[int, int]:
+def identity_of(folder: str) -> tuple[int, int]:
     facts = os.stat(folder)
     return facts.st_dev, facts.st_ino
 

@@ -66,6 +66,8 @@ class Reader:
     paths: bool = False  # whether it takes what exists, and any other name with a slash
     arrays: bool = False  # whether its sets are arrays, which have one size and lie in memory, and not pictures
     downloads: bool = False  # whether --download fetches its sets
+    holds: str = ""  # the file that makes a folder one of its sets
+    several_labels: bool = False  # whether pictures have several labels, not one class each
 
     def takes(self, name: str) -> bool:
         """Whether the set of this name is one of its sets."""
@@ -73,6 +75,7 @@ class Reader:
             (name.lower() if self.any_case else name) in self.names
             or (bool(self.prefix) and name.startswith(self.prefix) and name != self.prefix)
             or (bool(self.suffix) and name.lower().endswith(self.suffix))
+            or (bool(self.holds) and os.path.isfile(os.path.join(os.path.expanduser(name), self.holds)))
             or (self.paths and (os.path.exists(name) or "/" in name))
         )
 
@@ -110,6 +113,12 @@ READERS = (  # the first that takes a name reads it
     ),
     Reader(
         "wds/PATH", "WebDataset: a folder of `.tar` shards, or one", "webdataset:read_webdataset", prefix="wds/",
+    ),
+    Reader(
+        "a folder with a labels.csv",
+        "pictures with several labels each: a column `file`, and `labels`, separated by `;`, or a column of 0 and 1 "
+        "for each label",
+        "labels:read_labels", holds="labels.csv", several_labels=True,
     ),
     Reader(
         "a folder of class folders",

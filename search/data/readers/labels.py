@@ -1,0 +1,104 @@
+"""Folders of pictures with several labels each, in a labels.csv beside them."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import os
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from ....archs.errors import InputError, short_repr
+from ..dataset import MEMORY_LIMIT, DataConfig, RawDataset, RawSplit
+from .folder import Files, identity_of, is_picture, root_of, stamp, walk
+
+FILE, LABELS, SEPARATOR = "file", "labels", ";"
+
+log = logging.getLogger("alternas")
+
+
+@dataclass
+class _Table:
+    """Rows of a labels.csv: the labels of each picture, by its path."""
+
+    path: str
+    header: list[str]
+    labels_of: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, line: int, cells: list[str]) -> None:
+        """Add a row; InputError if it is not as the header says."""
+        where = f"data: {self.path} line {line}"
+        if len(cells) != len(self.header):
+            raise InputError(f"{where}: must have {len(self.header)} columns, got {len(cells)}")
+        row = dict(zip(self.header, cells, strict=True))
+        file = row.pop(FILE)
+        pure = PurePosixPath(file)
+        if not file or "\0" in file or pure.is_absolute() or ".." in pure.parts:
+            raise InputError(f"{where}: file must be a path within the folder, got {short_repr(file)}")
+        if str(pure) in self.labels_of:
+            raise InputError(f"{where}: a second row of {short_repr(file)}")
+        if LABELS in row:
+            names = {name.strip() for name in row[LABELS].split(SEPARATOR)} - {""}
+        else:
+            for name, value in row.items():
+                if value.strip() not in ("0", "1"):
+                    raise InputError(f"{where}: {short_repr(name)} must be 0 or 1, got {short_repr(value)}")
+            names = {name for name, value in row.items() if value.strip() == "1"}
+        self.labels_of[str(pure)] = names
+
+    @property
+    def names(self) -> list[str]:
+        """All labels: the columns in their order, or those that pictures have, sorted."""
+        if LABELS in self.header:
+            return sorted(set().union(*self.labels_of.values()))
+        return [name for name in self.header if name != FILE]
+
+
+def read_labels(config: DataConfig) -> RawDataset:
+    """Read ROOT/labels.csv and the pictures that it names, by paths within ROOT; they may have no label at all.
+
+    Raises:
+        InputError: if the file is not of that form.
+    """
+    root = root_of(config.name)
+    table = _read_table(os.path.join(root, "labels.csv"))
+    files, names = list(table.labels_of), table.names
+    if not files:
+        raise InputError(f"data: {table.path}: names no pictures")
+    if len(files) * len(names) > MEMORY_LIMIT:
+        raise InputError(f"data: {table.path}: {len(files):,} pictures of {len(names):,} labels are too many")
+    y_NK, places = np.zeros((len(files), len(names)), np.uint8), {name: k for k, name in enumerate(names)}
+    for i, labels in enumerate(table.labels_of.values()):
+        y_NK[i, [places[name] for name in labels]] = 1
+    found = (os.path.relpath(path, root) for path in walk(root, {identity_of(root)}) if is_picture(path))
+    if unnamed := sorted(set(found) - set(files)):
+        log.warning("data: %s: left aside %d pictures that it does not name: %s", table.path, len(unnamed), unnamed[0])
+    source = Files(root, tuple(files))
+    return RawDataset({"all": RawSplit(source, y_NK)}, tuple(names), stamp(root, files))
+
+
+def _read_table(path: str) -> _Table:
+    try:
+        with open(path, encoding="utf-8-sig", newline="") as file:
+            rows = csv.reader(file)
+            table = _Table(path, [name.strip() for name in next(rows, [])])
+            _check_header(table)
+            for cells in rows:
+                if cells:  # no empty line
+                    table.add(rows.line_num, cells)
+            return table
+    except OSError as error:
+        raise InputError(f"data: {path}: cannot be read ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"data: {path}: is no CSV file in UTF-8 ({error})") from None
+
+
+def _check_header(table: _Table) -> None:
+    header = table.header
+    if len(set(header)) < len(header) or "" in header:
+        raise InputError(f"data: {table.path}: columns must have names that differ, got {short_repr(header)}")
+    if FILE not in header or len(header) < 2 or (LABELS in header and len(header) > 2):
+        rule = f"must have a column {FILE}, and {LABELS} or a column for each label"
+        raise InputError(f"data: {table.path}: {rule}, got {short_repr(header)}")
