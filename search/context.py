@@ -186,14 +186,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     settings, folder = config.settings, run_folder(config.name)
     scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
-    trainer = config.trainer
-    if trainer and trainer.images:
-        data = trainer.data_set()
-    else:
-        data = load_showing(config.data, console)
-        check_on(settings.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
-    if trainer is None:
-        class_of(settings.metric, data.classes)  # which the data must have
+    data = _load(config, console)
     space = spaces.find(settings.space, data.image_size)
 
     def cost_fn(net: Genotype) -> Cost:
@@ -201,17 +194,9 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(config.references, data, settings)
-    run_settings = settings.to_dict() | {
-        "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
-    }  # fmt: skip
-    if config.start_with:
-        run_settings["start_with"] = config.start_with
-    if isinstance(space, FileSpace):  # another source, or other genes, is another search
-        run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
-    if pretrained:
-        run_settings["from"] = pretrained.digest
+    run_settings = _run_settings(config, data, space, pretrained)
     _check_same_run(folder, config, run_settings)
     artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
     if settings.latency:
@@ -248,12 +233,44 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     if config.storage:
         connect(parse_url(config.storage))  # before a folder is made
     check_store(artifacts)
-    if trainer and not read_records(folder):
-        _, smallest = spaces.cheapest(space, lambda net: cost_fn(net).macs)
-        console.print(f"trainer {trainer.path}: trying two steps", highlight=False, soft_wrap=True)
-        gpu = config.run.resources.gpus != 0
-        check_trainer(trainer, smallest, settings.recipe, steps, settings.metric, data.without_test(), gpu)
+    if config.trainer and not read_records(folder):
+        _try_trainer(config.trainer, context, console)
     return context
+
+
+def _load(config: SearchConfig, console: Console) -> DataSet:
+    """The data, which recipe and metric must be for."""
+    settings, trainer = config.settings, config.trainer
+    if trainer and trainer.images:
+        return trainer.data_set()
+    data = load_showing(config.data, console)
+    check_on(settings.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
+    if trainer is None:
+        class_of(settings.metric, data.classes)  # which the data must have
+    return data
+
+
+def _run_settings(config: SearchConfig, data: DataSet, space: Space, pretrained: Pretrained | None) -> dict[str, Any]:
+    """What `run.json` holds as the settings."""
+    run_settings = config.settings.to_dict() | {
+        "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
+    }  # fmt: skip
+    if config.start_with:
+        run_settings["start_with"] = config.start_with
+    if isinstance(space, FileSpace):  # another source, or other genes, is another search
+        run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
+    if pretrained:
+        run_settings["from"] = pretrained.digest
+    return run_settings
+
+
+def _try_trainer(trainer: TrainerFile, context: SearchContext, console: Console) -> None:
+    """Train the cheapest net for two steps."""
+    settings, data = context.settings, context.data.without_test()
+    _, cheapest = spaces.cheapest(context.space, lambda net: context.cost_fn(net).macs)
+    console.print(f"trainer {trainer.path}: trying two steps", highlight=False, soft_wrap=True)
+    gpu = context.config.run.resources.gpus != 0
+    check_trainer(trainer, cheapest, settings.recipe, context.steps, settings.metric, data, gpu)
 
 
 def _known_nets(context: SearchContext, console: Console) -> KnownNets:

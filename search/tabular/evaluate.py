@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -112,7 +112,8 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
         for share in SHARES:
             for name, value in zip(("low", "median", "high"), _quartiles(_spent(runs, share)), strict=True):
                 row[f"spent_to_{share * 100:.0f}_{name}"] = _finite(value)
-        for name, value in zip(("low", "median", "high"), _quartiles(_compute(runs)), strict=True):
+        compute = _quartiles(_or_infinite(trace.compute_to(SHARES[-1]) for trace in runs))
+        for name, value in zip(("low", "median", "high"), compute, strict=True):
             row[f"compute_to_99_{name}"] = _finite(value)
         low, middle, high = _quartiles([trace.volume_at(AT) for trace in runs])
         row |= {"hypervolume_low": low, "hypervolume_median": middle, "hypervolume_high": high, "hypervolume_at": AT}
@@ -123,11 +124,11 @@ def rows(traces: dict[SearcherConfig, list[Trace]]) -> list[dict[str, Any]]:
 
 
 def _spent(runs: Sequence[Trace], share: float) -> list[float]:
-    return [math.inf if (spent := trace.spent_to(share)) is None else spent for trace in runs]
+    return _or_infinite(trace.spent_to(share) for trace in runs)
 
 
-def _compute(runs: Sequence[Trace]) -> list[float]:
-    return [math.inf if (spent := trace.compute_to(SHARES[-1])) is None else spent for trace in runs]
+def _or_infinite(values: Iterable[float | None]) -> list[float]:
+    return [math.inf if value is None else value for value in values]
 
 
 def _quartiles(values: Sequence[float]) -> list[float]:

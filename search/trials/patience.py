@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ...results.ranking.stats import Noise, half_width, pooled_noise
 from ...results.runs.record import Record
 from ..config import Settings
-
-CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
+from .study import CostOf
 
 
 @dataclass(frozen=True)
@@ -28,6 +26,9 @@ class Patience:
     before the first of them. One that is above it by more than the noise is growth: its score exceeds that of each
     earlier net that costs no more by more than `stats.half_width`, the 95 % interval that ties are told by; a net
     cheaper than all earlier ones must exceed the worst of them so. Without growth the search is over.
+
+    Attributes:
+        is_over: whether none of the last nets was growth.
     """
 
     def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
@@ -35,7 +36,7 @@ class Patience:
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # places of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
-        self._is_over = False
+        self.is_over = False
 
     def add(self, record: Record) -> None:
         """Take up the next record."""
@@ -49,12 +50,7 @@ class Patience:
             self._searched.append(len(self._trained))
         cost = self._cost_of(record.key, record.cost)
         self._trained.append(TrainedNet(cost, record.accuracy, max(1, len(record.accuracies))))
-        self._is_over = self._has_stalled()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether none of the last nets was growth."""
-        return self._is_over
+        self.is_over = self._has_stalled()
 
     @property
     def noise(self) -> Noise | None:
