@@ -113,7 +113,7 @@ def test_values_are_typed_as_a_person_would() -> None:
     [
         ({"max_mac": "2M"}, "did you mean 'max_macs'"),
         ({"json": True}, "unknown value 'json'"),
-        ({"trials": "four"}, "trials.*integer"),
+        ({"trials": "four"}, "trials.*valid int"),
         ({"trials": 0}, "trials: must be 1 or more"),
         ({"inherit": "yes"}, "inherit: must be True or False, got 'yes'"),
         ({"data": {}}, "data: must be a string, a number or a list of them, got {}"),
