@@ -178,7 +178,13 @@ class TrainingOptions:
 class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
-    workers: Annotated[int, option("Number of trials trained in parallel; 0 uses all resources.")] = 0
+    workers: Annotated[
+        str,
+        option(
+            "Number of trials trained in parallel: a number; auto (or 0) for as many as fit; or MIN..MAX to grow while "
+            "the cluster has room and give way while others wait."
+        ),
+    ] = "auto"
     cpus_per_trial: Annotated[float, option("CPUs per worker.")] = 1.0
     gpus_per_trial: Annotated[
         float | None, option("GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU).")
@@ -203,12 +209,13 @@ class RunOptions:
             train_steps: limit on the optimiser steps of all trainings.
             patience: nets without growth of the front after which a search ends.
         """
-        from ..search.config import Budget, RunConfig
+        from ..search.config import Budget, RunConfig, worker_range
         from ..search.engine.resources import Resources
         from ..search.tracking.tracker import trackers_of
 
+        workers, most = worker_range(self.workers)
         resources = Resources(
-            self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
+            self.address, workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path, most
         )
         budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
         return RunConfig(resources, budget, trackers_of(self.track))

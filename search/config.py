@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
-from ..archs.errors import InputError, check_choice, check_count, short_repr
+from ..archs.errors import InputError, check_choice, check_count, is_whole, short_repr
 from ..archs.timm_net import CountedCost
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
@@ -204,6 +204,16 @@ def supernet_of(text: str) -> tuple[float, str]:
         rule = f"must be from 1 to {MOST_TRAININGS:.0e} full trainings, or a run with a bank"
         raise InputError(f"supernet: {rule}, got {short_repr(text)}")
     return trainings, ""
+
+
+def worker_range(text: str) -> tuple[int, int | None]:
+    """Workers to begin with, 0 for as many as fit, and how many to grow to: of "auto", "4" or "2..8"."""
+    least, dots, most = text.strip().partition("..")
+    if least == "auto" and not dots:
+        return 0, None
+    if not is_whole(least) or (dots and not is_whole(most)):
+        raise InputError(f"workers: must be a number, auto or MIN..MAX such as 2..8, got {short_repr(text)}")
+    return int(least), int(most) if dots else None
 
 
 def latency_of(objective: str, text: str) -> str:

@@ -10,13 +10,14 @@ actor that fails in any way is killed and replaced; the data go into the object 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import current_thread, main_thread
@@ -36,7 +37,9 @@ from ...archs.errors import InputError, OperationError
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress
+from .cluster import cluster_load, wish_for
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
+from .scaling import WorkerCounts, more_workers, needs_of, wished_workers
 from .worker import Worker
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -47,6 +50,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 MOST_START_FAILURES = 3  # in a row
+SCALE_SECONDS = 5.0  # between two looks at a cluster that is shared
 LATENCY_START_SECONDS = 60.0  # for the latency worker to be there before the workers that train
 
 
@@ -247,6 +251,9 @@ class _Running:
 class Pool:
     """Workers on Ray, at most `most`, each holding `data`.
 
+    Where the user gave a range, it grows into what the cluster has free, and gives workers back while others wait:
+    first idle ones, then those whose job has just ended or left a checkpoint.
+
     Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
     a further one on a node of its own. Nets that wait for that latency worker hold a place of those that train.
 
@@ -255,6 +262,10 @@ class Pool:
     """
 
     def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
+        if resources.most_workers and "://" in resources.address:
+            raise InputError(
+                "workers: MIN..MAX asks the cluster's head what is free: address must be auto or HOST:PORT"
+            )
         connect(resources.address)
         try:
             self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
@@ -273,7 +284,10 @@ class Pool:
             elif setting is not None:
                 check_alone(self._resources, setting)
                 self._resources = replace(self._resources, workers=1)
-            self.size = min(worker_slots(self._resources, nodes), most)
+            self.size = min(worker_slots(self._resources, nodes), most)  # at the least
+            self._most = max(self.size, min(self._resources.most_workers or 0, most))
+            self._surplus = 0  # workers to give back
+            self._next_look, self._wished = -math.inf, 0
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_worker()
@@ -315,11 +329,59 @@ class Pool:
             self._replace(running.actor)
             late = f"took longer than {running.job.timeout_s:.0f} s"
             events.append(JobResult(running.job.trial, "timeout", running.step, error=late))
+        if self._most > self.size:
+            events += self._give_way({e.trial for e in events if isinstance(e, Progress) and e.saved})
         return events
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on."""
-        disconnect()
+        try:
+            if self._wished:
+                wish_for({}, 0)
+        finally:
+            disconnect()
+
+    @property
+    def _alive(self) -> int:
+        """Workers that train, those that are starting included."""
+        actors = [*self._starting.values(), *self._idle, *(running.actor for running in self._running.values())]
+        return sum(actor is not self._latency_worker for actor in actors)
+
+    def _give_way(self, saved: Set[int]) -> list[JobResult]:
+        """Start workers for what is free, or give some back; `saved`: trials that have just left a checkpoint."""
+        if time.monotonic() >= self._next_look:
+            self._look()
+        while self._surplus > 0 and self._idle:
+            self._give_back(self._idle.pop())
+        events = []
+        for stream, running in [*self._running.items()]:
+            if self._surplus > 0 and running.job.trial in saved:
+                del self._running[stream]
+                self._give_back(running.actor)
+                events.append(JobResult(running.job.trial, "preempted", running.step))
+        return events
+
+    def _give_back(self, actor: Any) -> None:
+        ray.kill(actor)
+        self._surplus -= 1
+
+    def _look(self) -> None:
+        """Look how many workers there should be now."""
+        self._next_look = time.monotonic() + SCALE_SECONDS
+        load = cluster_load()
+        if load is None:
+            return
+        needs = needs_of(self._resources)
+        load = load.without(needs, len(self._starting))
+        counts = WorkerCounts(self.size, self._most, self._alive, len(self._idle), len(self._starting))
+        more = more_workers(counts, load, self._resources)
+        self._surplus = max(0, -more)
+        for _ in range(more):
+            self._start_worker()
+        wished = wished_workers(counts, load, self._resources)
+        if wished != self._wished:
+            wish_for(needs, wished)
+            self._wished = wished
 
     def _run(self, actor: Any, job: Job) -> None:
         stream = actor.run.options(num_returns="streaming").remote(job)
@@ -391,5 +453,5 @@ class Pool:
         ray.kill(actor)
         if actor is self._latency_worker:
             self._start_latency_worker()
-        else:
+        elif self._alive < self.size:
             self._start_worker()

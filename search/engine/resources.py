@@ -19,17 +19,20 @@ class Resources:
     """Where to run, and what each worker gets."""
 
     address: str = ""  # of a running Ray cluster, or "" for one of our own on this machine
-    workers: int = 0  # at most; 0 means as many as fit
+    workers: int = 0  # to begin with; 0 means as many as fit
     cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
     gpus: float | None = None  # of each, a fraction shares a card; 0 trains on the CPU; None is 1 where there are GPUs
     latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
+    most_workers: int | None = None  # to grow to while others leave room, giving way to them; None stays at `workers`
 
     def __post_init__(self) -> None:
         if self.storage_path:
             check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
+        if self.most_workers is not None and not 1 <= self.workers <= self.most_workers:
+            raise InputError(f"workers: MIN..MAX needs 1 <= MIN <= MAX, got {self.workers}..{self.most_workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
             raise InputError(f"cpus-per-trial: must be above 0, got {self.cpus}")
         if self.gpus is None:
@@ -58,7 +61,7 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
 
 def check_alone(resources: Resources, setting: LatencySetting) -> None:
     """Raise InputError if workers that train cannot measure latency in turn."""
-    if resources.workers > 1:
+    if max(resources.workers, resources.most_workers or 0) > 1:
         rule = "nothing may train beside it, so one worker trains and measures in turn, or a node of its own measures"
         raise InputError(f"workers: {resources.workers} asked for with latency as objective; {rule} (--latency-on)")
     if setting.device == "cuda" and not resources.gpus:
@@ -91,15 +94,9 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
         InputError: if they do not fit, naming the option.
     """
     cpus, gpus = resources.cpus, resources.gpus or 0.0
-    by_cpus = [math.floor(node.get("CPU", 0) / cpus + ROUND) for node in nodes]
-    by_gpus = [node.get("GPU", 0) for node in nodes]
-    if gpus > 1:
-        by_gpus = [cards // gpus for cards in by_gpus]
-    elif gpus:  # whole slots a card: a worker never gets parts of two
-        by_gpus = [math.floor(cards) * math.floor(1 / gpus + ROUND) for cards in by_gpus]
-    fits = int(sum(map(min, by_cpus, by_gpus))) if gpus else sum(by_cpus)
+    fits = fitting(resources, nodes)
     if fits < 1:
-        name, share = ("GPU", gpus) if any(by_cpus) else ("CPU", cpus)
+        name, share = ("GPU", gpus) if any(_by_cpus(cpus, nodes)) else ("CPU", cpus)
         most = max((node.get(name, 0) for node in nodes), default=0.0)
         where = " on the largest node" if len(nodes) > 1 else ""
         raise InputError(f"{name.lower()}s-per-trial: {share:g} asked for, {most:g}{where} there")
@@ -107,3 +104,20 @@ def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
         rule = f"at {cpus:g} CPUs and {gpus:g} GPUs each only {fits} fit"
         raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")
     return resources.workers or fits
+
+
+def fitting(resources: Resources, nodes: Sequence[Node]) -> int:
+    """Workers that fit the nodes: none gets parts of two nodes, nor of two cards unless it asks for more than one."""
+    gpus, by_cpus = resources.gpus or 0.0, _by_cpus(resources.cpus, nodes)
+    by_gpus = [node.get("GPU", 0) for node in nodes]
+    if gpus > 1:
+        by_gpus = [cards // gpus for cards in by_gpus]
+    elif gpus:  # whole slots a card: a worker never gets parts of two
+        by_gpus = [
+            math.floor(cards) * math.floor(1 / gpus + ROUND) + math.floor(cards % 1 / gpus + ROUND) for cards in by_gpus
+        ]
+    return int(sum(map(min, by_cpus, by_gpus))) if gpus else sum(by_cpus)
+
+
+def _by_cpus(cpus: float, nodes: Sequence[Node]) -> list[int]:
+    return [math.floor(node.get("CPU", 0) / cpus + ROUND) for node in nodes]

@@ -55,10 +55,11 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
         if not math.isfinite(point.loss):
             yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
             return
-        yield Progress(job.trial, point, trainer.seconds)
-        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
+        is_due = trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS
+        if is_due:
             trainer.save()
             saved = time.monotonic()
+        yield Progress(job.trial, point, trainer.seconds, is_due)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
