@@ -122,15 +122,20 @@ class Budget:
         hours: time limit of this command.
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
+        gpu_hours: limit on the hours that workers have jobs, times their GPUs, over all sessions of a run.
+        cost: limit on what these hours and those of CPUs cost.
     """
 
     trial_minutes: float = math.inf
     hours: float = math.inf
     train_steps: float = math.inf
     patience: int | None = None
+    gpu_hours: float = math.inf
+    cost: float = math.inf
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        limits |= {"max-gpu-hours": self.gpu_hours, "max-cost": self.cost}
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
@@ -144,13 +149,19 @@ class RunConfig:
 
     Attributes:
         resources: where to run.
-        budget: limits on time and steps.
+        budget: limits on time, steps and cost.
         track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
     track: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.budget.cost < math.inf and not self.resources.prices:
+            raise InputError("max-cost: what an hour costs is not known; give --price, such as cpu=0.04,gpu=2.5")
+        if self.budget.gpu_hours < math.inf and self.resources.gpus == 0:
+            raise InputError("max-gpu-hours: with --gpus-per-trial 0 none is ever used; leave it out")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:

@@ -40,7 +40,8 @@ from ..training.job import Job, JobResult, LatencyJob, Progress
 from .cluster import cluster_load, wish_for
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .scaling import WorkerCounts, more_workers, needs_of, wished_workers
-from .worker import Worker
+from .spending import Spending, WorkerRate
+from .worker import Device, Worker
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -261,7 +262,14 @@ class Pool:
         InputError: if the cluster is not there or cannot hold a worker.
     """
 
-    def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        data: DataSet,
+        most: int,
+        setting: LatencySetting | None = None,
+        spending: Spending | None = None,
+    ) -> None:
         if resources.most_workers and "://" in resources.address:
             raise InputError(
                 "workers: MIN..MAX asks the cluster's head what is free: address must be auto or HOST:PORT"
@@ -272,6 +280,9 @@ class Pool:
             self._idle: list[Any] = []
             self._running: dict[Any, _Running] = {}  # by its stream of events
             self._failures = 0
+            self._spending = spending
+            self._wished = 0  # places that an autoscaler was asked for
+            self._rates: dict[Any, WorkerRate] = {}  # of each actor that is ready
             self._latency_worker: Any = None  # the actor that measures alone, if there is one
             self._latency_free = False
             self._latency_needs: LatencyWorker | None = None
@@ -287,7 +298,7 @@ class Pool:
             self.size = min(worker_slots(self._resources, nodes), most)  # at the least
             self._most = max(self.size, min(self._resources.most_workers or 0, most))
             self._surplus = 0  # workers to give back
-            self._next_look, self._wished = -math.inf, 0
+            self._next_look = -math.inf
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_worker()
@@ -318,6 +329,7 @@ class Pool:
         events = []
         ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout, fetch_local=False)
         more, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
+        self._count_spending()
         for source in {*ready, *more}:
             if source in self._starting:
                 self._confirm_start(source)
@@ -336,6 +348,9 @@ class Pool:
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on."""
         try:
+            if self._spending:
+                self._count_spending()
+                self._spending.save()
             if self._wished:
                 wish_for({}, 0)
         finally:
@@ -361,6 +376,10 @@ class Pool:
                 events.append(JobResult(running.job.trial, "preempted", running.step))
         return events
 
+    def _count_spending(self) -> None:
+        if self._spending:
+            self._spending.count(self._rates[running.actor] for running in self._running.values())
+
     def _give_back(self, actor: Any) -> None:
         ray.kill(actor)
         self._surplus -= 1
@@ -384,6 +403,7 @@ class Pool:
             self._wished = wished
 
     def _run(self, actor: Any, job: Job) -> None:
+        self._count_spending()
         stream = actor.run.options(num_returns="streaming").remote(job)
         self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
 
@@ -412,7 +432,7 @@ class Pool:
     def _confirm_start(self, ref: Any) -> None:
         actor = self._starting.pop(ref)
         try:
-            ray.get(ref)
+            device: Device = ray.get(ref)
         except RayError as error:
             check_raylet()
             self._failures += 1
@@ -421,7 +441,14 @@ class Pool:
             self._replace(actor)
         else:
             self._failures = 0
+            self._rates[actor] = self._rate(actor, device)
             self._release(actor)
+
+    def _rate(self, actor: Any, device: Device) -> WorkerRate:
+        """What a worker takes while it has a job."""
+        asked = self._latency_needs if self._latency_needs and actor is self._latency_worker else self._resources
+        cpus, gpus = asked.cpus, asked.gpus or 0.0
+        return WorkerRate(cpus, gpus, self._resources.prices.hour(cpus, gpus, device.name))
 
     def _next_event(self, stream: Any) -> Progress | JobResult:
         running = self._running[stream]

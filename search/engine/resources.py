@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...archs.errors import InputError
 from ...results.latency.measurements import LatencySetting
 from ..training.artifacts import check_uri
+from .prices import Prices
 
 Node = Mapping[str, float]  # what a node has, by name: "CPU", "GPU", and labels given to it
 ROUND = 1e-9
@@ -25,6 +26,7 @@ class Resources:
     latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
     most_workers: int | None = None  # to grow to while others leave room, giving way to them; None stays at `workers`
+    prices: Prices = field(default_factory=Prices)  # of an hour of what a worker gets
 
     def __post_init__(self) -> None:
         if self.storage_path:
