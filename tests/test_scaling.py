@@ -132,7 +132,7 @@ class Saving:
     def __init__(self, threads: int, device: str) -> None: ...
 
     def take(self, data: DataSet) -> Device:
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         steps = job.checkpoint + ".steps"

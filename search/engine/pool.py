@@ -36,8 +36,9 @@ from ray.exceptions import AuthenticationError, RayError
 from ...archs.errors import InputError, OperationError
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, JobResult, LatencyJob, Progress
+from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
 from .cluster import cluster_load, wish_for
+from .placement import Capacity, choose_worker
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .scaling import WorkerCounts, more_workers, needs_of, wished_workers
 from .spending import Spending, WorkerRate
@@ -46,6 +47,7 @@ from .worker import Device, Worker
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
+log = logging.getLogger("alternas")
 CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -287,6 +289,9 @@ class Pool:
             self._latency_free = False
             self._latency_needs: LatencyWorker | None = None
             self._to_measure: deque[Job] = deque()
+            self._capacities: dict[Any, Capacity] = {}  # of each actor that is ready
+            self._to_place: deque[Job] = deque()  # jobs that wait for a worker with more memory
+            self._too_large = set[int]()  # trials that no worker's memory is enough for
             nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._resources = resolve_gpus(resources, nodes)
             if setting is not None and resources.latency_on:
@@ -320,7 +325,8 @@ class Pool:
             self._to_measure.append(job)
             self._measure()
         else:
-            self._run(self._idle.pop(), job)
+            self._to_place.append(job)
+            self._place()
 
     def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
@@ -343,6 +349,7 @@ class Pool:
             events.append(JobResult(running.job.trial, "timeout", running.step, error=late))
         if self._most > self.size:
             events += self._give_way({e.trial for e in events if isinstance(e, Progress) and e.saved})
+        self._place()
         return events
 
     def close(self) -> None:
@@ -367,7 +374,9 @@ class Pool:
         if time.monotonic() >= self._next_look:
             self._look()
         while self._surplus > 0 and self._idle:
-            self._give_back(self._idle.pop())
+            dearest = max(self._idle, key=lambda actor: self._capacities[actor].price)
+            self._idle.remove(dearest)
+            self._give_back(dearest)
         events = []
         for stream, running in [*self._running.items()]:
             if self._surplus > 0 and running.job.trial in saved:
@@ -407,6 +416,29 @@ class Pool:
         stream = actor.run.options(num_returns="streaming").remote(job)
         self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
 
+    def _place(self) -> None:
+        """Give jobs to idle workers that have the memory for them; others wait."""
+        kept = deque[Job]()
+        while self._to_place:
+            job = self._to_place.popleft()
+            chosen = self._choose(job, len(kept)) if self._idle else None
+            if chosen is None:
+                kept.append(job)
+            else:
+                self._run(self._idle.pop(chosen), job)
+        self._to_place = kept
+
+    def _choose(self, job: Job, waiting: int) -> int | None:
+        needed = job.step_bytes if isinstance(job, TrainJob) else 0
+        idle = [self._capacities[actor] for actor in self._idle]
+        busy = [self._capacities[running.actor] for running in self._running.values()]
+        chosen = choose_worker(needed, idle, busy, waiting)
+        if chosen is not None and idle[chosen].bytes < needed and job.trial not in self._too_large:
+            self._too_large.add(job.trial)
+            sizes = f"about {needed / 2**30:.2g} GiB, of {idle[chosen].bytes / 2**30:.2g} GiB that the worker has"
+            log.warning("trial %d: a step takes %s: it is cut into passes if memory runs out", job.trial, sizes)
+        return chosen
+
     def _measure(self) -> None:
         """Give the latency worker its next net, if it is ready and has none."""
         if self._latency_free and self._to_measure:
@@ -441,14 +473,17 @@ class Pool:
             self._replace(actor)
         else:
             self._failures = 0
-            self._rates[actor] = self._rate(actor, device)
+            self._note_device(actor, device)
             self._release(actor)
 
-    def _rate(self, actor: Any, device: Device) -> WorkerRate:
-        """What a worker takes while it has a job."""
+    def _note_device(self, actor: Any, device: Device) -> None:
+        """Note what a worker takes while it has a job, and how much memory a net may have there."""
         asked = self._latency_needs if self._latency_needs and actor is self._latency_worker else self._resources
         cpus, gpus = asked.cpus, asked.gpus or 0.0
-        return WorkerRate(cpus, gpus, self._resources.prices.hour(cpus, gpus, device.name))
+        price = self._resources.prices.hour(cpus, gpus, device.name)
+        share = min(1.0, gpus or cpus / device.cpus)
+        self._rates[actor] = WorkerRate(cpus, gpus, price)
+        self._capacities[actor] = Capacity(share * device.bytes, price)
 
     def _next_event(self, stream: Any) -> Progress | JobResult:
         running = self._running[stream]

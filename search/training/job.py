@@ -114,6 +114,7 @@ class TrainJob:
         curve_points: of the learning curve over a full budget; each is an evaluation.
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
+        step_bytes: memory that a step is estimated to take; 0 where it is not known.
     """
 
     trial: int
@@ -135,6 +136,7 @@ class TrainJob:
     curve_points: int = CURVE_POINTS
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
+    step_bytes: int = 0
 
     @property
     def progress_steps(self) -> int:
