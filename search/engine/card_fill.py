@@ -96,7 +96,7 @@ def _train(worker: Worker, data: DataSet, net: Genotype, file: str, steps: int) 
 
 def _busy_share(train: Callable[[], None]) -> float:
     """Share of the time that the card works, between its first and its last kernel."""
-    from torch.autograd import DeviceType
+    from torch._C._autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiled:
