@@ -431,7 +431,8 @@ class Pool:
     def _choose(self, job: Job, waiting: int) -> int | None:
         needed = job.step_bytes if isinstance(job, TrainJob) else 0
         idle = [self._capacities[actor] for actor in self._idle]
-        busy = [self._capacities[running.actor] for running in self._running.values()]
+        actors = [running.actor for running in self._running.values()]
+        busy = [self._capacities[actor] for actor in actors if actor is not self._latency_worker]
         chosen = choose_worker(needed, idle, busy, waiting)
         if chosen is not None and idle[chosen].bytes < needed and job.trial not in self._too_large:
             self._too_large.add(job.trial)
