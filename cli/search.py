@@ -159,6 +159,13 @@ def search(
     minimize: Annotated[
         bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
     ] = False,
+    chance: Annotated[
+        float | None,
+        option(
+            "What guessing gives, of a metric of your own --trainer: hypervolumes are counted above it (left out: "
+            "above the worst net)."
+        ),
+    ] = None,
 ) -> Path:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
@@ -178,7 +185,7 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    ranked_by = parse_metric(metric, minimize, has_trainer=bool(file), several_labels=several_labels)
+    ranked_by = parse_metric(metric, minimize, bool(file), several_labels, chance)
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
     recipe = training.on(data)
     steps = shares("rungs", rungs) if rungs else RUNGS

@@ -15,7 +15,7 @@ from ..archs import Cost, Genotype, InputError, static_cost
 from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
-from ..results.ranking.metric import Metric, class_of
+from ..results.ranking.metric import class_of, complete_settings
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
@@ -381,4 +381,4 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return {"metric": asdict(Metric()), "trainer": ""} | settings | {"recipe": completed(settings.get("recipe"))}
+    return complete_settings(settings) | {"recipe": completed(settings.get("recipe"))}

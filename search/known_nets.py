@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from ..archs.errors import InputError, short_repr
 from ..archs.files import parse_json
 from ..archs.layout import ImageSize
 from ..results.ranking.leaderboard import leaderboard_of
-from ..results.ranking.metric import Metric
+from ..results.ranking.metric import complete_settings
 from ..results.runs.record import Record, now
 from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
 from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
@@ -238,7 +238,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
-    theirs = {"metric": asdict(Metric()), "trainer": ""} | read_settings(run).get("settings", {})
+    theirs = complete_settings(read_settings(run).get("settings", {}))
     theirs["recipe"] = completed(theirs.get("recipe"))
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps

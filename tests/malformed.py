@@ -32,6 +32,7 @@ FREE: dict[str, list[str]] = {  # by option: what it can never be
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
     "number or 0": ["-1", "-inf", *NO_NUMBER],
+    "chance": ["inf", "-inf", *NO_NUMBER],
     "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
     "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
     "shares": ["0", "-1/8", "1/0", "2", "1/4,1/8", "1/8/2", "inf", *NO_NUMBER],
@@ -62,7 +63,7 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
-    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "track": "word",
+    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance", "track": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
     "latency_on": "the name of a resource of a cluster",

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..ranking.metric import Metric
+from ..ranking.metric import Metric, value_text
 from ..ranking.objectives import OBJECTIVES
 from ..runs.record import BESIDE
 from .terminal import plain
@@ -44,7 +44,7 @@ def gain_text(gain: float | None, bound: str | None) -> str:
 def nets_table(
     rows: Sequence[dict[str, Any]],
     title: str = "",
-    costs: Sequence[str] = (),
+    others: Sequence[str] = (),
     ranks: bool = False,
     none: str = "",
     metric: Metric | None = None,
@@ -54,7 +54,7 @@ def nets_table(
     Args:
         rows: as `ranking.leaderboard.rank_rows` makes them.
         title: over the table.
-        costs: columns beside MACs and params.
+        others: objectives beside accuracy, a column each: costs, and metrics of the run.
         ranks: whether to say the rank.
         none: what is said under the title in place of a table without rows.
         metric: what the nets are ranked by; None is accuracy.
@@ -62,7 +62,7 @@ def nets_table(
     metric = metric or Metric()
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
-    cells = [_cells(row, [name for name in costs if name not in ("macs", "params")], metric) for row in rows]
+    cells = [_cells(row, [name for name in others if name not in ("macs", "params")], metric) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
@@ -82,7 +82,7 @@ def nets_table(
     return table
 
 
-def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[str, str]:
+def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric) -> dict[str, str]:
     """One row's text by column."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
@@ -96,7 +96,7 @@ def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[st
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
-        **{OBJECTIVES[name]: short(row[name]) for name in costs},
+        **{OBJECTIVES.get(n, n): short(row[n]) if n in OBJECTIVES else value_text(row[n]) for n in others},
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
         "steps": str(row["budget_steps"]),
