@@ -111,6 +111,7 @@ def test_objectives_as_typed() -> None:
     assert parse_objectives("macs,params") == ("macs", "params")
     assert parse_objectives("macs,nll,accuracy") == ("accuracy", "macs", "-nll"), "of NLL less is better"
     assert parse_objectives("-rmse") == ("accuracy", "-rmse")
+    assert parse_objectives("loss,-train_nll") == ("-loss", "-train_nll")
     for wrong in ("accuracy", "macs,macs", "accuracy,macs,params,memory", "nll,-nll", "rmse,-rmse,macs"):
         with pytest.raises(InputError, match="objectives"):
             parse_objectives(wrong)

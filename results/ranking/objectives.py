@@ -74,7 +74,7 @@ class RankingQuery:
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
             for name in named:
-                check_choice("objectives", column(name), (*OBJECTIVES, *sorted(recorded)))
+                check_choice("objectives", column(name), (*OBJECTIVES, *sorted({*recorded} - OBJECTIVES.keys())))
         _check_count(named, self.objectives)
         return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
 
