@@ -50,7 +50,7 @@ def test_a_space_in_a_file(tmp_path: Path) -> None:
 
 
 def test_the_notebook(tmp_path: Path) -> None:
-    """Cell by cell in a kernel; the search says what it will cost, and shows its front in one output, drawn to the end."""
+    """Cell by cell in a kernel; the search says its compute, and shows its front in one output, drawn to the end."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
