@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
+from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
 from .learning_curves import LearningCurves
-from .sampler_context import NetFeatures, Observation
+from .sampler_context import NetFeatures, Observation, Traits
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
 # that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.
@@ -41,6 +42,11 @@ class Net(NamedTuple):
 
     genes: Genes
     features: NetFeatures
+
+    @property
+    def candidate(self) -> tuple[Traits, frozenset[tuple[str, Gene]]]:
+        """What tells it apart: what the net is, and the genes of its recipe."""
+        return self.features.traits, frozenset(recipe_genes(self.genes).items())
 
 
 class Encoder:
