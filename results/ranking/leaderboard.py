@@ -138,11 +138,11 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     extra = extra or ExtraResults()
     again, noise = retrainings(extra.retrained), noise_of(records, extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
-    by_trial, recipes = {r.trial: r for r in trained}, Counter(r.key for r in trained if r.kind == "search")
+    by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
         _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising)
         | again.get(r.key, RETRAINED)
-        | ({"recipe": tuned, "recipes": recipes[r.key]} if (tuned := tuned_values(r.genes)) else {})
+        | ({"recipe": tuned, "recipes": recipes[r.kind, r.key]} if (tuned := tuned_values(r.genes)) else {})
         for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in at_best_recipe(trained))
     ]
     # What costs nothing was not measured.
@@ -377,7 +377,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
     lines += sharing_lines(board.records, metric)
     if several := sum(row.get("recipes", 1) > 1 for row in board.rows):
-        lines.append(f"recipe: {count_nets(several)} of {len(board.rows)} were trained by several; the best one counts")
+        lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
     if any("recipe" in row for row in board.rows):
         lines.append("baselines are trained by the recipe's own values")
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):

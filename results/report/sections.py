@@ -219,8 +219,8 @@ def recipe_table(genes: Mapping[str, float]) -> Table:
     rows = [{"genes of": name, "number": counts[name], "importance": round(shares[name], 3)} for name in shares]
     rows += [{"genes of": name, "number": 1, "importance": round(share, 3)} for name, share in of_recipe.items()]
     caption = (
-        "Gene importance from above, added up. Where the recipe's share is high, how a net is trained decides more than "
-        "which net it is, and comparing nets by one recipe would mislead."
+        "Gene importance from above, added up. Where the recipe's share is high, how a net is trained decides more "
+        "than which net it is, and comparing nets by one recipe would mislead."
     )
     return Table("recipe_importance", title, caption, rows)
 
