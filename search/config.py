@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -77,7 +77,7 @@ class Settings:
     polish: float = POLISH
     metric: Metric = field(default_factory=Metric)
     trainer: str = ""
-    tune: Mapping[str, Sequence[Gene]] = field(default_factory=dict)
+    tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:

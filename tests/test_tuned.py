@@ -18,7 +18,7 @@ from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
 from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of, summary_lines
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.results.report.elements import open_run
+from alternas.results.report.elements import Table, open_run
 from alternas.results.report.sections import importance_parts, importances, leaderboard_table, recipe_table
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
@@ -350,6 +350,7 @@ def test_the_report_weighs_recipe_against_net(tmp_path: Path) -> None:
     run = open_run(tuned_run(tmp_path / "t"))
     assert leaderboard_table(run).rows[0]["lr"] == 6e-3
     plot, table = importance_parts(run)
+    assert isinstance(table, Table)
     shares = importances(run.records)
     assert sum(shares.values()) == pytest.approx(1)
     assert shares["recipe.lr"] > shares["width"], "all of the best tenth are of one rate"
