@@ -15,7 +15,7 @@ from ..archs import OperationError
 from ..results.render.tables import short
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
-from ..spaces import FileSpace
+from ..spaces import FileSpace, JointSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
 from .engine.drive import drive, write_run_json
@@ -136,8 +136,9 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
     if context.known.genes:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
-    if isinstance(context.space, FileSpace):
-        facts["space_source"] = context.space.source  # to read; never run
+    space = context.space.nets if isinstance(context.space, JointSpace) else context.space
+    if isinstance(space, FileSpace):
+        facts["space_source"] = space.source  # to read; never run
     if context.config.trainer:
         facts["trainer_source"] = context.config.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

@@ -75,6 +75,37 @@ def test_distances_count_what_differs() -> None:
     assert encoder.genes == 2, "the third never varies"
 
 
+def test_the_recipes_genes_are_a_group_of_their_own() -> None:
+    encoder = Encoder(OPTIONS | {"recipe.lr": (1e-3, 2e-3, 4e-3), "recipe.augment": ("none", "own")})
+    plain = made_up(1e5, 1, "conv", "a")
+    nets = [plain._replace(genes=plain.genes | {"recipe.lr": lr, "recipe.augment": "own"}) for lr in (1e-3, 4e-3)]
+    encoder.fix_columns(nets)
+    x, layout = encoder.encode(nets), encoder.layout(1)
+    assert x.shape[1] == len(layout.groups) == len(layout.recipe)
+    assert set(layout.groups[layout.recipe]) == {4, 5}, "two costs, two genes that vary, then the recipe's two"
+    assert ((x[0] - x[1]) ** 2)[layout.recipe].sum() == ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
+    assert not Encoder(OPTIONS).layout(1).recipe.any()
+
+
+def test_the_surrogate_learns_a_rate_that_is_best_for_any_net() -> None:
+    options = options_of(SPACE) | {"recipe.lr": tuple(2.0**k for k in range(7))}
+    draw = random.Random(0)
+
+    def told(seed: int, place: int) -> Net:
+        plain = net(seed)
+        return plain._replace(genes=plain.genes | {"recipe.lr": 2.0**place})
+
+    def accuracy(of: Net) -> float:
+        return 0.1 * math.log10(of.features.costs.objective) - 0.01 * (math.log2(float(of.genes["recipe.lr"])) - 4) ** 2
+
+    nets = [told(seed, draw.randrange(7)) for seed in range(30)]
+    surrogate = Surrogate(options)
+    surrogate.condition([observed(of, accuracy(of)) for of in nets], [], no_curves())
+    for seed in range(100, 110):  # nets that were never trained
+        mean, _ = surrogate.predict([told(seed, place) for place in range(7)])
+        assert abs(int(np.argmax(mean)) - 4) <= 1
+
+
 def test_a_net_whose_cost_was_measured_is_encoded_anew() -> None:
     encoder = Encoder(OPTIONS)
     assert [encoder.encode([made_up(cost)])[0, 0] for cost in (1e5, 1e6)] == pytest.approx([5, 6])

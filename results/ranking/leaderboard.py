@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
 from ..render.tables import nets_table, short
@@ -143,16 +144,17 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), rising
     (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all
     trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still give
-    the curve its shape.
+    the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` out of so many `recipes`.
     """
     extra = extra or ExtraResults()
     again, noise = retrainings(extra.retrained), noise_of(records, extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
-    by_trial = {r.trial: r for r in trained}
+    by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
         _with_metrics(_row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising), r, query)
         | again.get(r.key, RETRAINED)
-        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in trained)
+        | ({"recipe": tuned, "recipes": recipes[r.kind, r.key]} if (tuned := tuned_values(r.genes)) else {})
+        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in at_best_recipe(trained))
     ]
     costs = {*query.costs, *query.limits}
     unknown = {name: sum(not _is_known(row, name, costs) for row in every) for name in (*query.metrics, *costs)}
@@ -189,6 +191,20 @@ def _with_metrics(row: Row, record: Record, query: RankingQuery) -> Row:
             raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
     measured = validation_metrics(record, query.metric) if query.metrics else {}
     return row | {column(name): measured.get(column(name)) for name in query.metrics}
+
+
+def at_best_recipe(trained: Sequence[Record]) -> list[Record]:
+    """Of each net that a search trained by several recipes the most accurate training, the first of equal ones.
+
+    Baselines stay beside: theirs is the recipe itself.
+    """
+    best: dict[str, Record] = {}
+    for record in trained:
+        if record.kind == "search" and tuned_values(record.genes):
+            before = best.setdefault(record.key, record)
+            if (record.accuracy or 0.0) > (before.accuracy or 0.0):
+                best[record.key] = record
+    return [r for r in trained if best.get(r.key, r) is r or r.kind != "search"]
 
 
 def _row(record: Record, costs: Mapping[str, float | None], rising: bool | None) -> Row:
@@ -401,6 +417,10 @@ def summary_lines(board: Leaderboard) -> list[str]:
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
     lines += sharing_lines(board.records, metric)
+    if several := sum(row.get("recipes", 1) > 1 for row in board.rows):
+        lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
+    if any("recipe" in row for row in board.rows):
+        lines.append("baselines are trained by the recipe's own values")
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(

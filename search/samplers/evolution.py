@@ -21,7 +21,7 @@ from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import LearningCurves
 from .random import JointSampler
-from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, rung_accuracies
+from .sampler_context import SamplerContext, TrialReader, is_paused, rung_accuracies
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
@@ -54,7 +54,7 @@ class Evolution(JointSampler):
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
         self._running: list[FrozenTrial] = []  # train or wait
-        self._proposed: set[Traits] = set()
+        self._proposed: set[object] = set()  # `Net.candidate` of each
         self._readings = 0  # when the constants were learned
         self._state: object = None  # of the study when the surrogate was conditioned
         self._expected: dict[int, tuple[float, Net]] = {}  # by trial
@@ -108,7 +108,7 @@ class Evolution(JointSampler):
         names = self._options.keys()
         ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
         self._running = [t for t in self._reader.running if "key" in t.user_attrs and t.params.keys() == names]
-        self._proposed |= {self._context.features_of(t.params).traits for t in (*ended, *self._running)}
+        self._proposed |= {self._net(t.params).candidate for t in (*ended, *self._running)}
         self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
         self._curves.update(ended, self._running)
         state = self._curves.count, tuple(trial.number for trial in self._training())
@@ -155,12 +155,12 @@ class Evolution(JointSampler):
 
     def _candidates(self, front: Sequence[Net], number: int, draw: random.Random) -> list[Net]:
         """Feasible nets that were never proposed, each once."""
-        found: dict[Traits, Net] = {}
+        found: dict[object, Net] = {}
         parents = draw.sample(front, min(N_PARENTS, len(front)))
         genes = chain(self._near_parents(parents), self._crossings(front, draw), self._uniform_draws(number))
         for net in map(self._net, genes):
-            if net.features.traits not in found and self._is_new(net):
-                found[net.features.traits] = net
+            if net.candidate not in found and self._is_new(net):
+                found[net.candidate] = net
         return list(found.values())
 
     def _near_parents(self, parents: Sequence[Net]) -> Iterator[Genes]:
@@ -195,8 +195,8 @@ class Evolution(JointSampler):
         return Net(genes, self._context.features_of(genes))
 
     def _is_new(self, net: Net) -> bool:
-        """Whether a net is feasible and was never proposed."""
-        return net.features.traits not in self._proposed and self._context.is_feasible(net.features.net)
+        """Whether a net is feasible and was never proposed, or never with this recipe."""
+        return net.candidate not in self._proposed and self._context.is_feasible(net.features.net)
 
     def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
         """The net that is expected to add most to the front, or most for what its training costs."""

@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
+from ...archs.candidate import candidate_key
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
 from ...spaces.base import Option
 from .sampler_context import SamplerContext, TrialReader
@@ -107,7 +108,7 @@ def _feasible_members(context: SamplerContext) -> Iterator[tuple[Genes, str]]:
     for genes, net in members(context.space):
         infeasible = 0 if context.is_feasible(net) else infeasible + 1
         if infeasible == 0:
-            yield genes, net.key
+            yield genes, candidate_key(net.key, genes)
         elif infeasible > MAX_INFEASIBLE:
             yield from FeasibleNets(context.space, context.violation).walk()
             return

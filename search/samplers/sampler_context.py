@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...archs import Encoder, Genotype, Stage
+from ...archs.candidate import recipe_genes
 from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
 
 if TYPE_CHECKING:
@@ -118,6 +119,11 @@ class SamplerContext:
     def _options(self) -> dict[str, tuple[Gene, ...]]:
         return options_of(self.space)
 
+    @cached_property
+    def _net_genes(self) -> list[str]:
+        tuned = recipe_genes(self._options)
+        return [name for name in self._options if name not in tuned]
+
     def uniform(self, draw: random.Random) -> Genes:
         """Uniformly drawn genes: of the feasible nets where these are listed, else of all."""
         if self.nets:
@@ -130,7 +136,7 @@ class SamplerContext:
 
     def features_of(self, genes: Genes) -> NetFeatures:
         """Features of the net that these genes give, cached."""
-        name = tuple(map(genes.__getitem__, self._options))
+        name = tuple(genes[gene] for gene in self._net_genes)
         if name not in self._cached:
             net = self.space.sample(FixedChooser(genes))
             self._cached[name] = NetFeatures(net, self.costs_of(net), self.traits_of(net))

@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
+from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
 from .learning_curves import LearningCurves
-from .sampler_context import NetFeatures, Observation
+from .sampler_context import NetFeatures, Observation, Traits
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
 # that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.
@@ -26,6 +27,8 @@ GENE_PRIOR = (-1.5, 1.5)
 TRAITS_PRIOR = (0.0, 1.0)  # of all traits that two nets do not share, as a share of those that a net has
 TREND_PRIOR = (0.0, 1.5)
 NET_PRIOR = (0.7, 0.7)
+RECIPE_GENE_PRIOR = (0.0, 1.5)  # the ends of a range are 1 apart: over that, accuracy rises and falls
+RECIPE_PRIOR = (0.0, 1.0)
 NOISE_PRIOR = (-2.0, 1.0)
 RUNG_SCALE_PRIOR = (-0.3, 0.5)
 RUNG_OWN_PRIOR = (-1.5, 1.0)
@@ -42,6 +45,11 @@ class Net(NamedTuple):
     genes: Genes
     features: NetFeatures
 
+    @property
+    def candidate(self) -> tuple[Traits, frozenset[tuple[str, Gene]]]:
+        """What tells it apart: what the net is, and the genes of its recipe."""
+        return self.features.traits, frozenset(recipe_genes(self.genes).items())
+
 
 class Encoder:
     """Nets as rows of numbers: costs, genes, traits.
@@ -52,6 +60,7 @@ class Encoder:
 
     Attributes:
         genes: number of the genes that vary.
+        recipe_genes: how many of them, the last ones, are the recipe's.
     """
 
     def __init__(self, options: Mapping[str, tuple[Gene, ...]]) -> None:
@@ -63,7 +72,7 @@ class Encoder:
                 rows = np.eye(len(choices)) / math.sqrt(2) if is_named else np.linspace(0, 1, len(choices))[:, None]
                 self._groups += [COSTS + len(self._rows_of)] * rows.shape[1]
                 self._rows_of[name] = dict(zip(choices, rows, strict=True))
-        self.genes = len(self._rows_of)
+        self.genes, self.recipe_genes = len(self._rows_of), len(recipe_genes(self._rows_of))
         self._column_of: dict[object, int] = {}  # by trait
         self._encoded: dict[tuple[Gene, ...], tuple[np.ndarray, np.ndarray]] = {}
         self._traits = 0
@@ -76,7 +85,8 @@ class Encoder:
 
     def layout(self, fidelities: int) -> Layout:
         """What the columns are; all traits together have one relevance."""
-        return Layout(np.array(self._groups + [COSTS + self.genes] * (self._traits + 1)), COSTS, fidelities)
+        groups, last = np.array(self._groups + [COSTS + self.genes] * (self._traits + 1)), COSTS + self.genes
+        return Layout(groups, COSTS, fidelities, (last - self.recipe_genes <= groups) & (groups < last))
 
     def encode(self, nets: Sequence[Net]) -> np.ndarray:
         """(nets, columns)."""
@@ -105,8 +115,9 @@ class Encoder:
 class Surrogate:
     """Gaussian process that expects what a net reaches at the end of its training.
 
-    It compares log costs, genes and traits, and learns from repeats how noisy trainings are. Readings at rungs are
-    observations of lower fidelity. Runs on one thread: more of them wait for each other where all cores train nets.
+    It compares log costs, genes and traits, knows which genes are the recipe's, and learns from repeats how noisy
+    trainings are. Readings at rungs are observations of lower fidelity. Runs on one thread: more of them wait for each
+    other where all cores train nets.
 
     Attributes:
         theta: what was learned last; None before.
@@ -148,11 +159,13 @@ class Surrogate:
 
     def _prior(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the logarithm of each constant."""
-        genes, rungs = self._encoder.genes, self._layout.fidelities - 1
+        tuned, rungs = self._encoder.recipe_genes, self._layout.fidelities - 1
+        genes = self._encoder.genes - tuned
         gene = GENE_PRIOR[0] - math.log(max(1, genes)), GENE_PRIOR[1]
-        relevance = [COST_PRIOR] * COSTS + [gene] * genes + [TRAITS_PRIOR]
+        relevance = [COST_PRIOR] * COSTS + [gene] * genes + [RECIPE_GENE_PRIOR] * tuned + [TRAITS_PRIOR]
+        variances = [TREND_PRIOR, NET_PRIOR, *([RECIPE_PRIOR] if tuned else [])]
         of_rungs = [RUNG_SCALE_PRIOR] * rungs + [RUNG_OWN_PRIOR] * rungs
-        mean, sd = np.array([*relevance, TREND_PRIOR, NET_PRIOR, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
+        mean, sd = np.array([*relevance, *variances, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
         return mean, sd
 
     def _scale_inputs(self, x: np.ndarray) -> None:

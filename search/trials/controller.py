@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, TrainJob
+from ..training.tuned import recipe_of
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -98,7 +100,7 @@ class Controller(ABC):
         self.store.append(record)
         self.live.pop(trial.number, None)
         if status not in FREE:
-            checkpoint = self.folder / "checkpoints" / (record.training_id or record.key)
+            checkpoint = self.folder / "checkpoints" / (record.trial_key)
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()
             if self.artifacts:
@@ -154,7 +156,7 @@ class SearchController(Controller):
     Attributes:
         context: of the search.
         study: the strategy's memory.
-        known: records of the nets that were trained, by key.
+        known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
@@ -260,7 +262,7 @@ class SearchController(Controller):
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
         net = cast(Genotype, trial.net)  # of the space, which has no others
-        violation, twin = self.context.over_limits(net), self._twin(net.key)
+        violation, twin = self.context.over_limits(net), self._twin(trial.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
@@ -290,8 +292,10 @@ class SearchController(Controller):
 
     def _job(self, trial: Trial) -> Job:
         """What gives a trial its accuracy."""
-        config = self.context.config
-        return trial.start(self.settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
+        config, settings = self.context.config, self.settings
+        if settings.tune:
+            settings = replace(settings, recipe=recipe_of(settings.recipe, trial.genes))
+        return trial.start(settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
 
     # What becomes of it.
 
@@ -330,7 +334,7 @@ class SearchController(Controller):
         """Take up what a record says, of this session or an earlier one."""
         if record.status in FREE:
             return
-        self.known[record.key] = record
+        self.known[record.trial_key] = record
         if self.patience:
             self.patience.add(record)
         if record.taken_from:
@@ -349,8 +353,8 @@ class SearchController(Controller):
     # What is known.
 
     def _twin(self, key: str) -> Record | Trial | None:
-        """The finished or running trial of the same net."""
-        return self.known.get(key) or next((t for t in self.live.values() if t.net.key == key), None)
+        """The finished or running trial of the same net, trained alike."""
+        return self.known.get(key) or next((t for t in self.live.values() if t.key == key), None)
 
     def _proposed(self) -> Iterator[Genes]:
         """The genes of all trials, in their order."""
