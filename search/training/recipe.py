@@ -160,6 +160,10 @@ class Recipe:
         """Optimizer steps in one pass over `images`; the last, smaller batch is left out."""
         return max(1, images // self.batch_size)
 
+    def images_a_step(self, images: int) -> int:
+        """Images of each step, of so many."""
+        return min(self.batch_size, images)
+
     def steps(self, images: int) -> int:
         """The full budget in optimizer steps."""
         return max(1, round(self.epochs * self.steps_per_epoch(images)))
