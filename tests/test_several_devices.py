@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -19,11 +19,10 @@ from alternas.archs import Encoder, Genotype, Head, Stem, zoo
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.training import recipes
-from alternas.search.training.augment import Draws
-from alternas.search.training.group import Group, open_group
-from alternas.search.training.job import Job, JobResult, TrainJob
-from alternas.search.training.loaders import MemoryLoader, generator_of, open_loader
-from alternas.search.training.member import ALONE, Member
+from alternas.search.training.group import open_group
+from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.loaders import generator_of, open_loader
+from alternas.search.training.member import Member
 from alternas.search.training.optim import Gradients
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.trainer import train

@@ -19,11 +19,10 @@ from ...archs import Genotype
 from ...archs.timm_net import Net
 from .group import Group
 from .member import ALONE
-from .recipe import Recipe
+from .recipe import LEAST_PASS, Recipe
 from .shared_norm import SharedNorms
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
-LEAST_PASS = 2  # images: BatchNorm cannot train on one
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 

@@ -34,7 +34,7 @@ from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
-from .recipe import completed
+from .recipe import check_devices, completed
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
@@ -115,9 +115,15 @@ class Trainer:
         self.batches = self._batches(job.stop_step)
 
     def join(self, group: Group) -> None:
-        """Share batches and evaluations with these workers from now on."""
+        """Share batches and evaluations with these workers from now on.
+
+        Raises:
+            InputError: if batches are too small for that.
+        """
+        images = len(self.loader.data.train)
+        check_devices(self.recipe, images, group.member.world)
         self.group = group
-        self.gradients.share_images(group, self.recipe.images_a_step(len(self.loader.data.train)))
+        self.gradients.share_images(group, self.recipe.images_a_step(images))
 
     def _batches(self, stop: int) -> Iterator[Batch]:
         return self.loader.batches(self.recipe, self.job.seed, self.step, stop, self.job.member)
