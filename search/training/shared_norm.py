@@ -84,7 +84,7 @@ class _SharedNorm(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, slope: Tensor) -> tuple[Any, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Each image's share in mean and variance goes back to all images, as in torch's SyncBatchNorm."""
         x, weight_C, mean_C, inverse_C, total = ctx.saved_tensors
         sums: Any = torch.ops.aten.native_batch_norm_backward
