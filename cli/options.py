@@ -190,10 +190,16 @@ class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
     workers: Annotated[int, option("Number of trials trained in parallel; 0 uses all resources.")] = 0
-    cpus_per_trial: Annotated[float, option("CPUs per worker.")] = 1.0
+    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its devices.")] = 1.0
     gpus_per_trial: Annotated[
-        float | None, option("GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU).")
+        float | None,
+        option(
+            "GPUs per trial: 0.5 trains two nets on a card, 4 trains each net on four (default: 1 if there is a GPU)."
+        ),
     ] = None
+    devices_per_trial: Annotated[
+        int, option("Devices that train each net together, GPUs if there are any; 2 without a GPU: two processes.")
+    ] = 1
     address: Address = ""
     storage_path: StoragePath = ""
     trial_minutes: Annotated[
@@ -219,7 +225,13 @@ class RunOptions:
         from ..search.tracking.tracker import trackers_of
 
         resources = Resources(
-            self.address, self.workers, self.cpus_per_trial, self.gpus_per_trial, latency_on, self.storage_path
+            self.address,
+            self.workers,
+            self.cpus_per_trial,
+            self.gpus_per_trial,
+            latency_on,
+            self.storage_path,
+            self.devices_per_trial,
         )
         budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
         return RunConfig(resources, budget, trackers_of(self.track))

@@ -25,6 +25,7 @@ from ..spaces import FeasibleNets, FileSpace, Genes, JointSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing, one_class_each
+from .engine.resources import check_one_device
 from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
 from .pretrained import Pretrained, load_pretrained
 from .references import count_references
@@ -34,7 +35,7 @@ from .supernet.budget import LEAST_BATCH
 from .supernet.draws import NetSampler
 from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.check_trainer import check_trainer
-from .training.recipe import check_on, completed
+from .training.recipe import check_devices, check_on, completed
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, recipe_of, single_changes
 from .trials.latencies import Latencies
@@ -91,6 +92,8 @@ class SearchConfig:
             raise InputError(f"from: {rule}; leave one of the two out")
         if self.references and self.trainer:
             raise InputError("with: a trainer trains nets of the space alone; leave one of the two out")
+        if self.trainer:
+            check_one_device(self.run.resources)
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
@@ -219,6 +222,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         "versions": versions(),
     }
     steps = settings.recipe.steps(len(data.train))
+    check_devices(settings.recipe, len(data.train), config.run.resources.world)
     bank, bank_facts = None, {name: run_settings[name] for name in ("space", "data_split", "image_size")}
     if settings.supernet:
         one_class_each(data)

@@ -4,7 +4,7 @@ Since 2.60 Ray's processes answer only callers with their token; whoever has it 
 A Ray of ours has one that stands in no file, and listens on the loopback alone.
 
 Rules of the pool that cost a bug each: a job is only given to an actor whose start has been confirmed; an
-actor that fails in any way is killed and replaced; the data go into the object store once.
+actor that fails in any way is killed and replaced, with all of its place; the data go into the object store once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -35,7 +36,8 @@ from ray.exceptions import AuthenticationError, RayError
 from ...archs.errors import InputError, OperationError
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
-from ..training.job import Job, JobResult, LatencyJob, Progress
+from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
+from .place import Place, open_place
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .worker import Worker
 
@@ -47,6 +49,7 @@ STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 MOST_START_FAILURES = 3  # in a row
+PARTING_SECONDS = 30.0  # that workers of a place have to end once one of them has failed
 LATENCY_START_SECONDS = 60.0  # for the latency worker to be there before the workers that train
 
 
@@ -234,18 +237,31 @@ def _muted_stderr() -> Iterator[None]:
         os.close(nothing)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Running:
-    """A job, the actor that has it, when it must be done, and the step of its last sign of life."""
+    """A job, the place that has it, when it must be done, and what is known of it.
 
-    actor: Any
+    Attributes:
+        streams: of events, of the place's workers that have not ended, and the rank of each.
+        results: of those that have ended.
+        step: of the last sign of life.
+    """
+
+    place: Place
     job: Job
     deadline: float
+    streams: dict[Any, int]
+    results: dict[int, JobResult] = field(default_factory=dict)
     step: int = 0
+
+    @property
+    def result(self) -> JobResult:
+        """What all of them come to."""
+        return min((result for _, result in sorted(self.results.items())), key=lambda result: result.weight)
 
 
 class Pool:
-    """Workers on Ray, at most `most`, each holding `data`.
+    """Places on Ray, at most `most`, whose workers hold `data`: a place trains one net on one or several devices.
 
     Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
     a further one on a node of its own. Nets that wait for that latency worker hold a place of those that train.
@@ -257,11 +273,11 @@ class Pool:
     def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
         connect(resources.address)
         try:
-            self._starting: dict[Any, Any] = {}  # ref that says it has started -> actor
-            self._idle: list[Any] = []
-            self._running: dict[Any, _Running] = {}  # by its stream of events
+            self._starting: dict[Any, Place] = {}  # ref that says a worker has started -> its place
+            self._idle: list[Place] = []
+            self._running: dict[Any, _Running] = {}  # by each stream of events
             self._failures = 0
-            self._latency_worker: Any = None  # the actor that measures alone, if there is one
+            self._latency_place: Place | None = None  # whose worker measures alone, if there is one
             self._latency_free = False
             self._latency_needs: LatencyWorker | None = None
             self._to_measure: deque[Job] = deque()
@@ -276,22 +292,22 @@ class Pool:
             self.size = min(worker_slots(self._resources, nodes), most)
             self._data = ray.put(data)
             for _ in range(self.size):
-                self._start_worker()
+                self._start_place()
         except BaseException:
             self.close()
             raise
 
     @property
     def idle(self) -> int:
-        measured = len(self._to_measure) + sum(r.actor is self._latency_worker for r in self._running.values())
+        measured = len(self._to_measure) + sum(r.place is self._latency_place for r in self._running.values())
         return max(0, len(self._idle) - measured)
 
     @property
     def starting(self) -> int:
-        return len(self._starting)
+        return len(set(self._starting.values()))
 
     def submit(self, job: Job) -> None:
-        if isinstance(job, LatencyJob) and self._latency_worker is not None:
+        if isinstance(job, LatencyJob) and self._latency_place is not None:
             self._to_measure.append(job)
             self._measure()
         else:
@@ -307,48 +323,52 @@ class Pool:
         for source in {*ready, *more}:
             if source in self._starting:
                 self._confirm_start(source)
-            else:
+            elif source in self._running:  # and not of a place that was just replaced
                 events.append(self._next_event(source))
         # workers of jobs that take too long are ended: a net that hangs does not answer, so nobody is asked
-        for stream in [s for s, running in self._running.items() if time.monotonic() > running.deadline]:
-            running = self._running.pop(stream)
-            self._replace(running.actor)
-            late = f"took longer than {running.job.timeout_s:.0f} s"
-            events.append(JobResult(running.job.trial, "timeout", running.step, error=late))
-        return events
+        for running in {r for r in self._running.values() if time.monotonic() > r.deadline}:
+            if all(result.status == "ok" for result in running.results.values()):
+                late = f"took longer than {running.job.timeout_s:.0f} s"
+                running.results[0] = JobResult(running.job.trial, "timeout", running.step, error=late)
+            events.append(self._end(running, broken=True))
+        return [event for event in events if event is not None]
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on."""
         disconnect()
 
-    def _run(self, actor: Any, job: Job) -> None:
-        stream = actor.run.options(num_returns="streaming").remote(job)
-        self._running[stream] = _Running(actor, job, time.monotonic() + job.timeout_s)
+    def _run(self, place: Place, job: Job) -> None:
+        jobs = place.shared(job, self._resources.address in ("", "local"))
+        pairs = zip(place.workers, jobs, strict=False)
+        streams = [worker.run.options(num_returns="streaming").remote(own) for worker, own in pairs]
+        ranks = {stream: rank for rank, stream in enumerate(streams)}
+        running = _Running(place, jobs[0], time.monotonic() + job.timeout_s, ranks)
+        self._running |= dict.fromkeys(streams, running)
 
     def _measure(self) -> None:
         """Give the latency worker its next net, if it is ready and has none."""
         if self._latency_free and self._to_measure:
+            assert self._latency_place is not None
             self._latency_free = False
-            self._run(self._latency_worker, self._to_measure.popleft())
+            self._run(self._latency_place, self._to_measure.popleft())
 
-    def _start_worker(self) -> None:
-        gpus = self._resources.gpus or 0.0
-        kind: Any = ray.remote(Worker).options(num_cpus=self._resources.cpus, num_gpus=gpus)
-        actor = kind.remote(max(1, int(self._resources.cpus)), "cuda" if gpus else "cpu")
-        self._starting[actor.take.remote(self._data)] = actor
+    def _start_place(self) -> None:
+        place = open_place(Worker, self._resources)
+        self._starting |= {worker.take.remote(self._data): place for worker in place.workers}
 
     def _start_latency_worker(self) -> None:
         """Start the latency worker; it holds its node's CPUs or a card, so that nothing trains beside it."""
         needs = self._latency_needs
         assert needs is not None
         kind: Any = ray.remote(Worker).options(num_cpus=needs.cpus, num_gpus=needs.gpus, resources={needs.label: 1})
-        self._latency_worker, self._latency_free = kind.remote(1, "cuda" if needs.gpus else "cpu"), False
-        ready = self._latency_worker.warm.remote()
-        self._starting[ready] = self._latency_worker
+        worker = kind.remote(1, "cuda" if needs.gpus else "cpu")
+        self._latency_place, self._latency_free = Place([worker]), False
+        ready = worker.warm.remote()
+        self._starting[ready] = self._latency_place
         ray.wait([ready], timeout=LATENCY_START_SECONDS, fetch_local=False)  # workers that train must come after it
 
     def _confirm_start(self, ref: Any) -> None:
-        actor = self._starting.pop(ref)
+        place = self._starting.pop(ref)
         try:
             ray.get(ref)
         except RayError as error:
@@ -356,40 +376,59 @@ class Pool:
             self._failures += 1
             if self._failures >= MOST_START_FAILURES:
                 raise OperationError(f"workers do not start: {first_line(error)}") from None
-            self._replace(actor)
+            self._starting = {other: of for other, of in self._starting.items() if of is not place}
+            self._replace(place)
         else:
-            self._failures = 0
-            self._release(actor)
+            if place not in self._starting.values():
+                self._failures = 0
+                self._release(place)
 
-    def _next_event(self, stream: Any) -> Progress | JobResult:
+    def _next_event(self, stream: Any) -> Progress | JobResult | None:
+        """What a worker has to say; None where the others of its place have not ended."""
         running = self._running[stream]
+        rank = running.streams[stream]
         try:
             event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:
             raise OperationError(f"trial {running.job.trial}: the worker returned without an outcome") from None
-        except RayError:  # the actor died or is out of reach: it is replaced, the net tried again
+        except RayError:  # the actor died or is out of reach: its place is replaced, the net tried again
             check_raylet()
-            del self._running[stream]
-            self._replace(running.actor)
-            return JobResult(running.job.trial, "lost", error="its worker died")
-        if isinstance(event, JobResult):
-            del self._running[stream]
-            self._release(running.actor)
-        elif isinstance(event, Progress):
+            running.results[rank] = JobResult(running.job.trial, "lost", error="its worker died")
+            return self._end(running, broken=True)
+        if isinstance(event, Progress):
             running.step = event.point.step
-        return event
+            return event
+        running.results[rank] = event
+        del self._running[stream], running.streams[stream]
+        if not running.streams:
+            return self._end(running, broken=False)
+        if event.status != "ok":  # the others learn of it when they next exchange gradients, or never
+            running.deadline = min(running.deadline, time.monotonic() + PARTING_SECONDS)
+        return None
 
-    def _release(self, actor: Any) -> None:
-        """Note that a worker is ready for its next job."""
-        if actor is self._latency_worker:
+    def _end(self, running: _Running, broken: bool) -> JobResult:
+        """Take a job from its place, which is replaced if it is broken."""
+        for stream in running.streams:
+            del self._running[stream]
+        if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
+            Path(running.job.member.rendezvous).unlink(missing_ok=True)
+        if broken:
+            self._replace(running.place)
+        else:
+            self._release(running.place)
+        return running.result
+
+    def _release(self, place: Place) -> None:
+        """Note that a place is ready for its next job."""
+        if place is self._latency_place:
             self._latency_free = True
             self._measure()
         else:
-            self._idle.append(actor)
+            self._idle.append(place)
 
-    def _replace(self, actor: Any) -> None:
-        ray.kill(actor)
-        if actor is self._latency_worker:
+    def _replace(self, place: Place) -> None:
+        place.end()
+        if place is self._latency_place:
             self._start_latency_worker()
         else:
-            self._start_worker()
+            self._start_place()

@@ -137,7 +137,7 @@ class ProgressCounts:
         self._done = 0.0
 
     def started(self, job: Job) -> None:
-        if not (isinstance(job, SupernetJob) and job.rank):  # workers that train the bank together have one line
+        if not (isinstance(job, SupernetJob) and job.member.rank):  # workers that train the bank together have one line
             self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
