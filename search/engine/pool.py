@@ -10,13 +10,14 @@ actor that fails in any way is killed and replaced, with all of its place; the d
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import signal
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,9 +38,12 @@ from ...archs.errors import InputError, OperationError
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
+from .cluster import cluster_load, wish_for
 from .place import Place, open_place
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
-from .worker import Worker
+from .scaling import WorkerCounts, more_workers, needs_of, wished_workers
+from .spending import Spending, WorkerRate
+from .worker import Device, Worker
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -50,6 +54,7 @@ MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PAT
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 MOST_START_FAILURES = 3  # in a row
 PARTING_SECONDS = 30.0  # that workers of a place have to end once one of them has failed
+SCALE_SECONDS = 5.0  # between two looks at a cluster that is shared
 LATENCY_START_SECONDS = 60.0  # for the latency worker to be there before the workers that train
 
 
@@ -263,6 +268,9 @@ class _Running:
 class Pool:
     """Places on Ray, at most `most`, whose workers hold `data`: a place trains one net on one or several devices.
 
+    Where the user gave a range, it grows into what the cluster has free, and gives workers back while others wait:
+    first idle ones, then those whose job has just ended or left a checkpoint.
+
     Where latencies are measured (in `setting`), it is either one worker, which trains and measures in turn, or
     a further one on a node of its own. Nets that wait for that latency worker hold a place of those that train.
 
@@ -270,13 +278,27 @@ class Pool:
         InputError: if the cluster is not there or cannot hold a worker.
     """
 
-    def __init__(self, resources: Resources, data: DataSet, most: int, setting: LatencySetting | None = None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        data: DataSet,
+        most: int,
+        setting: LatencySetting | None = None,
+        spending: Spending | None = None,
+    ) -> None:
+        if resources.most_workers and "://" in resources.address:
+            raise InputError(
+                "workers: MIN..MAX asks the cluster's head what is free: address must be auto or HOST:PORT"
+            )
         connect(resources.address)
         try:
             self._starting: dict[Any, Place] = {}  # ref that says a worker has started -> its place
             self._idle: list[Place] = []
             self._running: dict[Any, _Running] = {}  # by each stream of events
             self._failures = 0
+            self._spending = spending
+            self._wished = 0  # workers that an autoscaler was asked to have room for
+            self._rates: dict[Place, WorkerRate] = {}  # of each place that is ready
             self._latency_place: Place | None = None  # whose worker measures alone, if there is one
             self._latency_free = False
             self._latency_needs: LatencyWorker | None = None
@@ -289,7 +311,10 @@ class Pool:
             elif setting is not None:
                 check_alone(self._resources, setting)
                 self._resources = replace(self._resources, workers=1)
-            self.size = min(worker_slots(self._resources, nodes), most)
+            self.size = min(worker_slots(self._resources, nodes), most)  # at the least
+            self._most = max(self.size, min(self._resources.most_workers or 0, most))
+            self._surplus = 0  # workers to give back
+            self._next_look = -math.inf
             self._data = ray.put(data)
             for _ in range(self.size):
                 self._start_place()
@@ -320,6 +345,7 @@ class Pool:
         events = []
         ready, _ = ray.wait(waiting, num_returns=1, timeout=timeout, fetch_local=False)
         more, _ = ray.wait(waiting, num_returns=len(waiting), timeout=0, fetch_local=False)
+        self._count_spending()
         for source in {*ready, *more}:
             if source in self._starting:
                 self._confirm_start(source)
@@ -331,13 +357,70 @@ class Pool:
                 late = f"took longer than {running.job.timeout_s:.0f} s"
                 running.results[0] = JobResult(running.job.trial, "timeout", running.step, error=late)
             events.append(self._end(running, broken=True))
-        return [event for event in events if event is not None]
+        found = [event for event in events if event is not None]
+        if self._most > self.size:
+            found += self._give_way({e.trial for e in found if isinstance(e, Progress) and e.saved})
+        return found
 
     def close(self) -> None:
         """End the workers; a Ray cluster that was not ours lives on."""
-        disconnect()
+        try:
+            if self._spending:
+                self._count_spending()
+                self._spending.save()
+            if self._wished:
+                wish_for({}, 0)
+        finally:
+            disconnect()
+
+    @property
+    def _alive(self) -> int:
+        """Places that train, those that are starting included."""
+        places = {*self._starting.values(), *self._idle, *(running.place for running in self._running.values())}
+        return len(places - {self._latency_place})
+
+    def _give_way(self, saved: Set[int]) -> list[JobResult]:
+        """Start workers for what is free, or give some back; `saved`: trials that have just left a checkpoint."""
+        if time.monotonic() >= self._next_look:
+            self._look()
+        while self._surplus > 0 and self._idle:
+            self._give_back(self._idle.pop())
+        events = []
+        for running in {*self._running.values()}:
+            if self._surplus > 0 and running.job.trial in saved:
+                self._forget(running)
+                self._give_back(running.place)
+                events.append(JobResult(running.job.trial, "preempted", running.step))
+        return events
+
+    def _count_spending(self) -> None:
+        if self._spending:
+            self._spending.count(self._rates[running.place] for running in {*self._running.values()})
+
+    def _give_back(self, place: Place) -> None:
+        place.end()
+        self._surplus -= 1
+
+    def _look(self) -> None:
+        """Look how many workers there should be now."""
+        self._next_look = time.monotonic() + SCALE_SECONDS
+        load = cluster_load()
+        if load is None:
+            return
+        needs = needs_of(self._resources)
+        load = load.without(needs, len(self._starting))
+        counts = WorkerCounts(self.size, self._most, self._alive, len(self._idle), self.starting)
+        more = more_workers(counts, load, self._resources)
+        self._surplus = max(0, -more)
+        for _ in range(more):
+            self._start_place()
+        wished = wished_workers(counts, load, self._resources)
+        if wished != self._wished:
+            wish_for(needs, wished)
+            self._wished = wished
 
     def _run(self, place: Place, job: Job) -> None:
+        self._count_spending()
         jobs = place.shared(job, self._resources.address in ("", "local"))
         pairs = zip(place.workers, jobs, strict=False)
         streams = [worker.run.options(num_returns="streaming").remote(own) for worker, own in pairs]
@@ -370,7 +453,7 @@ class Pool:
     def _confirm_start(self, ref: Any) -> None:
         place = self._starting.pop(ref)
         try:
-            ray.get(ref)
+            device: Device = ray.get(ref)
         except RayError as error:
             check_raylet()
             self._failures += 1
@@ -381,7 +464,14 @@ class Pool:
         else:
             if place not in self._starting.values():
                 self._failures = 0
+                self._rates[place] = self._rate(place, device)
                 self._release(place)
+
+    def _rate(self, place: Place, device: Device) -> WorkerRate:
+        """What a place takes while it has a job."""
+        asked = self._latency_needs if self._latency_needs and place is self._latency_place else self._resources
+        cpus, gpus = asked.cpus * len(place.workers), asked.gpus or 0.0
+        return WorkerRate(cpus, gpus, self._resources.prices.hour(cpus, gpus, device.name))
 
     def _next_event(self, stream: Any) -> Progress | JobResult | None:
         """What a worker has to say; None where the others of its place have not ended."""
@@ -408,15 +498,19 @@ class Pool:
 
     def _end(self, running: _Running, broken: bool) -> JobResult:
         """Take a job from its place, which is replaced if it is broken."""
-        for stream in running.streams:
-            del self._running[stream]
-        if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
-            Path(running.job.member.rendezvous).unlink(missing_ok=True)
+        self._forget(running)
         if broken:
             self._replace(running.place)
         else:
             self._release(running.place)
         return running.result
+
+    def _forget(self, running: _Running) -> None:
+        """Listen to a job no more; who waits where its workers meet need not."""
+        for stream in running.streams:
+            del self._running[stream]
+        if isinstance(running.job, TrainJob) and running.job.member.rendezvous:
+            Path(running.job.member.rendezvous).unlink(missing_ok=True)
 
     def _release(self, place: Place) -> None:
         """Note that a place is ready for its next job."""
@@ -430,5 +524,5 @@ class Pool:
         place.end()
         if place is self._latency_place:
             self._start_latency_worker()
-        else:
+        elif self._alive < self.size:
             self._start_place()

@@ -24,6 +24,7 @@ from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, 
 from ..trials.controller import SearchController
 from ..trials.forecast import ComputeForecast
 from ..trials.supernet_controller import SupernetController
+from .spending import Spending
 
 FRONT_ROWS = 12
 NOTEBOOK_SECONDS = 1.0  # between two drawings
@@ -128,8 +129,8 @@ def shown_search(controller: SearchController) -> ShownSearch:
 class ProgressCounts:
     """Counts what happened in this session, and estimates what is left."""
 
-    def __init__(self, shown: Shown) -> None:
-        self.shown = shown
+    def __init__(self, shown: Shown, spending: Spending | None = None) -> None:
+        self.shown, self.spending = shown, spending
         self.began = time.monotonic()
         self.jobs: dict[int, Job] = {}
         self.ticks: dict[int, Progress] = {}
@@ -187,12 +188,20 @@ class ProgressCounts:
         rate = self.rate()
         return self.work_left() / rate if rate else None
 
+    def _spent(self) -> list[str]:
+        """What is spent, and how long the rest lasts where it is over before the work is."""
+        if not self.spending or not str(self.spending):
+            return []
+        lasts, needed = self.spending.seconds_left, self.seconds_left()
+        runs_out = lasts < math.inf and (needed is None or lasts < needed)
+        return [str(self.spending), *([f"the budget is over in {duration(lasts)}"] if runs_out else [])]
+
 
 class PlainView(ProgressCounts):
     """A line for each net that ends: for logs and pipes."""
 
-    def __init__(self, shown: Shown, console: Console) -> None:
-        super().__init__(shown)
+    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
+        super().__init__(shown, spending)
         self.console = console
 
     def tick(self, tick: Progress) -> None:
@@ -213,7 +222,8 @@ class PlainView(ProgressCounts):
 
     def _clock(self) -> str:
         left = self.seconds_left()
-        return f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
+        text = f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
+        return ", ".join([text, *self._spent()])
 
 
 class NotebookDisplay:
@@ -242,8 +252,8 @@ class NotebookDisplay:
 class LiveView(ProgressCounts):
     """A display that redraws itself: counts, running nets, what has been found, rate and time left."""
 
-    def __init__(self, shown: Shown, console: Console) -> None:
-        super().__init__(shown)
+    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
+        super().__init__(shown, spending)
         self._live = (
             NotebookDisplay(self._draw)
             if console.is_jupyter
@@ -282,9 +292,10 @@ class LiveView(ProgressCounts):
         parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
         parts += [f"about {short(self.work_left())} {self.shown.unit} left"]
         parts += [f"{duration(left)} at this rate" if left is not None else "workers are starting"]
+        parts += self._spent()
         return Text(" · ".join(parts))
 
 
-def view(shown: Shown, console: Console) -> PlainView | LiveView:
+def view(shown: Shown, console: Console, spending: Spending | None = None) -> PlainView | LiveView:
     """The view that suits the console."""
-    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console)
+    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console, spending)
