@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from ..archs import OperationError
+from ..archs.candidate import tuned_values
 from ..results.render.tables import short
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
@@ -108,6 +109,10 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
     if context.pretrained:
         label = context.pretrained.start.label
         console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)
+    if context.settings.tune:
+        fields = ", ".join(tuned_values(context.settings.tune))
+        rest = f"baselines are trained by recipe {context.settings.recipe.name} as it is"
+        console.print(f"drawn with each net: {fields}; {rest}", highlight=False, soft_wrap=True)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
     to_come = "about" if not controller.store.records else "still to come: about"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -63,14 +62,9 @@ def test_likelihood_and_predictions_are_those_of_scikit_learn() -> None:
     np.testing.assert_allclose(sd, np.sqrt(with_noise**2 - NOISE - JITTER), rtol=1e-6)
 
 
-RECIPE = np.array([False, True, True, False])
-
-
-@pytest.mark.parametrize("recipe", [np.zeros(0, dtype=bool), RECIPE], ids=["nets", "recipes"])
 @pytest.mark.parametrize("fidelities", [1, 2, 4])
-def test_gradients_are_finite_differences(fidelities: int, recipe: np.ndarray) -> None:
+def test_gradients_are_finite_differences(fidelities: int) -> None:
     data, layout = drawn(25, fidelities)
-    layout = replace(layout, recipe=recipe)
     data = Data(data.x, data.y, data.fidelity, np.arange(25) % 3 + 1.0, squares=0.4, freedom=5)
     rng = np.random.default_rng(2)
     for _ in range(3):
@@ -89,8 +83,6 @@ def by_definition(data: Data, constants: Constants) -> np.ndarray:
             a, b, r, s = data.x[i], data.x[j], data.fidelity[i], data.fidelity[j]
             alike = np.exp(-sum(constants.relevance[g] * (a[c] - b[c]) ** 2 for c, g in enumerate(GROUPS)))
             k[i, j] = scale[r] * scale[s] * (constants.trend[0] * (1 + a[0] * b[0]) + constants.net[0] * alike)
-            rate = np.exp(-sum(constants.relevance[GROUPS[c]] * (a[c] - b[c]) ** 2 for c in np.flatnonzero(RECIPE)))
-            k[i, j] += scale[r] * scale[s] * constants.recipe.sum() * rate
             k[i, j] += own[r] * (1 + alike) if r == s < last else 0.0
             k[i, j] += (constants.noise[r] / data.repeats[i] + JITTER) if i == j else 0.0
     return k
@@ -104,24 +96,6 @@ def test_readings_at_rungs_are_scaled_and_have_a_function_of_their_own() -> None
     expected = multivariate_normal(np.zeros(12), k).logpdf(data.y)
     expected += norm.logpdf(np.sqrt(0.15), 0, np.sqrt(NOISE)) * 2  # two deviations that sum up to 0.3
     assert log_marginal_likelihood(theta, data, layout)[0] == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("fidelities", [1, 3])
-def test_what_a_recipe_is_worth_to_any_net_adds_up(fidelities: int) -> None:
-    data, layout = drawn(12, fidelities)
-    layout = replace(layout, recipe=RECIPE)
-    theta = np.log([*RELEVANCE, TREND, NET, 0.6, *[0.8, 0.9, 0.2, 0.1, 0.3, 0.2][: 3 * (fidelities - 1)], NOISE])
-    k = by_definition(data, Constants.of(theta, layout))
-    expected = multivariate_normal(np.zeros(12), k).logpdf(data.y)
-    assert log_marginal_likelihood(theta, data, layout)[0] == pytest.approx(expected, rel=1e-9)
-    known = replace(data, x=data.x[:-1], y=data.y[:-1], fidelity=data.fidelity[:-1], repeats=data.repeats[:-1])
-    mean, sd = Posterior(known, theta, layout, np.empty((0, 4))).predict(data.x[-1:])
-    last = replace(data, fidelity=np.append(data.fidelity[:-1], fidelities - 1))  # asked at the end of training
-    k = by_definition(last, Constants.of(theta, layout))
-    weights = np.linalg.solve(k[:-1, :-1], k[:-1, -1])
-    noise = Constants.of(theta, layout).noise[-1] + JITTER
-    np.testing.assert_allclose(mean, weights @ data.y[:-1], rtol=1e-8)
-    np.testing.assert_allclose(sd**2, k[-1, -1] - noise - weights @ k[:-1, -1], rtol=1e-6)
 
 
 def test_pending_observations_are_taken_at_their_mean() -> None:

@@ -76,15 +76,21 @@ def test_distances_count_what_differs() -> None:
 
 
 def test_the_recipes_genes_are_a_group_of_their_own() -> None:
-    encoder = Encoder(OPTIONS | {"recipe.lr": (1e-3, 2e-3, 4e-3), "recipe.augment": ("none", "own")})
-    plain = made_up(1e5, 1, "conv", "a")
-    nets = [plain._replace(genes=plain.genes | {"recipe.lr": lr, "recipe.augment": "own"}) for lr in (1e-3, 4e-3)]
-    encoder.fix_columns(nets)
-    x, layout = encoder.encode(nets), encoder.layout(1)
-    assert x.shape[1] == len(layout.groups) == len(layout.recipe)
-    assert set(layout.groups[layout.recipe]) == {4, 5}, "two costs, two genes that vary, then the recipe's two"
-    assert ((x[0] - x[1]) ** 2)[layout.recipe].sum() == ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
-    assert not Encoder(OPTIONS).layout(1).recipe.any()
+    """Their relevance is expected to be the same however many genes the net has."""
+    tuned: dict[str, tuple[Gene, ...]] = {"recipe.lr": (1e-3, 2e-3, 4e-3), "recipe.augment": ("none", "own")}
+    means = []
+    for options in (OPTIONS, {f"{name}{i}": choices for name, choices in OPTIONS.items() for i in range(9)}):
+        genes = {name: choices[0] for name, choices in (options | tuned).items()}
+        nets = [plain._replace(genes=genes | {"recipe.lr": lr}) for plain, lr in ((made_up(), 1e-3), (made_up(), 4e-3))]
+        surrogate = Surrogate(options | tuned)
+        surrogate.condition([observed(of, 0.5) for of in nets], [], no_curves())
+        means.append(surrogate._prior()[0])
+        x = surrogate._encoder.encode(nets)
+        assert ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
+    few, many = (mean[2:-4] for mean in means)  # without costs, traits, trend, variance and noise
+    assert (len(few), len(many)) == (2 + 2, 18 + 2)
+    assert few[-2:] == pytest.approx(many[-2:]), "the recipe's"
+    assert few[0] - many[0] == pytest.approx(math.log(9)), "the net's"
 
 
 def test_the_surrogate_learns_a_rate_that_is_best_for_any_net() -> None:

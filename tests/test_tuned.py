@@ -16,6 +16,7 @@ from alternas.archs import InputError
 from alternas.archs.candidate import candidate_key, recipe_genes, tuned_values
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
+from alternas.results.ranking.compare import differing
 from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of, summary_lines
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.report.elements import Table, open_run
@@ -377,6 +378,18 @@ def test_the_card_says_the_recipe(tmp_path: Path) -> None:
     trained = {"recipe": "smoke", "epochs": 14, "done": 9} | tuned
     row = measured(told | {"trained": trained})["recipe"].replace("\\", "")
     assert row == "smoke, 14 epochs, 9 steps, with lr 0.001, augment pad=1 mix=1 as the search drew it"
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_runs_with_other_genes_of_the_recipe_are_no_fair_comparison(tmp_path: Path) -> None:
+    runs = {name: made_run(tmp_path / name, drawn_records(4)) for name in ("plain", "old", "tuned")}
+    for name, tune in (("plain", {}), ("tuned", {"recipe.lr": [1e-3, 6e-3]})):
+        facts = json.loads((runs[name] / "run.json").read_text())
+        facts["settings"]["tune"] = tune
+        (runs[name] / "run.json").write_text(json.dumps(facts))
+    assert not any("tune" in line for line in differing({name: runs[name] for name in ("plain", "old")}))
+    notes = differing({name: runs[name] for name in ("plain", "tuned")})
+    assert "tune differs, which is no fair comparison: '' in plain, 'lr' in tuned" in notes
 
 
 def test_recipe_genes_are_known_by_their_names() -> None:

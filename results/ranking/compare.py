@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
@@ -133,7 +134,8 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
     for name, folder in folders.items():
         own = read_settings(folder).get("settings", {})
         recipe = {f"recipe.{key}": value for key, value in (own.get("recipe") or {}).items() if key != "name"}
-        settings[name] = recipe | {key: own.get(key) for key in ("seed", "repeats", "image_size", "from")}
+        drawn = {"tune": ", ".join(tuned_values(own.get("tune", {})))}
+        settings[name] = recipe | drawn | {key: own.get(key) for key in ("seed", "repeats", "image_size", "from")}
     for key in sorted({key for of in settings.values() for key in of}):
         values = {name: of.get(key) for name, of in settings.items()}
         if len({json.dumps(value) for value in values.values()}) > 1:

@@ -7,7 +7,7 @@ priors. NumPy and SciPy alone, since the driver imports no torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_solve, get_lapack_funcs, solve_triangular
@@ -26,19 +26,16 @@ class Layout:
         groups: (columns,), the number of each column's relevance, from 0 without gaps.
         trend: number of columns, the first ones, that the function has a linear trend in.
         fidelities: their number; the last is the one that is asked for.
-        recipe: (columns,), whether a column is of the recipe; empty where the recipe is not searched.
     """
 
     groups: np.ndarray
     trend: int
     fidelities: int = 1
-    recipe: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Number of values of each of the `Constants`, in their order."""
-        rungs = self.fidelities - 1
-        return int(self.groups.max()) + 1, 1, 1, int(self.recipe.any()), rungs, rungs, self.fidelities
+        return int(self.groups.max()) + 1, 1, 1, self.fidelities - 1, self.fidelities - 1, self.fidelities
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +43,12 @@ class Constants:
     """Constants of the process.
 
     The function at the last fidelity has covariance trend (1 + t(x) t(y)) + net exp(-d(x, y)), where d sums relevance
-    times squared difference over the columns; where the recipe is searched also recipe exp(-r(x, y)), with r over its
-    columns alone: what a rate is worth to any net. At an earlier one it is `scale` times that function plus one of its
-    own, of covariance own (1 + exp(-d(x, y))).
+    times squared difference over the columns. At an earlier one it is `scale` times that function plus one of its own,
+    of covariance own (1 + exp(-d(x, y))).
 
     Attributes:
         relevance: (groups,).
-        trend, net: (1,), variances; recipe: (1,), or (0,) where it is not searched.
+        trend, net: (1,), variances.
         scale, own: (fidelities - 1,).
         noise: (fidelities,), variance of one observation.
     """
@@ -60,7 +56,6 @@ class Constants:
     relevance: np.ndarray
     trend: np.ndarray
     net: np.ndarray
-    recipe: np.ndarray
     scale: np.ndarray
     own: np.ndarray
     noise: np.ndarray
@@ -108,21 +103,17 @@ class _Covariance:
         alike = np.exp(-_distance(x, y, constants.relevance[layout.groups]))
         self.trend = constants.trend * (1.0 + x[:, : layout.trend] @ y[:, : layout.trend].T)
         self.net = constants.net * alike
-        self.recipe = np.zeros((1, 1))
-        if layout.recipe.any():
-            of_recipe = layout.recipe * constants.relevance[layout.groups]
-            self.recipe = constants.recipe * np.exp(-_distance(x, y, of_recipe))
         self.own, self.slope = np.zeros((1, 1)), -self.net
         if layout.fidelities > 1:
             scale, own = np.append(constants.scale, 1.0), np.append(constants.own, 0.0)
             scales = scale[of_x][:, None] * scale[of_y]
             owns = np.where(of_x[:, None] == of_y, own[of_x][:, None], 0.0)
-            self.trend, self.net, self.recipe = scales * self.trend, scales * self.net, scales * self.recipe
+            self.trend, self.net = scales * self.trend, scales * self.net
             self.own, self.slope = owns * (1.0 + alike), -self.net - owns * alike
 
     @property
     def total(self) -> np.ndarray:
-        return self.trend + self.net + self.recipe + self.own
+        return self.trend + self.net + self.own
 
 
 def _distance(a: np.ndarray, b: np.ndarray, relevance: np.ndarray) -> np.ndarray:
@@ -159,15 +150,9 @@ def log_marginal_likelihood(theta: np.ndarray, data: Data, layout: Layout) -> tu
 
 def _gradient(inner: np.ndarray, parts: _Covariance, data: Data, constants: Constants, layout: Layout) -> np.ndarray:
     """Sums of `inner` times the covariance's derivative along each of `theta`."""
-    x, last, recipe = data.x, layout.fidelities - 1, inner * parts.recipe
-
-    def by_columns(by_pair: np.ndarray) -> np.ndarray:
-        """Of weights times squared difference, summed over all pairs of rows."""
-        return 2.0 * (by_pair.sum(1) @ x**2 - (x * (by_pair @ x)).sum(0)) * constants.relevance[layout.groups]
-
-    by_column = by_columns(inner * parts.slope)
-    if layout.recipe.any():
-        by_column -= layout.recipe * by_columns(recipe)
+    x, by_pair, last = data.x, inner * parts.slope, layout.fidelities - 1
+    # Of weights times squared difference, summed over all pairs of rows.
+    by_column = 2.0 * (by_pair.sum(1) @ x**2 - (x * (by_pair @ x)).sum(0)) * constants.relevance[layout.groups]
 
     def by_fidelity(of_rows: np.ndarray) -> np.ndarray:
         return np.bincount(data.fidelity, of_rows, layout.fidelities)
@@ -175,8 +160,8 @@ def _gradient(inner: np.ndarray, parts: _Covariance, data: Data, constants: Cons
     trend, net = inner * parts.trend, inner * parts.net
     return np.concatenate([
         np.bincount(layout.groups, by_column),
-        [trend.sum(), net.sum(), *([recipe.sum()] if layout.recipe.any() else [])],
-        by_fidelity(2.0 * (trend + net + recipe).sum(1))[:last],
+        [trend.sum(), net.sum()],
+        by_fidelity(2.0 * (trend + net).sum(1))[:last],
         by_fidelity((inner * parts.own).sum(1))[:last],
         by_fidelity(np.diag(inner) * _noise(data, constants)),
     ])  # fmt: skip
@@ -227,6 +212,5 @@ class Posterior:
         """Mean and standard deviation at the rows of `x`, without noise."""
         constants, outer = self._constants, self._outer(x)
         prior = constants.trend * (1.0 + (x[:, : self._layout.trend] ** 2).sum(1)) + constants.net
-        prior += constants.recipe.sum()
         explained = (solve_triangular(self._root, outer.T, lower=True) ** 2).sum(0)
         return outer[:, : self._count] @ self._weights, np.sqrt(np.maximum(prior - explained, 1e-9))

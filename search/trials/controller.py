@@ -103,7 +103,7 @@ class Controller(ABC):
         self.store.append(record)
         self.live.pop(trial.number, None)
         if status not in FREE:
-            checkpoint = self.folder / "checkpoints" / (record.trial_key)
+            checkpoint = self.folder / "checkpoints" / record.trial_key
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()
             if self.artifacts:
