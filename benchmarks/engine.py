@@ -82,7 +82,7 @@ class Idle:
 
         from alternas.search.engine.worker import Device
 
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: Any) -> Iterator[Any]:
         from alternas.search.training.job import JobResult

@@ -105,7 +105,7 @@ class FakeWorker:
 
     def __init__(self, threads: int, device: str) -> None: ...
     def take(self, data: Any) -> Device:
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         folder = Path(job.checkpoint).parent.parent

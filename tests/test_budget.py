@@ -108,7 +108,7 @@ class Hanging:
     def __init__(self, threads: int, device: str) -> None: ...
 
     def take(self, data: Any) -> Device:
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)

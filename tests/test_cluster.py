@@ -49,7 +49,7 @@ class Witness:
     def take(self, data: DataSet) -> Device:
         images = np.asarray(data.train.images)
         self.shared = not images.flags.writeable  # in the node's object store, not a copy of its own
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[JobResult]:
         time.sleep(0.2)  # so that all workers get some

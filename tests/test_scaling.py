@@ -132,7 +132,7 @@ class Saving:
     def __init__(self, threads: int, device: str) -> None: ...
 
     def take(self, data: DataSet) -> Device:
-        return Device("cpu", 2**34)
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         steps = job.checkpoint + ".steps"
@@ -162,11 +162,15 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_search_gives_way_and_comes_back(cluster: Cluster, open_controller: Callable[..., SearchController]) -> None:
+def test_a_search_gives_way_and_comes_back(
+    cluster: Cluster, open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From one worker to all three CPUs; to one while others' work waits; up again, onto a node that has joined."""
     controller = open_controller(trials=20)
     (controller.folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    seen, others = list[int](), list[Any]()
+    seen, others, wishes = list[int](), list[Any](), list[int]()
+    wish_for = pool.wish_for
+    monkeypatch.setattr(pool, "wish_for", lambda needs, count: (wishes.append(count), wish_for(needs, count)))
 
     class Others(SilentView):
         def refresh(self) -> None:
@@ -199,5 +203,7 @@ def test_a_search_gives_way_and_comes_back(cluster: Cluster, open_controller: Ca
     assert {r.status for r in records} <= {"ok", "duplicate"}
     for steps in (controller.folder / "checkpoints").glob("*.steps"):
         assert len(steps.read_text()) <= 12, "what was saved is not trained again"
+    assert (wishes[0], wishes[-1]) == (5, 0), "an autoscaler is asked for room, and no longer at the end"
+    assert 0 in wishes[1:-1], "nor while others wait"
     begun = [r.runtime["begun"] for r in controller.store.records if r.runtime]
     assert 1 <= sum(map(bool, begun)) <= 2, "some went on from a checkpoint: two workers were given back"

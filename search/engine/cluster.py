@@ -9,7 +9,7 @@ from typing import Any
 from ray._private import worker as ray_worker
 from ray.autoscaler.sdk import request_resources
 from ray.autoscaler.v2.sdk import get_cluster_resource_state
-from ray.core.generated.autoscaler_pb2 import NodeStatus
+from ray.core.generated.autoscaler_pb2 import NodeStatus  # pyright: ignore[reportAttributeAccessIssue]
 from ray.exceptions import RayError
 
 from .resources import Node
@@ -21,7 +21,7 @@ log = logging.getLogger("alternas")
 def cluster_load() -> ClusterLoad | None:
     """What the cluster has, has free, and is asked for; None if its head does not answer now."""
     try:
-        state = get_cluster_resource_state(ray_worker.global_worker.gcs_client)
+        state = get_cluster_resource_state(ray_worker.global_worker.gcs_client)  # pyright: ignore[reportAttributeAccessIssue]
     except RayError as error:
         log.warning("the cluster's head does not say what is free: %s", error)
         return None

@@ -40,6 +40,7 @@ from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
 from .cluster import cluster_load, wish_for
 from .place import Place, open_place
+from .placement import Capacity, choose_worker
 from .resources import LatencyWorker, Node, Resources, check_alone, reserve, resolve_gpus, worker_slots
 from .scaling import WorkerCounts, more_workers, needs_of, wished_workers
 from .spending import Spending, WorkerRate
@@ -48,6 +49,7 @@ from .worker import Device, Worker
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 
+log = logging.getLogger("alternas")
 CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
@@ -303,6 +305,9 @@ class Pool:
             self._latency_free = False
             self._latency_needs: LatencyWorker | None = None
             self._to_measure: deque[Job] = deque()
+            self._capacities: dict[Place, Capacity] = {}  # likewise
+            self._to_place: deque[Job] = deque()  # jobs that wait for a worker with more memory
+            self._too_large = set[int]()  # trials that no worker's memory is enough for
             nodes: list[Node] = [node["Resources"] for node in ray.nodes() if node["Alive"]]
             self._resources = resolve_gpus(resources, nodes)
             if setting is not None and resources.latency_on:
@@ -336,7 +341,8 @@ class Pool:
             self._to_measure.append(job)
             self._measure()
         else:
-            self._run(self._idle.pop(), job)
+            self._to_place.append(job)
+            self._place()
 
     def poll(self, timeout: float) -> Sequence[Progress | JobResult]:
         waiting = [*self._running, *self._starting]
@@ -360,6 +366,7 @@ class Pool:
         found = [event for event in events if event is not None]
         if self._most > self.size:
             found += self._give_way({e.trial for e in found if isinstance(e, Progress) and e.saved})
+        self._place()
         return found
 
     def close(self) -> None:
@@ -384,7 +391,9 @@ class Pool:
         if time.monotonic() >= self._next_look:
             self._look()
         while self._surplus > 0 and self._idle:
-            self._give_back(self._idle.pop())
+            dearest = max(self._idle, key=lambda place: self._capacities[place].price)
+            self._idle.remove(dearest)
+            self._give_back(dearest)
         events = []
         for running in {*self._running.values()}:
             if self._surplus > 0 and running.job.trial in saved:
@@ -428,6 +437,29 @@ class Pool:
         running = _Running(place, jobs[0], time.monotonic() + job.timeout_s, ranks)
         self._running |= dict.fromkeys(streams, running)
 
+    def _place(self) -> None:
+        """Give jobs to idle workers that have the memory for them; others wait."""
+        kept = deque[Job]()
+        while self._to_place:
+            job = self._to_place.popleft()
+            chosen = self._choose(job, len(kept)) if self._idle else None
+            if chosen is None:
+                kept.append(job)
+            else:
+                self._run(self._idle.pop(chosen), job)
+        self._to_place = kept
+
+    def _choose(self, job: Job, waiting: int) -> int | None:
+        needed = job.step_bytes if isinstance(job, TrainJob) else 0
+        idle = [self._capacities[place] for place in self._idle]
+        busy = [self._capacities[running.place] for running in {*self._running.values()}]
+        chosen = choose_worker(needed, idle, busy, waiting)
+        if chosen is not None and idle[chosen].bytes < needed and job.trial not in self._too_large:
+            self._too_large.add(job.trial)
+            sizes = f"about {needed / 2**30:.2g} GiB, of {idle[chosen].bytes / 2**30:.2g} GiB that the worker has"
+            log.warning("trial %d: a step takes %s: it is cut into passes if memory runs out", job.trial, sizes)
+        return chosen
+
     def _measure(self) -> None:
         """Give the latency worker its next net, if it is ready and has none."""
         if self._latency_free and self._to_measure:
@@ -464,14 +496,18 @@ class Pool:
         else:
             if place not in self._starting.values():
                 self._failures = 0
-                self._rates[place] = self._rate(place, device)
+                self._note_device(place, device)
                 self._release(place)
 
-    def _rate(self, place: Place, device: Device) -> WorkerRate:
-        """What a place takes while it has a job."""
+    def _note_device(self, place: Place, device: Device) -> None:
+        """Note what a place takes while it has a job, and how much memory a net may have there."""
         asked = self._latency_needs if self._latency_needs and place is self._latency_place else self._resources
-        cpus, gpus = asked.cpus * len(place.workers), asked.gpus or 0.0
-        return WorkerRate(cpus, gpus, self._resources.prices.hour(cpus, gpus, device.name))
+        world = len(place.workers)
+        cpus, gpus = asked.cpus * world, asked.gpus or 0.0
+        price = self._resources.prices.hour(cpus, gpus, device.name)
+        share = min(1.0, gpus / world or asked.cpus / device.cpus)
+        self._rates[place] = WorkerRate(cpus, gpus, price)
+        self._capacities[place] = Capacity(world * share * device.bytes, price)
 
     def _next_event(self, stream: Any) -> Progress | JobResult | None:
         """What a worker has to say; None where the others of its place have not ended."""

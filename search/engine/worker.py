@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Device:
-    """What a worker trains on: its name, and how many bytes of memory it has."""
+    """What a worker trains on, perhaps beside others: its name, bytes of memory, and CPUs of the machine."""
 
     name: str
     bytes: int
+    cpus: int
 
 
 class Worker:
@@ -44,9 +45,10 @@ class Worker:
         import torch
 
         torch.set_num_threads(self._threads)
+        cpus = os.cpu_count() or 1
         if self._device == "cuda":
-            return Device(torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory)
-        return Device(self._device, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+            return Device(torch.cuda.get_device_name(), torch.cuda.get_device_properties(0).total_memory, cpus)
+        return Device(self._device, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), cpus)
 
     def take(self, data: DataSet) -> Device:
         """Get ready, and put the data on this worker's device."""

@@ -116,6 +116,7 @@ class TrainJob:
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
         member: the worker, among those that have the same job, each with its share of a step's images.
+        step_bytes: memory that a step is estimated to take; 0 where it is not known.
     """
 
     trial: int
@@ -138,6 +139,7 @@ class TrainJob:
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
     member: Member = ALONE
+    step_bytes: int = 0
 
     @property
     def progress_steps(self) -> int:
