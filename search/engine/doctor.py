@@ -31,7 +31,7 @@ from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .card_fill import describe_fill
-from .pool import connect, disconnect
+from .connection import connect, disconnect
 from .worker import Worker
 
 LEAST_FREE = 2**30  # bytes; a search writes checkpoints and weights
