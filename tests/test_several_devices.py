@@ -162,8 +162,8 @@ def test_batch_norm_has_the_statistics_of_all_images(tmp_path: Path) -> None:
         np.testing.assert_allclose(var, norm.running_var, rtol=1e-6)
     assert norm.weight.grad is not None
     assert norm.bias.grad is not None
-    np.testing.assert_allclose(shards[0][4] + shards[1][4], norm.weight.grad, rtol=1e-5)
-    np.testing.assert_allclose(shards[0][5] + shards[1][5], norm.bias.grad, rtol=1e-5)
+    np.testing.assert_allclose(shards[0][4] + shards[1][4], norm.weight.grad, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(shards[0][5] + shards[1][5], norm.bias.grad, rtol=1e-5, atol=1e-4)
 
 
 def close(ours: JobResult, theirs: JobResult, images: int) -> None:
