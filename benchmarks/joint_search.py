@@ -6,8 +6,8 @@ On `cue`, nets of space `bench` are trained for real. One arm draws rate and dec
 lr,weight_decay`, the recipe `cue` and its usual ranges); four others train all nets by one recipe each: `cue`, its rate
 halved and doubled, and its decay times four. All arms train equally many nets for equally many steps, by the same
 strategy and seeds. Each front is chosen on validation, then trained again with other seeds by its nets' recipes
-(`alternas retrain`), and judged by their mean accuracies on the test split; the plain ResNets beside a search are left out.
-The best of the four is the best in hindsight, by that very figure.
+(`alternas retrain`), and judged by their mean accuracies on the test split; the plain ResNets beside a search are left
+out. The best of the four is the best in hindsight, by that very figure.
 
 Searches lie below runs/ and resume, so the same command goes on. One search and its retraining take the time of
 5 x (trials + 8) + about 5 x 8 x seeds trainings, ten seconds each on a free core: an hour and a half on two cores for
