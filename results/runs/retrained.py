@@ -59,7 +59,11 @@ def summary(
     rows = []
     groups = sorted(by_net(records), key=lambda group: -mean_of(group))
     for group in groups:
-        best, over_seeds, before = best_of(group), spreads(group, metric), searched.get(group[0].factors.get("trial"))
+        best, over_seeds, before = (
+            best_of(group),
+            spreads(group, metric),
+            searched.get(group[0].factors.get("trial", -1)),
+        )
         row = {
             "trial": best.factors.get("trial"),
             "net": best.key,
