@@ -21,18 +21,20 @@ from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import LearningCurves
 from .random import JointSampler
-from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, rung_accuracies
+from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, remember, rung_accuracies
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
 FIRST_DRAWS = 32  # of which each net before is one
 MAX_OBSERVATIONS = 160  # that the surrogate keeps in mind
+MAX_PENDING = 160  # nets in training, the last begun, that it takes at their mean
 GROWTH = 1.15  # of the number of readings, until it learns them anew
 N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
 N_TWO_AWAY = 8  # nets two moves from each of them
 N_CROSSINGS = 3  # in each proposal
 N_UNIFORM = 2  # draws in each proposal
 UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
+NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
@@ -54,7 +56,8 @@ class Evolution(JointSampler):
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
         self._running: list[FrozenTrial] = []  # train or wait
-        self._proposed: set[Traits] = set()
+        self._proposed: set[int] = set()  # hashes of traits
+        self._noted: set[int] = set()  # the trials whose nets these are
         self._readings = 0  # when the constants were learned
         self._state: object = None  # of the study when the surrogate was conditioned
         self._expected: dict[int, tuple[float, Net]] = {}  # by trial
@@ -108,7 +111,9 @@ class Evolution(JointSampler):
         names = self._options.keys()
         ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
         self._running = [t for t in self._reader.running if "key" in t.user_attrs and t.params.keys() == names]
-        self._proposed |= {self._context.features_of(t.params).traits for t in (*ended, *self._running)}
+        new = [t for t in (*ended, *self._running) if t.number not in self._noted]
+        self._proposed |= {hash(self._context.features_of(t.params).traits) for t in new}
+        self._noted |= {t.number for t in new}
         self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
         self._curves.update(ended, self._running)
         state = self._curves.count, tuple(trial.number for trial in self._training())
@@ -121,7 +126,7 @@ class Evolution(JointSampler):
 
     def _condition(self, study: optuna.Study) -> None:
         """Have the surrogate learn from what is known, and expect what all nets will reach."""
-        training, observations = self._training(), self._curves.observations()
+        training, observations = self._training()[-MAX_PENDING:], self._curves.observations()
         pending, is_due = [self._net(trial.params) for trial in training], self._is_due(study)
         learned = self._surrogate.theta
         of_observed, of_pending = self._surrogate.condition(observations, pending, self._curves, is_due)
@@ -173,7 +178,7 @@ class Evolution(JointSampler):
                 for _ in range(N_TWO_AWAY if steps else 0):
                     genes = net.genes | draw.choice(steps)
                     near.append(genes | draw.choice(mutations(genes, self._options)))
-                self._near[name] = near
+                remember(self._near, name, near, most=NEAR_KEPT)
             yield from self._near[name]
 
     def _crossings(self, front: Sequence[Net], draw: random.Random) -> Iterator[Genes]:
@@ -196,7 +201,7 @@ class Evolution(JointSampler):
 
     def _is_new(self, net: Net) -> bool:
         """Whether a net is feasible and was never proposed."""
-        return net.features.traits not in self._proposed and self._context.is_feasible(net.features.net)
+        return hash(net.features.traits) not in self._proposed and self._context.is_feasible(net.features.net)
 
     def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
         """The net that is expected to add most to the front, or most for what its training costs."""

@@ -76,7 +76,7 @@ class Controller(ABC):
         return job
 
     def report(self, result: JobResult) -> Record | None:
-        """Take a job's result. Returns the record if that was the end of the trial."""
+        """Take a job's result. Returns the record of the trial whose end that was: its own, or one passed over."""
         if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         trial = self.live[result.trial]
@@ -127,7 +127,7 @@ class Controller(ABC):
 
     @abstractmethod
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
-        """Take the result of the trial's job."""
+        """Take the result of the trial's job, as `report`."""
 
     @abstractmethod
     def _learn(self, record: Record) -> None:
@@ -307,8 +307,7 @@ class SearchController(Controller):
             rung = trial.pause(result.accuracy)
             self.study.set_attrs(trial.number, note=trial.note())
             self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
-            self._add_to_rung(trial, rung, paused=True)
-            return None
+            return self._add_to_rung(trial, rung, paused=True)
         trial.complete(result)
         seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
         if len(trial.results_by_seed) < seeds:
@@ -316,9 +315,11 @@ class SearchController(Controller):
             return None
         return self.end(trial, "ok")
 
-    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> None:
+    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
+        """Enter a result. Returns the record of the trial whose end that is."""
         cost = self.context.cost_of(trial.net.key, trial.cost.totals())
-        self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
+        left_behind = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
+        return None if left_behind is None else self.end(self.live[left_behind], "pruned")
 
     def _learn(self, record: Record) -> None:
         self._recall(record)
