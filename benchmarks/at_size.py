@@ -1,13 +1,14 @@
 """A search at size: 256 simulated nodes with four workers each, 100,000 trials, one real driver.
 
-    python benchmarks/at_size.py                                  # the journal: an hour or more of CPU time
-    python benchmarks/at_size.py --storage postgresql --trials 20000
-    python benchmarks/at_size.py --strategy random --trials 5000
+    python benchmarks/at_size.py --strategy random --folder runs/size    # half an hour of CPU time
+    python benchmarks/at_size.py --folder runs/size --trials 101000      # on from there with another strategy
+    python benchmarks/at_size.py --storage postgresql --trials 5000
 
 Time is simulated: a job takes what its MACs make it take, and nothing is trained. Controller, strategy, scheduler,
 run folder, records, journal or PostgreSQL, and the plain view are those of a search; jobs leave empty checkpoints and
 weights. What the workers' own processes (Ray) cost the driver is not in it. The share of a core is CPU time of the
-driver by simulated time. A run that was interrupted goes on in the same --folder.
+driver by simulated time. A run that was interrupted goes on in the same --folder; each run adds its figures to
+those of the others.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from machine import keep, options, sized
+from machine import RESULTS, keep, options, sized
 from rich.console import Console
 
 from alternas.archs import static_cost
@@ -41,8 +42,8 @@ from alternas.search.trials.storage import open_study
 from alternas.spaces import get
 
 NODES, WORKERS_A_NODE, TRIALS = sized(256, 2), 4, sized(100_000, 60)
-MARKS = sized((1_000, 5_000, 10_000, 20_000, 50_000, 100_000), (20, 60))  # trials at which figures are taken
 WINDOW = sized(1_000, 20)  # trials that a figure is the mean over
+SHOWN = (1, 2, 5, 10, 20, 50, 100, 101)  # windows that are kept, so many from the first trial
 SIDE, CLASSES = 32, 10
 STEPS, POINTS = 1_600, 16  # optimiser steps of a full training, points of its curve
 FULL_SECONDS = 300.0  # of a full training of a net of MEDIAN_MACS
@@ -108,16 +109,11 @@ class SimulatedCluster:
 
 
 class Meter:
-    """Notes what the driver takes as trials pass: called when each trial's end has been shown.
-
-    Attributes:
-        points: figures at each of MARKS.
-    """
+    """Notes what the driver takes as trials pass: called when each job's end has been shown."""
 
     def __init__(self, controller: SearchController, cluster: SimulatedCluster, folder: Path) -> None:
         self._controller, self._cluster, self._folder = controller, cluster, folder
-        self.points: list[dict[str, Any]] = []
-        self._jobs, self._began = 0, self._now()
+        self._began = self._now()
         self._times: dict[str, list[float]] = {"next_job": [], "report": []}
         for name in self._times:
             setattr(controller, name, self._timed(name, getattr(controller, name)))
@@ -136,11 +132,11 @@ class Meter:
         return self._controller.started, time.process_time(), self._cluster.clock, time.monotonic()
 
     def look(self) -> None:
-        """Take figures where a window of trials has just begun to lie behind."""
+        """Write down figures when a window of trials lies behind."""
         started = self._controller.started
         if started < self._began[0] + WINDOW:
             return
-        (trials, cpu, clock, wall), now = self._began, self._now()
+        (_, cpu, clock, wall), now = self._began, self._now()
         next_jobs, reports = (sorted(times) for times in self._times.values())
         point = {
             "trials": now[0], "records": len(self._controller.store.records), "live": len(self._controller.live),
@@ -152,13 +148,16 @@ class Meter:
             "report_ms": round(1e3 * sum(reports) / len(reports), 2), "jobs": len(next_jobs),
             "resident_mb": resident_mb(), **sizes(self._folder),
         }  # fmt: skip
-        print(json.dumps(point), flush=True)
-        self.points.append(point)
-        with open(self._folder / "points.jsonl", "a") as file:
-            file.write(json.dumps(point) + "\n")
+        note(self._folder, point)
         for times in self._times.values():
             times.clear()
         self._began = self._now()
+
+
+def note(folder: Path, point: dict[str, Any]) -> None:
+    print(json.dumps(point), flush=True)
+    with open(folder / "points.jsonl", "a") as file:
+        file.write(json.dumps(point) + "\n")
 
 
 def resident_mb() -> float:
@@ -210,18 +209,19 @@ def database(kind: str) -> Iterator[str]:
         yield url
 
 
-def measure(folder: Path, asked: Any, storage: str) -> dict[str, Any]:
-    """Drive a search to its end, or on from where it stands."""
+def measure(folder: Path, asked: Any, storage: str) -> list[dict[str, Any]]:
+    """Drive a search to its end, or on from where it stands. Returns figures of some of its windows."""
     began = time.process_time()
     controller, store = open_controller(folder, asked.strategy, asked.scheduler, asked.trials, storage)
     opened, had = time.process_time() - began, len(store.records)
-    print(json.dumps({"records": had, "opened_cpu_seconds": round(opened, 2), "resident_mb": resident_mb()}), flush=True)
+    note(folder, {"records": had, "opened_cpu_seconds": round(opened, 2), "resident_mb": resident_mb()})
     cluster = SimulatedCluster(NODES * WORKERS_A_NODE)
     with closing(store), open(os.devnull, "w") as nowhere:
         view = MeteredView(ShownSearch(controller), Console(file=nowhere))
         view.meter = Meter(controller, cluster, folder)
         run_loop(controller, cluster, view, asked.seconds)
-    return {"points": view.meter.points}
+    points = [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
+    return [point for point in points if point.get("trials", 0) // WINDOW in SHOWN or point.get("opened_cpu_seconds")]
 
 
 def main() -> None:
@@ -235,8 +235,11 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, database(asked.storage) as storage:
         folder = asked.folder or Path(scratch) / "run"
-        figures = measure(folder, asked, storage)
-    keep(f"at_size", {asked.storage: figures})
+        points = measure(folder, asked, storage)
+    before = RESULTS / "at_size.json"
+    figures = json.loads(before.read_text()) if before.exists() else {}
+    figures |= {f"{asked.strategy}, {asked.scheduler}, {asked.storage}": points}
+    keep("at_size", {name: points for name, points in figures.items() if "," in name})
 
 
 if __name__ == "__main__":

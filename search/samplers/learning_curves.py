@@ -43,7 +43,8 @@ class LearningCurves:
         full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
         at_rungs = [reading for trial in ended for reading in self._readings(trial)]
         passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in rung_accuracies(trial)]
-        self._running_count, self._running = len(passed), [self._observe(*reading) for reading in passed[-self._limit :]]
+        self._running_count = len(passed)
+        self._running = [self._observe(*reading) for reading in passed[-self._limit :]]
         self._ended_count += len(full) + len(at_rungs)
         self._at_rungs = [*self._at_rungs, *at_rungs][-self._limit :]
         self.last_rung = max([self.last_rung, *(r.rung for r in at_rungs), *(rung for *_, rung in passed)])

@@ -66,11 +66,13 @@ class NetFeatures:
 
     Attributes:
         traits: every number and name of the genotype, with its place; see `features`.
+        is_feasible: whether it is within the limits.
     """
 
     net: Genotype
     costs: NetCosts
     traits: Traits
+    is_feasible: bool = True
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,13 @@ class SamplerContext:
         name = tuple(map(genes.__getitem__, self._options))
         if name not in self._cached:
             net = self.space.sample(FixedChooser(genes))
-            remember(self._cached, name, NetFeatures(net, self.costs_of(net), self.traits_of(net)))
-        cached = self._cached[name]
-        return cached if self.cost_is_exact else replace(cached, costs=self.costs_of(cached.net))
+            described = NetFeatures(net, self.costs_of(net), self.traits_of(net), self.is_feasible(net))
+            remember(self._cached, name, described)
+        return self.priced(self._cached[name])
+
+    def priced(self, features: NetFeatures) -> NetFeatures:
+        """Features with the costs that are known now."""
+        return features if self.cost_is_exact else replace(features, costs=self.costs_of(features.net))
 
 
 def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MOST_REMEMBERED) -> None:

@@ -102,9 +102,7 @@ class StudyMirror(BaseStorage):
         if self._is_written(trial_id):
             self._sink.set_trial_param(self._sink_ids[trial_id], param_name, param_value_internal, distribution)
 
-    def set_trial_state_values(
-        self, trial_id: int, state: TrialState, values: Sequence[float] | None = None
-    ) -> bool:
+    def set_trial_state_values(self, trial_id: int, state: TrialState, values: Sequence[float] | None = None) -> bool:
         if state == TrialState.RUNNING and self._trials[trial_id].state != TrialState.WAITING:
             return False
         self._write_drawn()

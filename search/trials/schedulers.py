@@ -84,9 +84,9 @@ class MoAsha:
     def order(self, results: Sequence[RungResult]) -> list[int]:
         """Indices of the trials, the best first."""
         points = [(result.accuracy, math.log10(result.cost)) for result in results]
-        ranks = pareto_ranks(points)
+        ranks, costs = pareto_ranks(points), [cost for _, cost in points]
         fronts: dict[int, list[int]] = {}
-        for i in sorted(range(len(points)), key=lambda i: points[i][1]):
+        for i in sorted(range(len(points)), key=costs.__getitem__):
             fronts.setdefault(ranks[i], []).append(i)
         added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
         for front in fronts.values():

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from optuna.distributions import distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
-from optuna.storages._rdb.models import TrialParamModel
 
 from ...archs.errors import InputError, OperationError
 from ...archs.files import parse_json, read_own
@@ -26,7 +25,7 @@ from ...results.runs.store import write_json
 from ..redact import redact, shown_url
 from ..samplers.sampler_context import SamplerContext, candidate_baselines
 from .mirror import StudyMirror, journal
-from .study import BROKEN, JOURNAL_STUDY, CostOf, StudyAdapter, check_numbers, fill_study, open_journal
+from .study import BROKEN, JOURNAL_STUDY, CostOf, StudyAdapter, check_numbers, fill_study, open_journal, quiet
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -84,6 +83,8 @@ class Database(RDBStorage):
     def _set_trial_param_without_commit(
         self, session: Any, trial_id: int, param_name: str, param_value_internal: float, distribution: Any, *_: Any
     ) -> None:
+        from optuna.storages._rdb.models import TrialParamModel
+
         written = distribution_to_json(distribution)
         session.add(TrialParamModel(
             trial_id=trial_id, param_name=param_name, param_value=param_value_internal, distribution_json=written
@@ -147,6 +148,7 @@ def open_study(
     Raises:
         InputError: if the database cannot be used, or the records' numbers are impossible.
     """
+    quiet()
     records = [record for record in records if record.kind != "reference"]  # those are in no space
     check_numbers(records)
     note = study_note(folder)
