@@ -17,7 +17,6 @@ import tempfile
 import time
 from dataclasses import replace
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -77,14 +76,14 @@ class Timed:
         return result.seconds, used
 
 
-def second(jobs: Connection) -> None:
+def second(jobs: Any) -> None:
     """The other process: trains what it is given until that is nothing."""
     worker = Timed()
     while job := jobs.recv():
         jobs.send(worker(job))
 
 
-def turn(net: Genotype, first: Timed, other: Connection, folder: Path) -> dict[str, float]:
+def turn(net: Genotype, first: Timed, other: Any, folder: Path) -> dict[str, float]:
     """The ratios of one training alone and one of two processes."""
     recipe = replace(recipes.get("smoke"), batch_size=BATCH)
     files = str(folder / "net.pt"), str(folder / "net.safetensors")

@@ -156,7 +156,7 @@ class SearchContext:
 
     def over_limits(self, net: Genotype) -> dict[str, float]:
         """By which share a net breaks each limit, of those that it breaks."""
-        return self.settings.over_limit(self.cost_fn(net))
+        return self.settings.over_limit(self.cost_fn(net)) if self.is_limited else {}
 
     def violation(self, net: Genotype) -> float:
         """The shares by which a net breaks the limits, together."""

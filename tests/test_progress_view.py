@@ -61,6 +61,7 @@ def test_in_a_notebook_one_output_is_drawn_anew(
         notebook, "display", lambda *given, **more: outputs.append(Output(*given, **more)) or outputs[-1]
     )
     monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "DRAWING_SHARE", 1e9)
     with view(ShownSearch(open_controller(trials=3)), Console(force_jupyter=True)) as shown:
         run_loop(shown.shown.controller, FakeExecutor(2), shown)  # pyright: ignore[reportAttributeAccessIssue]
     [output] = outputs

@@ -23,6 +23,7 @@ from alternas.search.samplers.sampler_context import (
     TrialReader,
     features,
     is_paused,
+    remember,
     rung_accuracies,
 )
 from alternas.search.samplers.surrogate import (
@@ -350,6 +351,13 @@ def test_a_key_that_comes_later_is_known_later(study: optuna.Study) -> None:
     trial.set_user_attr("key", "late")
     past.newly_finished(study)
     assert past.keys == {"late"}
+
+
+def test_a_cache_forgets_what_came_first() -> None:
+    cache: dict[int, str] = {}
+    for number in range(5):
+        remember(cache, number, str(number), most=3)
+    assert cache == {2: "2", 3: "3", 4: "4"}
 
 
 def test_every_kind_of_end_is_handed_out(study: optuna.Study) -> None:

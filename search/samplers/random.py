@@ -45,13 +45,14 @@ class JointSampler(RandomSampler):
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
         self._options = options_of(context.space)
+        self._distributions = distributions(self._options)
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         """All genes of trial `number`; None to have them drawn uniformly."""
         raise NotImplementedError
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return dict(distributions(self._options))
+        return dict(self._distributions)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

@@ -18,7 +18,7 @@ from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
 from .learning_curves import LearningCurves
-from .sampler_context import NetFeatures, Observation, Traits
+from .sampler_context import NetFeatures, Observation, Traits, remember
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
 # that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.
@@ -104,7 +104,7 @@ class Encoder:
         if genes not in self._encoded:
             traits = [self._column_of.setdefault(trait, len(self._column_of)) for trait in net.features.traits]
             rows = [of_option[gene] for of_option, gene in zip(self._rows_of.values(), genes, strict=True)]
-            self._encoded[genes] = np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)
+            remember(self._encoded, genes, (np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)))
         row, traits = self._encoded[genes]
         row[:COSTS] = math.log10(net.features.costs.objective), math.log10(net.features.costs.params)
         return row, traits

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ...archs import Genotype, InputError
@@ -26,13 +25,13 @@ from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
+from .mirror import DIRECTIONS, mirrored_journal
 
 log = logging.getLogger("alternas")
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
 JOURNAL_STUDY = "alternas"  # its name in a run's journal
 BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
-DIRECTIONS = ("maximize", "minimize")  # accuracy and its cost
 OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
 
 
@@ -198,20 +197,15 @@ def open_journal(
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            adapter = StudyAdapter(journal(path), strategy, context)
+            adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
             adapter.check_has(records, len(candidate_baselines(context)))
             return adapter
         except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    adapter = StudyAdapter(journal(path), strategy, context)
+    adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
     fill_study(adapter, records, context, cost_of)
     return adapter
-
-
-def journal(path: Path) -> JournalStorage:
-    """Optuna's storage in a file. Its lock is a link to the path, which must lead there from wherever it is read."""
-    return JournalStorage(JournalFileBackend(str(path.absolute())))
 
 
 def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
