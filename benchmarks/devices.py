@@ -2,10 +2,10 @@
 
     python benchmarks/devices.py [--turns 5]
 
-Images are noise of 32x32 pixels, batches of 64, each process has one thread. Wall: seconds of training alone over
-those of two. CPU: processor time alone over that of the busier of two, which is what wall comes to where each process
-has a core of its own and waits for nobody; other load on the machine lowers wall, and hardly CPU. Validation on 64
-images is part of both; starting, meeting and files are not. Writes benchmarks/results/devices.json. About 4 minutes
+Images are noise of 32x32 pixels, batches of 64, each process has one thread; 12 steps and a validation on 64 images
+are timed. Wall: seconds alone over those of two. CPU: processor time alone over that of the busier of two, which is
+what wall comes to where each process has a core of its own and waits for nobody; other load on the machine lowers
+wall, and CPU less. Writes benchmarks/results/devices.json. About 4 minutes
 on two quiet cores.
 """
 
@@ -26,12 +26,14 @@ from machine import keep, options, sized, summary
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem
 from alternas.search.data.dataset import DataSet, Split
-from alternas.search.engine.worker import Worker
 from alternas.search.training import recipes
-from alternas.search.training.job import JobResult, TrainJob
+from alternas.search.training.group import open_group
+from alternas.search.training.job import TrainJob
+from alternas.search.training.loaders import open_loader
 from alternas.search.training.member import Member
+from alternas.search.training.trainer import Trainer
 
-STEPS, BATCH, SIDE = sized(12, 2), sized(64, 8), sized(32, 8)
+STEPS, BATCH, SIDE = sized(13, 3), sized(64, 8), sized(32, 8)
 WIDTHS = sized((8, 16, 32), (4,))
 GOAL = 1.7
 
@@ -60,41 +62,39 @@ def nets() -> dict[str, Genotype]:
 
 
 class Timed:
-    """A worker that says how long it trained, by the clock and in processor time."""
+    """Trains a net for some steps, alone or with another process, and says how long that took."""
 
     def __init__(self) -> None:
         torch.set_num_threads(1)
-        self._worker = Worker(1, "cpu")
-        self._worker.take(data())
+        self._loader = open_loader(data(), torch.device("cpu"), 0)
 
     def __call__(self, job: TrainJob) -> tuple[float, float]:
-        began = time.process_time()
-        *_, result = self._worker.run(job)
-        used = time.process_time() - began
-        assert isinstance(result, JobResult)
-        assert result.status == "ok", result.error
-        return result.seconds, used
+        """Seconds by the clock, and of processor time."""
+        trainer = Trainer(job, self._loader)
+        with open_group(job.member, self._loader.device, 0) as group:
+            trainer.join(group)
+            trainer.train_to(1)  # all that is made once
+            before, began = trainer.seconds, time.process_time()
+            trainer.train_to(job.stop_step)
+            return trainer.seconds - before, time.process_time() - began
 
 
 def second(jobs: Any) -> None:
     """The other process: trains what it is given until that is nothing."""
-    worker = Timed()
+    timed = Timed()
     while job := jobs.recv():
-        jobs.send(worker(job))
+        jobs.send(timed(job))
 
 
 def turn(net: Genotype, first: Timed, other: Any, folder: Path) -> dict[str, float]:
     """The ratios of one training alone and one of two processes."""
-    recipe = replace(recipes.get("smoke"), batch_size=BATCH)
-    files = str(folder / "net.pt"), str(folder / "net.safetensors")
-    job = TrainJob(0, net, recipe, 0, STEPS, 10 * STEPS, *files)
+    files = str(folder / "none.pt"), str(folder / "none.safetensors")
+    job = TrainJob(0, net, replace(recipes.get("smoke"), batch_size=BATCH), 0, STEPS, 10 * STEPS, *files)
     alone, alone_cpu = first(job)
-    (folder / "net.pt").unlink()
     (meet := folder / "meeting").touch()
     other.send(replace(job, member=Member(1, 2, str(meet))))
     together, cpu = first(replace(job, member=Member(0, 2, str(meet))))
     _, other_cpu = other.recv()
-    (folder / "net.pt").unlink()
     meet.unlink(missing_ok=True)
     return {"alone_s": alone, "two_s": together, "wall": alone / together, "cpu": alone_cpu / max(cpu, other_cpu)}
 
@@ -109,7 +109,6 @@ def main() -> None:
     first, figures = Timed(), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
         for name, net in nets().items():
-            turn(net, first, here, Path(folder))  # builds and meets for the first time
             rows = [turn(net, first, here, Path(folder)) for _ in range(turns)]
             figures[name] = {key: summary([row[key] for row in rows]) for key in rows[0]}
             print(name, {key: round(statistics.median(row[key] for row in rows), 3) for key in rows[0]}, flush=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -18,6 +19,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from alternas.archs import Encoder, Genotype, Head, Stem, zoo
+from alternas.results.runs.store import read_records
 from alternas.search.data.dataset import DataConfig, DataSet, Split
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
@@ -30,6 +32,7 @@ from alternas.search.training.optim import Gradients
 from alternas.search.training.recipe import Augment, Recipe
 from alternas.search.training.shared_norm import SharedNorms
 from alternas.search.training.trainer import train
+from command_line import run
 
 CPU = torch.device("cpu")
 SMOKE = recipes.get("smoke")
@@ -164,6 +167,43 @@ def test_batch_norm_has_the_statistics_of_all_images(tmp_path: Path) -> None:
     assert norm.bias.grad is not None
     np.testing.assert_allclose(shards[0][4] + shards[1][4], norm.weight.grad, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(shards[0][5] + shards[1][5], norm.bias.grad, rtol=1e-5, atol=1e-4)
+
+
+class Lonely:
+    """A group of one, without a second process."""
+
+    def rows(self, values_V: torch.Tensor) -> torch.Tensor:
+        return values_V[None]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_batch_norm_of_one_worker_is_torchs(device: str, dtype: torch.dtype) -> None:
+    at, exact = torch.device(device), dtype == torch.float32
+    x, slope = torch.randn(2, 16, 5, 6, 7, generator=generator_of(0, 0, 0)).to(at, dtype)
+    group: Any = Lonely()
+    found = []
+    for norms in (nullcontext(), SharedNorms(group, 5, at)):
+        norm, own = nn.BatchNorm2d(5, device=at), x.clone().requires_grad_()
+        with norms:
+            (y := norm(own)).backward(slope)
+        found.append([y, own.grad, norm.weight.grad, norm.bias.grad, norm.running_var])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5 if exact else 0.05, rtol=1e-4 if exact else 0.02)
+
+
+@pytest.mark.gpu
+def test_two_cards_give_the_curve_of_one(tmp_path: Path) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("one card")
+    words = ("search", "resnet", "--trials", "1", "--epochs", "1", "--workers", "1")
+    for name, cards in (("one", "1"), ("two", "2")):
+        code, _, err = run(tmp_path, *words, "--name", name, "--gpus-per-trial", cards)
+        assert code == 0, err
+    one, two = (read_records(tmp_path / "runs" / name) for name in ("one", "two"))
+    for alone, together in zip(one, two, strict=True):
+        assert together.runtime["devices"] == 2
+        assert together.curve[0]["loss"] == pytest.approx(alone.curve[0]["loss"], rel=0.02)  # bfloat16
 
 
 def close(ours: JobResult, theirs: JobResult, images: int) -> None:

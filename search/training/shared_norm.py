@@ -95,8 +95,8 @@ class _SharedNorm(torch.autograd.Function):
         shape = -1, *(1,) * (x.ndim - 2)  # beside x
         by_x = (-scale_C * inverse_C * tilt_C).view(shape)
         by_one = (scale_C * (mean_C * inverse_C * tilt_C - level_C)).view(shape)
-        of_x = slope * scale_C.view(shape)
-        of_x.addcmul_(x.to(of_x.dtype), by_x).add_(by_one)
+        of_x = torch.empty_like(x, dtype=scale_C.dtype)  # in the layout of x, which convs want back
+        torch.mul(slope, scale_C.view(shape), out=of_x).addcmul_(x.to(of_x.dtype), by_x).add_(by_one)
         learnt = (None, None) if weight_C is None else (of_weight_C, of_bias_C)
         return of_x.to(x.dtype), *learnt, None, None, None, None, None
 
