@@ -67,7 +67,8 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
-    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance", "track": "word",
+    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance",
+    "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
     "latency_on": "the name of a resource of a cluster",

@@ -116,7 +116,7 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
         return {}
     recipe = "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])
     if tuned := facts["trained"].get("tuned"):
-        recipe += f", with {', '.join(f'{name} {_field_text(of)}' for name, of in tuned.items())} as the search drew it"
+        recipe += f", with {', '.join(f'{name} {_field_text(of)}' for name, of in tuned.items())}"
     of_seeds = "one training"
     if facts.get("seeds", 1) > 1:
         of_seeds = f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
