@@ -145,7 +145,7 @@ def test_workers_that_there_is_memory_for(monkeypatch: pytest.MonkeyPatch, place
     assert describe_fill(place.digits).endswith(f": {said}")
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_a_card_that_is_measured(place: Place) -> None:
     assert re.search(
         r"takes [\d.]+ of \d+ GiB and \d+% of the time of .*: --gpus-per-trial", describe_fill(place.digits)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from ray.cluster_utils import Cluster
 import fakes
 from alternas.archs import static_cost, zoo
 from alternas.archs.timm_net import CountedCost
+from alternas.results.runs.spent import read_spent
+from alternas.search.config import RunConfig
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool
@@ -26,6 +29,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.engine.placement import Capacity, choose_worker
 from alternas.search.engine.prices import parse_prices
 from alternas.search.engine.resources import Resources
+from alternas.search.engine.spending import Spending
 from alternas.search.engine.worker import Device
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.recipes import get as get_recipe
@@ -94,7 +98,10 @@ BYTES = 3_000_000  # of which the search's nets take between 1 and 40
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_large_nets_go_to_the_large_node(
-    open_controller: Callable[..., SearchController], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    open_controller: Callable[..., SearchController],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.setattr(pool, "Worker", Sized)
     for module in (fakes, sys.modules[__name__]):  # workers do not find them on their path
@@ -105,16 +112,22 @@ def test_large_nets_go_to_the_large_node(
         cluster.add_node(num_cpus=3)
         cluster.wait_for_nodes()
         controller, resources = open_controller(trials=30), Resources(cluster.address, prices=parse_prices("cpu=1"))
-        with closing(pool.Pool(resources, load(DataConfig("digits")), 9)) as workers:
+        spending = Spending(tmp_path, RunConfig(resources))
+        began = time.monotonic()
+        with closing(pool.Pool(resources, load(DataConfig("digits")), 9, None, spending)) as workers:
             while workers.starting:
                 workers.poll(1.0)
             assert workers.size == 5
             assert run_loop(controller, workers, SilentView())
             assert not workers._to_place
+        seconds = time.monotonic() - began
     finally:
         cluster.shutdown()
     trained = [r for r in controller.store.records if r.status == "ok"]
     assert sum(r.kind == "search" for r in trained) == 30
+    jobs = sum(max(1, len(r.accuracies)) for r in trained)
+    assert 0.1 * jobs < 3600 * read_spent(tmp_path).cpu_hours < 5 * seconds, "while they have a job, at one CPU each"
+    assert read_spent(tmp_path).cost == pytest.approx(read_spent(tmp_path).cpu_hours)
     by_node = defaultdict(list)
     for record in trained:
         by_node[record.runtime["cpus"]].append(record.runtime["needs"])

@@ -136,7 +136,7 @@ STUDY = (
 
 
 @pytest.mark.usefixtures("elsewhere")
-@pytest.mark.parametrize("words", [SEARCH, STUDY], ids=["search", "study"])
+@pytest.mark.parametrize("words", [SEARCH, pytest.param(STUDY, marks=pytest.mark.slow)], ids=["search", "study"])
 def test_money_that_is_spent_ends_it_and_more_resumes_it(
     alternas: Any, dear: type[FakePool], words: tuple[str, ...]
 ) -> None:

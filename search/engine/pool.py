@@ -246,7 +246,8 @@ class Pool:
     def _choose(self, job: Job, waiting: int) -> int | None:
         needed = job.step_bytes if isinstance(job, TrainJob) else 0
         idle = [self._capacities[place] for place in self._idle]
-        busy = [self._capacities[running.place] for running in {*self._running.values()}]
+        places = {running.place for running in self._running.values()} - {self._latency_place}
+        busy = [self._capacities[place] for place in places]
         chosen = choose_worker(needed, idle, busy, waiting)
         if chosen is not None and idle[chosen].bytes < needed and job.trial not in self._too_large:
             self._too_large.add(job.trial)
