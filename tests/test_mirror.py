@@ -127,7 +127,7 @@ def test_what_was_handed_out_does_not_change(place: tuple[Callable[[], StudyMirr
     trial.set_user_attr("rung0", 0.5)
     study.tell(trial, [0.5, 1.0])
     assert (before.state, before.user_attrs) == (TrialState.RUNNING, {"key": "net"})
-    with pytest.raises(RuntimeError, match="not updatable|finished"):
+    with pytest.raises(RuntimeError, match=r"not updatable|finished"):
         trial.set_user_attr("rung1", 0.5)
 
 
