@@ -2,6 +2,7 @@
 
     python benchmarks/at_size.py --strategy random --folder runs/size    # half an hour of CPU time
     python benchmarks/at_size.py --folder runs/size --trials 101000      # on from there with another strategy
+    python benchmarks/at_size.py --folder runs/size --grow 100000        # repeat what it has, and go on from there
     python benchmarks/at_size.py --storage postgresql --trials 5000
 
 Time is simulated: a job takes what its MACs make it take, and nothing is trained. Controller, strategy, scheduler,
@@ -14,6 +15,7 @@ those of the others.
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import os
 import random
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import RESULTS, keep, options, sized
+from optuna.trial import TrialState
 from rich.console import Console
 
 from alternas.archs import static_cost
@@ -45,7 +48,8 @@ NODES, WORKERS_A_NODE, TRIALS = sized(256, 2), 4, sized(100_000, 60)
 WINDOW = sized(1_000, 20)  # trials that a figure is the mean over
 SHOWN = (1, 2, 5, 10, 20, 50, 100, 101)  # windows that are kept, so many from the first trial
 SIDE, CLASSES = 32, 10
-STEPS, POINTS = 1_600, 16  # optimiser steps of a full training, points of its curve
+STEPS = 1_600  # optimiser steps of a full training
+CREATE_TRIAL = 4  # of Optuna's journal
 FULL_SECONDS = 300.0  # of a full training of a net of MEDIAN_MACS
 MEDIAN_MACS = 1e8
 
@@ -196,6 +200,27 @@ def open_controller(folder: Path, strategy: str, scheduler: str, trials: int, st
     return SearchController(context, store, study), store
 
 
+def grow(folder: Path, trials: int) -> None:
+    """Repeat the trials of a run that have ended, under numbers and keys of their own, until it has so many trials.
+
+    What a driver that opens it has to read and keep is that of a search of so many, but for nets that are repeated.
+    """
+    lines = (folder / "records.jsonl").read_text().splitlines()
+    ended = {row["trial"]: row for row in map(json.loads, lines) if row["status"] in ("ok", "pruned")}
+    with open(folder / "study.journal") as journal:
+        begun = [log for log in map(json.loads, journal) if log["op_code"] == CREATE_TRIAL]
+    drawn = [(log, ended[number]) for number, log in enumerate(begun) if number in ended and log.get("params")]
+    numbers = range(len(begun), trials)
+    with open(folder / "study.journal", "a") as journal, open(folder / "records.jsonl", "a") as records:
+        for number, (log, row) in zip(numbers, itertools.cycle(drawn), strict=False):
+            key, rungs = f"{number:012x}", {f"rung{i}": rung["accuracy"] for i, rung in enumerate(row["rungs"])}
+            state = TrialState.COMPLETE if row["status"] == "ok" else TrialState.PRUNED
+            values = [row["accuracy"], row["cost"]["macs"]] if row["status"] == "ok" else None
+            log |= {"state": state, "values": values, "datetime_complete": log["datetime_start"]}
+            journal.write(json.dumps(log | {"user_attrs": {"key": key} | rungs}, separators=(",", ":")) + "\n")
+            records.write(json.dumps(row | {"trial": number, "key": key}) + "\n")
+
+
 @contextmanager
 def database(kind: str) -> Iterator[str]:
     """The URL of the study's database; "" is the journal."""
@@ -211,6 +236,8 @@ def database(kind: str) -> Iterator[str]:
 
 def measure(folder: Path, asked: Any, storage: str) -> list[dict[str, Any]]:
     """Drive a search to its end, or on from where it stands. Returns figures of some of its windows."""
+    if asked.grow:
+        grow(folder, asked.grow)
     began = time.process_time()
     controller, store = open_controller(folder, asked.strategy, asked.scheduler, asked.trials, storage)
     opened, had = time.process_time() - began, len(store.records)
@@ -231,6 +258,7 @@ def main() -> None:
     parser.add_argument("--scheduler", default="mo-asha")
     parser.add_argument("--storage", default="journal", choices=("journal", "postgresql"))
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--grow", type=int, default=0, help="trials that the run in the folder is grown to beforehand")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="wall time after which to stop")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch, database(asked.storage) as storage:

@@ -21,6 +21,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 DIRECTIONS = (StudyDirection.MAXIMIZE, StudyDirection.MINIMIZE)  # of accuracy and its cost
+NOTE = "note"  # attribute of a trial under way, for a driver that takes over
 CONTENT = ("params", "distributions", "user_attrs", "system_attrs", "intermediate_values")  # of a trial in a journal
 
 
@@ -40,6 +41,7 @@ class StudyMirror(BaseStorage):
         self._sink, self._name, self._id = sink, name, sink.get_study_id_from_name(name)
         self._user_attrs, self._system_attrs = source.get_study_user_attrs(study), source.get_study_system_attrs(study)
         self._distributions: dict[str, BaseDistribution] = {}
+        self._last_distributions: dict[str, BaseDistribution] = {}  # those of a trial, which the next one shares
         self._trials: list[FrozenTrial] = []
         self._sink_ids: list[int] = []  # of the trials; the last may have none yet
         self._first_waiting = 0  # no trial before it waits
@@ -113,6 +115,7 @@ class StudyMirror(BaseStorage):
             trial.values = list(values)
         if state.is_finished():
             trial.datetime_complete = datetime.now()
+            self._shrink(trial)
         else:
             trial.datetime_start = datetime.now()
         return True
@@ -158,8 +161,17 @@ class StudyMirror(BaseStorage):
         for name, distribution in trial.distributions.items():
             check_distribution_compatibility(self._distributions.setdefault(name, distribution), distribution)
         trial.distributions = {name: self._distributions[name] for name in trial.distributions}
+        if trial.state.is_finished():
+            self._shrink(trial)
         self._trials.append(trial)
         return trial.number
+
+    def _shrink(self, trial: FrozenTrial) -> None:
+        """Keep of a trial that has ended what strategies read: of its distributions one copy, no note for a driver."""
+        if trial.distributions != self._last_distributions:
+            self._last_distributions = trial.distributions
+        trial.distributions = self._last_distributions
+        trial.user_attrs = {name: value for name, value in trial.user_attrs.items() if name != NOTE}
 
     def _updatable(self, trial_id: int) -> FrozenTrial:
         """A copy of a trial that takes its place, for those handed out do not change."""
