@@ -161,8 +161,8 @@ def test_batch_norm_has_the_statistics_of_all_images(tmp_path: Path) -> None:
         own = list(Member(rank, 2).places(7))
         for found, wanted in zip((y, of_x), expected, strict=True):
             np.testing.assert_allclose(found, wanted[own].numpy(), atol=1e-5)
-        np.testing.assert_allclose(mean, norm.running_mean, rtol=1e-6)
-        np.testing.assert_allclose(var, norm.running_var, rtol=1e-6)
+        np.testing.assert_allclose(mean, norm.running_mean.numpy(), rtol=1e-6)
+        np.testing.assert_allclose(var, norm.running_var.numpy(), rtol=1e-6)
     for place, parameter in ((4, norm.weight), (5, norm.bias)):
         assert parameter.grad is not None
         np.testing.assert_allclose(shards[0][place] + shards[1][place], parameter.grad.numpy(), rtol=1e-5, atol=1e-4)
