@@ -17,7 +17,6 @@ import tempfile
 import time
 from dataclasses import replace
 from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -80,14 +79,14 @@ class Timed:
             return trainer.seconds - before, time.process_time() - began
 
 
-def second(jobs: Connection) -> None:
+def second(jobs: Any) -> None:
     """The other process: trains what it is given until that is nothing."""
     timed = Timed()
     while job := jobs.recv():
         jobs.send(timed(job))
 
 
-def turn(net: Genotype, first: Timed, other: Connection, folder: Path) -> dict[str, float]:
+def turn(net: Genotype, first: Timed, other: Any, folder: Path) -> dict[str, float]:
     """The ratios of one training alone and one of two processes."""
     files = str(folder / "none.pt"), str(folder / "none.safetensors")
     job = TrainJob(0, net, replace(recipes.get("smoke"), batch_size=BATCH), 0, STEPS, 10 * STEPS, *files)
