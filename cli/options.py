@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..search.config import RunConfig
     from ..search.data.dataset import DataConfig
     from ..search.training.recipe import Recipe
+    from ..spaces import Gene
 
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
@@ -165,11 +166,21 @@ class TrainingOptions:
 
     def on(self, data: str) -> Recipe:
         """Raise InputError if there is no such recipe, or the epochs are none."""
-        from dataclasses import replace
-
         from ..search.training import recipes
 
-        recipe = recipes.get(self.recipe or recipes.usual(data))
+        return self._changed(recipes.get(self.recipe or recipes.usual(data)))
+
+    def tuned_on(self, data: str, fields: str) -> tuple[Recipe, dict[str, tuple[Gene, ...]]]:
+        """The recipe and those of its fields that a search draws; see `tuned.tuned_genes` for what is raised."""
+        from ..search.config import names
+        from ..search.training import recipes
+        from ..search.training.tuned import tuned_genes
+
+        recipe, ranges = recipes.read(self.recipe or recipes.usual(data))
+        recipe = self._changed(recipe)
+        return recipe, tuned_genes(recipe, names(fields), ranges)
+
+    def _changed(self, recipe: Recipe) -> Recipe:
         recipe = recipe if self.epochs is None else recipe.with_epochs(self.epochs)
         return replace(recipe, compile=True) if self.compile_nets else recipe
 
@@ -185,10 +196,16 @@ class RunOptions:
             "the cluster has room and give way while others wait."
         ),
     ] = "auto"
-    cpus_per_trial: Annotated[float, option("CPUs per worker.")] = 1.0
+    cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its devices.")] = 1.0
     gpus_per_trial: Annotated[
-        float | None, option("GPUs per worker; 0.5 runs two workers on one GPU (default: 1 if there is a GPU).")
+        float | None,
+        option(
+            "GPUs per trial: 0.5 trains two nets on a card, 4 trains each net on four (default: 1 if there is a GPU)."
+        ),
     ] = None
+    devices_per_trial: Annotated[
+        int, option("Devices that train each net together, GPUs if there are any; 2 without a GPU: two processes.")
+    ] = 1
     address: Address = ""
     storage_path: StoragePath = ""
     trial_minutes: Annotated[
@@ -232,6 +249,7 @@ class RunOptions:
             self.gpus_per_trial,
             latency_on,
             self.storage_path,
+            self.devices_per_trial,
             most,
             parse_prices(self.price),
         )

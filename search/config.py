@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,7 @@ from ..archs.timm_net import CountedCost
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
+from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
@@ -53,6 +55,7 @@ class Settings:
         polish: share of the supernet's compute that trains the front's nets on from their slices.
         metric: what nets are ranked by.
         trainer: identity of the user's own training; "" is ours.
+        tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
     """
 
     space: str
@@ -74,6 +77,7 @@ class Settings:
     polish: float = POLISH
     metric: Metric = field(default_factory=Metric)
     trainer: str = ""
+    tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -96,6 +100,9 @@ class Settings:
             ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
             for name in (name for name, given in ours.items() if given):
                 raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.tune and (self.supernet or self.strategy == "buildup"):
+            rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
+            raise InputError(f"tune: {rule}; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))

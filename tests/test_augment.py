@@ -12,6 +12,7 @@ from torch import Tensor
 
 from alternas.search.data.dataset import DataSet, Split
 from alternas.search.training import augment, recipes
+from alternas.search.training.augment import Draws
 from alternas.search.training.loaders import MemoryLoader, generator_of
 from alternas.search.training.recipe import Augment
 
@@ -20,13 +21,17 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def draws(images: int = 64) -> Draws:
+    return Draws(generator(), images)
+
+
 @pytest.fixture
 def images() -> Tensor:
     return torch.randn(64, 3, 9, 7, generator=generator(1))
 
 
 def test_shifts_are_crops_of_the_padded_image(images: Tensor) -> None:
-    found, padded, seen = augment.shifted(images, 2, generator()), F.pad(images, (2,) * 4), set()
+    found, padded, seen = augment.shifted(images, 2, draws()), F.pad(images, (2,) * 4), set()
     for image, whole in zip(found, padded, strict=True):
         crops = {(i, j): whole[:, i : i + 9, j : j + 7] for i in range(5) for j in range(5)}
         fits = [at for at, crop in crops.items() if torch.equal(crop, image)]
@@ -36,7 +41,7 @@ def test_shifts_are_crops_of_the_padded_image(images: Tensor) -> None:
 
 
 def test_flips(images: Tensor) -> None:
-    found = augment.flipped(images, generator())
+    found = augment.flipped(images, draws())
     same = [torch.equal(a, b) for a, b in zip(found, images, strict=True)]
     mirrored = [torch.equal(a, b.flip(2)) for a, b in zip(found, images, strict=True)]
     assert all(a != b for a, b in zip(same, mirrored, strict=True))
@@ -46,7 +51,7 @@ def test_flips(images: Tensor) -> None:
 def test_a_resized_crop_of_everything_is_the_image(images: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     boxes = tuple(torch.full((64,), side) for side in (0.0, 0.0, 9.0, 7.0))
     monkeypatch.setattr(augment, "_boxes", lambda *_: boxes)
-    torch.testing.assert_close(augment.cropped(images, 1.0, generator()), images)
+    torch.testing.assert_close(augment.cropped(images, 1.0, draws()), images)
 
 
 def test_a_resized_crop_is_the_crop_resized(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +59,7 @@ def test_a_resized_crop_is_the_crop_resized(monkeypatch: pytest.MonkeyPatch) -> 
     given = [0, 4, 8, 3], [2, 0, 8, 5], [8, 12, 8, 6], [8, 16, 4, 9]
     boxes = tuple(torch.tensor(v, dtype=torch.float) for v in given)
     monkeypatch.setattr(augment, "_boxes", lambda *_: boxes)
-    found = augment.cropped(x, 0.1, generator())
+    found = augment.cropped(x, 0.1, draws(4))
     for image, got, (top, left, high, wide) in zip(x, found, torch.stack(boxes, 1).int().tolist(), strict=True):
         crop = image[None, :, top : top + high, left : left + wide]
         wanted = F.interpolate(crop, (16, 16), mode="bilinear", align_corners=False)[0]
@@ -63,7 +68,7 @@ def test_a_resized_crop_is_the_crop_resized(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_boxes_have_the_areas_and_ratios_of_their_ranges() -> None:
-    top, left, high, wide = augment._boxes(20_000, (200, 200), (0.02, 0.3), (0.3, 1 / 0.3), generator())
+    top, left, high, wide = augment._boxes((200, 200), (0.02, 0.3), (0.3, 1 / 0.3), draws(20_000))
     area, ratio = high * wide / 200**2, wide / high
     assert area.min() > 0.018
     assert area.max() < 0.305
@@ -77,7 +82,7 @@ def test_boxes_have_the_areas_and_ratios_of_their_ranges() -> None:
 
 def test_cutout_is_a_square_cut_off_at_the_border() -> None:
     x = torch.ones(500, 2, 12, 10)
-    gone = augment.cut_out(x, 4, generator()) == 0
+    gone = augment.cut_out(x, 4, draws(500)) == 0
     assert (gone[:, 0] == gone[:, 1]).all()
     rows, columns = gone[:, 0].any(2).sum(1), gone[:, 0].any(1).sum(1)
     assert (gone[:, 0].sum((1, 2)) == rows * columns).all()
@@ -86,7 +91,7 @@ def test_cutout_is_a_square_cut_off_at_the_border() -> None:
 
 
 def test_erasing_takes_its_share(images: Tensor) -> None:
-    found = augment.erased(images, 0.5, generator())
+    found = augment.erased(images, 0.5, draws())
     changed = (found != images).all(1)
     hit = changed.flatten(1).any(1)
     assert 20 < hit.sum() < 44

@@ -188,6 +188,7 @@ def test_a_cluster_of_two_nodes(tmp_path: Path) -> None:
         assert (code, len(nodes)) == (0, 2), (found, err)
         for node in nodes:
             assert [c["check"] for c in found["checks"] if c["node"] == node][-2:] == ["trial", "fill"]
-        assert "2 nodes, 2 CPUs" in next(c["found"] for c in found["checks"] if c["check"] == "cluster")
+        size = next(c["found"] for c in found["checks"] if c["check"] == "cluster")
+        assert size == "2 nodes, 2 CPUs, 0 GPUs; a trial has 1 CPU, with --devices-per-trial up to 2"
     finally:
         cluster.shutdown()

@@ -23,6 +23,7 @@ from alternas.search.data.readers.folder import read_folder
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
+from alternas.search.training.member import Member
 from alternas.search.training.recipe import Augment
 from alternas.search.training.trainer import train
 from alternas.spaces import get
@@ -252,6 +253,25 @@ def test_streamed_batches(both: tuple[Any, Any]) -> None:
         assert torch.equal(y, v)
     assert not torch.equal(whole[0][0], next(stream.batches(rich, 2, 0, 1))[0])
     assert {y.tolist()[0] for _, y in whole} == {0, 1}
+
+
+@pytest.mark.parametrize("loader", ["memory", "stream"])
+def test_what_two_devices_see_is_what_one_sees(loader: str, tmp_path: Path) -> None:
+    """The same images, moved, coloured and hidden by the same random numbers."""
+    bench = open_loader(load(DataConfig(str(draw(tmp_path / "set")), loader=loader)), CPU, 0)
+    how = Augment(
+        rrc_min_scale=0.5, pad=2, flip=True, ra_num_ops=2, ra_magnitude=9, ra_magnitude_std=0.5, cutout=3, reprob=0.5
+    )
+    recipe = dataclasses.replace(recipes.smoke(), batch_size=5, augment=how)
+    whole = list(bench.batches(recipe, 1, 0, 6))
+    for member in (Member(0, 2), Member(1, 2)):
+        own = list(member.places(5))
+        for (x, y), (u, v) in zip(bench.batches(recipe, 1, 0, 6, member), whole, strict=True):
+            torch.testing.assert_close(x, u[own])
+            assert torch.equal(y, v[own])
+    parts = [list(bench.images("val", 3, None, Member(rank, 2))) for rank in (0, 1)]
+    seen, alike = (torch.cat([x for x, _ in batches]) for batches in (parts[0] + parts[1], bench.images("val", 3)))
+    torch.testing.assert_close(seen, alike)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,10 @@ def fit(*nodes: dict[str, float], **asked: Any) -> tuple[int, float | None]:
         ({"CPU": 64.0, "GPU": 8.0}, {"gpus": 4.0}, (2, 4.0)),
         ({"CPU": 4.0, "GPU": 8.0}, {}, (4, 1.0)),
         ({"CPU": 8.0}, {"workers": 3}, (3, 0.0)),
+        ({"CPU": 8.0}, {"devices": 2}, (4, 0.0)),
+        ({"CPU": 8.0}, {"devices": 2, "cpus": 3.0}, (1, 0.0)),
+        ({"CPU": 16.0, "GPU": 5.0}, {"devices": 2}, (2, 2.0)),
+        ({"CPU": 16.0, "GPU": 2.0}, {"devices": 4, "gpus": 0.0}, (4, 0.0)),
     ],
 )
 def test_workers_that_fit(have: dict[str, float], asked: dict[str, float], found: tuple[int, float]) -> None:
@@ -42,6 +46,18 @@ def test_a_worker_stays_on_one_node() -> None:
     assert fit({"CPU": 8.0}, {"CPU": 2.0, "GPU": 4.0}) == (2, 1.0), "the first has no GPU, the second no more CPUs"
     with pytest.raises(InputError, match="4 asked for, 3 on the largest node there"):
         fit({"CPU": 3.0}, {"CPU": 3.0}, cpus=4.0)
+
+
+def test_devices_of_a_trial_may_lie_on_two_nodes_that_share_a_folder() -> None:
+    three: dict[str, float] = {"CPU": 16.0, "GPU": 3.0}
+    assert fit(three, three, gpus=2.0) == (3, 2.0)
+    assert fit(three, three, gpus=2.0, storage_path="s3://bucket/x") == (2, 2.0)
+    with pytest.raises(InputError, match="gpus-per-trial: 8 asked for, 6 there"):
+        fit(three, three, gpus=8.0)
+    with pytest.raises(InputError, match="gpus-per-trial: 4 asked for, 3 there on the largest node"):
+        fit(three, three, gpus=4.0, storage_path="s3://bucket/x")
+    with pytest.raises(InputError, match="devices-per-trial: 3 asked for, 2 there"):
+        fit({"CPU": 1.0}, {"CPU": 1.0}, devices=3)
 
 
 @pytest.mark.parametrize(

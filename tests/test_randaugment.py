@@ -15,7 +15,7 @@ from scipy.stats import chisquare, ks_2samp
 from timm.data import auto_augment as timm_augment
 from torch import Tensor
 
-from alternas.search.training.augment import MOVES, OPS, PIXEL_OPS, Draw, RandAugment, _arguments, apply
+from alternas.search.training.augment import MOVES, OPS, PIXEL_OPS, Draw, Draws, RandAugment, _arguments, apply
 
 SHAPES = [(3, 32, 32), (3, 17, 40), (1, 33, 20), (1, 8, 8), (3, 2, 2), (1, 1, 5)]
 NONE = len(OPS)
@@ -124,8 +124,12 @@ def test_the_ops_are_timms() -> None:
     assert names == {name.removesuffix("Increasing") for name in timm_augment._RAND_INCREASING_TRANSFORMS}
 
 
+def draws(images: int, seed: int = 0) -> Draws:
+    return Draws(torch.Generator().manual_seed(seed), images)
+
+
 def our_draws(augment: RandAugment, batch: int) -> list[tuple[str, float]]:
-    draw = augment.draw(batch, torch.Generator().manual_seed(0))
+    draw = augment.draw(draws(batch))
     pairs = zip(draw.op_NB.flatten().tolist(), draw.argument_NB.flatten().tolist(), strict=True)
     return [(OPS[op], timm_argument(OPS[op], argument)) for op, argument in pairs if op != NONE]
 
@@ -172,7 +176,7 @@ def test_without_spread_the_level_is_the_magnitude() -> None:
 
 def levels(magnitude: float, spread: float) -> Tensor:
     """Those of all moves in many draws, as magnitudes."""
-    draw = RandAugment(3, magnitude, spread).draw(10_000, torch.Generator().manual_seed(0))
+    draw = RandAugment(3, magnitude, spread).draw(draws(10_000))
     of_move = (draw.op_NB >= len(PIXEL_OPS)) & (draw.op_NB != NONE)
     most = torch.tensor(list(MOVES.values()), dtype=torch.float64)[draw.op_NB[of_move] - len(PIXEL_OPS)]
     return 10 * draw.argument_NB[of_move].abs() / most
@@ -188,7 +192,7 @@ def test_levels_are_normal_and_clipped() -> None:
 
 
 def test_draws_of_rounds_and_images_are_unrelated() -> None:
-    op_NB = RandAugment(2, 9, 0.5).draw(20_000, torch.Generator().manual_seed(0)).op_NB
+    op_NB = RandAugment(2, 9, 0.5).draw(draws(20_000)).op_NB
     first, second = op_NB
     same = ((first == second) & (first != NONE)).float().mean().item()
     assert same == pytest.approx(1 / 60, abs=0.004)  # with replacement: both used, and equal
@@ -203,7 +207,7 @@ def many(shape: tuple[int, int, int], batch: int = 96) -> Tensor:
 @pytest.mark.parametrize("shape", SHAPES[:4])
 def test_whole_chains_are_timms(shape: tuple[int, int, int]) -> None:
     x_BCHW, fill = many(shape), (9, 100, 240)[: shape[0]]
-    draw = RandAugment(3, 9, 0.5, True).draw(len(x_BCHW), torch.Generator().manual_seed(3))
+    draw = RandAugment(3, 9, 0.5, True).draw(draws(len(x_BCHW), 3))
     found = apply(x_BCHW, draw, fill)
     for i, x in enumerate(x_BCHW):
         for op, argument in zip(draw.op_NB[:, i].tolist(), draw.argument_NB[:, i].tolist(), strict=True):
@@ -213,7 +217,7 @@ def test_whole_chains_are_timms(shape: tuple[int, int, int]) -> None:
 
 def test_images_are_treated_alone() -> None:
     x_BCHW = many((3, 12, 15), 200)
-    draw = RandAugment(2, 9, 0.5).draw(len(x_BCHW), torch.Generator().manual_seed(0))
+    draw = RandAugment(2, 9, 0.5).draw(draws(len(x_BCHW)))
     assert set(draw.op_NB[0].tolist()) == set(range(NONE + 1))
     found = apply(x_BCHW, draw, (128,))
     for i in range(len(x_BCHW)):
@@ -224,11 +228,11 @@ def test_images_are_treated_alone() -> None:
 def test_the_generator_decides_all() -> None:
     augment, x_BCHW = RandAugment(2, 9, 0.5), many((3, 12, 15))
     generators = [torch.Generator().manual_seed(seed) for seed in (0, 0, 1)]
-    first, again, other = (augment(x_BCHW, generator) for generator in generators)
+    first, again, other = (augment(x_BCHW, Draws(generator, len(x_BCHW))) for generator in generators)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
-    augment(many((1, 5, 9)), generators[0])
-    augment(x_BCHW, generators[1])
+    augment(many((1, 5, 9)), Draws(generators[0], len(x_BCHW)))
+    augment(x_BCHW, Draws(generators[1], len(x_BCHW)))
     assert torch.equal(*(generator.get_state() for generator in generators[:2]))
 
 
@@ -236,17 +240,17 @@ def test_the_generator_decides_all() -> None:
 def test_results_are_whole_and_in_range(shape: tuple[int, int, int]) -> None:
     x_BCHW = many(shape)
     before = x_BCHW.clone().requires_grad_()
-    found = RandAugment(4, 8, 2)(before, torch.Generator().manual_seed(0))
+    found = RandAugment(4, 8, 2)(before, draws(len(before)))
     assert (found.shape, found.dtype, found.requires_grad) == (x_BCHW.shape, torch.float32, False)
     assert torch.equal(found, found.byte().float())
     assert torch.equal(before, x_BCHW)
     assert not torch.equal(found, x_BCHW)
-    assert len(RandAugment(2, 9, 0.5)(x_BCHW[:0], torch.Generator())) == 0
+    assert len(RandAugment(2, 9, 0.5)(x_BCHW[:0], draws(0))) == 0
 
 
 def test_nothing_is_read_back_from_the_device() -> None:
     """A meta tensor holds no values: whatever asks for one raises."""
-    draw = RandAugment(2, 9, 0.5).draw(200, torch.Generator().manual_seed(0))
+    draw = RandAugment(2, 9, 0.5).draw(draws(200))
     assert set(draw.op_NB[0].tolist()) == set(range(NONE + 1))
     assert apply(torch.empty(200, 3, 9, 7, device="meta"), draw, (128,)).shape == (200, 3, 9, 7)
 
@@ -254,11 +258,11 @@ def test_nothing_is_read_back_from_the_device() -> None:
 @pytest.mark.gpu
 def test_cuda_gives_the_same_and_never_waits() -> None:
     x_BCHW, augment = many((3, 32, 32)), RandAugment(3, 9, 0.5, True)
-    wanted = augment(x_BCHW, torch.Generator().manual_seed(0))
+    wanted = augment(x_BCHW, draws(len(x_BCHW)))
     x_cuda = x_BCHW.cuda()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = augment(x_cuda, torch.Generator().manual_seed(0))
+        found = augment(x_cuda, draws(len(x_cuda)))
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert (found.cpu() != wanted).float().mean() < 1e-3

@@ -38,6 +38,7 @@ from alternas.search.supernet.trainer import train_bank
 from alternas.search.training import recipes
 from alternas.search.training.job import EvaluateJob, Job, JobResult, Point, Progress, SupernetJob
 from alternas.search.training.loaders import DeviceLoader, open_loader
+from alternas.search.training.member import Member
 from alternas.search.training.recipe import Recipe
 from alternas.search.trials.bank_training import BANK, MAX_LOST, SEGMENTS, TRIES
 from alternas.search.trials.storage import open_study
@@ -109,10 +110,10 @@ def alone(job: SupernetJob, loader: DeviceLoader) -> JobResult:
 def together(job: SupernetJob, loader: DeviceLoader, fate: str = "") -> list[JobResult]:
     """The results of two workers; None of one that died."""
     folder = Path(job.checkpoint).parent
-    job = replace(job, world=2, rendezvous=str(folder / f"rendezvous-{job.start_step}"))
-    Path(job.rendezvous).touch()
+    job = replace(job, member=Member(0, 2, str(folder / f"rendezvous-{job.start_step}")))
+    Path(job.member.rendezvous).touch()
     asked = folder / "other.pickle"
-    asked.write_bytes(pickle.dumps(replace(job, trial=BANK - 1, rank=1)))
+    asked.write_bytes(pickle.dumps(replace(job, trial=BANK - 1, member=replace(job.member, rank=1))))
     with subprocess.Popen([sys.executable, "-c", OTHER, str(asked), fate]) as other:
         first = alone(job, loader)
     if other.returncode:
@@ -175,16 +176,16 @@ def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: Devi
 
 
 def test_nobody_waits_for_a_worker_that_is_known_to_be_gone(tmp_path: Path, loader: DeviceLoader) -> None:
-    job = replace(job_of(tmp_path, 0, 8), world=2, rendezvous=str(tmp_path / "rendezvous"))
+    job = replace(job_of(tmp_path, 0, 8), member=Member(0, 2, str(tmp_path / "rendezvous")))
 
     assert alone(job, loader).status == "lost", "it is known before this one comes"
-    Path(job.rendezvous).touch()
+    Path(job.member.rendezvous).touch()
 
     def delete() -> None:
-        while not Path(job.rendezvous).stat().st_size:  # it has come
+        while not Path(job.member.rendezvous).stat().st_size:  # it has come
             time.sleep(0.05)
         time.sleep(0.5)
-        Path(job.rendezvous).unlink()
+        Path(job.member.rendezvous).unlink()
 
     threading.Thread(target=delete).start()
     assert alone(job, loader).status == "lost"
@@ -240,10 +241,12 @@ def test_a_segment_is_dealt_out_to_as_many_as_a_step_has_nets_for(controller: Su
     jobs = train_with(controller, workers)
     ranks = list(range(min(workers, NETS_A_STEP)))
     last = [job for job in jobs if job.stop_step == controller.budget.steps]
-    assert [(job.rank, job.trial, job.world) for job in last] == [(r, BANK - r, len(ranks)) for r in ranks]
-    assert len({job.rendezvous for job in last}) == 1
-    assert len({(job.rendezvous, job.start_step) for job in jobs}) == SEGMENTS
-    shared = [job.rendezvous for job in jobs if job.world > 1 and not job.rank]
+    assert [(job.member.rank, job.trial, job.member.world) for job in last] == [
+        (r, BANK - r, len(ranks)) for r in ranks
+    ]
+    assert len({job.member.rendezvous for job in last}) == 1
+    assert len({(job.member.rendezvous, job.start_step) for job in jobs}) == SEGMENTS
+    shared = [job.member.rendezvous for job in jobs if job.member.world > 1 and not job.member.rank]
     assert len(set(shared)) == len(shared) == (0 if workers == 1 else SEGMENTS - TRIES), "a new one each time"
     assert controller.bank_training.progress["step"] == controller.budget.steps
 
@@ -256,12 +259,12 @@ def test_each_number_of_workers_is_tried_and_the_faster_trains_the_rest(
 
     def timed(job: Any) -> JobResult | None:
         result = trained(job)
-        if isinstance(job, SupernetJob) and result and not job.rank:
-            clock[0] += two if job.world == 2 else 1.0
+        if isinstance(job, SupernetJob) and result and not job.member.rank:
+            clock[0] += two if job.member.world == 2 else 1.0
             result = replace(result, seconds=clock[0])
         return result
 
-    worlds = [job.world for job in train_with(controller, 2, timed) if not job.rank]
+    worlds = [job.member.world for job in train_with(controller, 2, timed) if not job.member.rank]
     assert worlds == [2, 1, 2, 1] + [faster] * (SEGMENTS - 4)
 
 
@@ -269,7 +272,7 @@ def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetCon
     lost = []
 
     def once(job: Any) -> JobResult | None:
-        if isinstance(job, SupernetJob) and job.rank and len(lost) < MAX_LOST:
+        if isinstance(job, SupernetJob) and job.member.rank and len(lost) < MAX_LOST:
             lost.append(job)
             return lose(job)
         return trained(job)
@@ -277,8 +280,8 @@ def test_a_segment_that_lost_a_worker_is_dealt_out_again(controller: SupernetCon
     jobs = train_with(controller, 2, once)
     assert len(lost) == MAX_LOST
     first = [job for job in jobs if job.start_step == 0]
-    assert [job.rank for job in first] == [0, 1] * (MAX_LOST + 1)
-    assert len({job.rendezvous for job in first}) == MAX_LOST + 1
+    assert [job.member.rank for job in first] == [0, 1] * (MAX_LOST + 1)
+    assert len({job.member.rendezvous for job in first}) == MAX_LOST + 1
     saved = read_progress(controller.folder)
     assert saved is not None
     assert saved["step"] == controller.budget.steps
@@ -289,7 +292,7 @@ def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controll
 
     def always(job: Any) -> JobResult | None:
         tries.extend([job] if isinstance(job, SupernetJob) else [])
-        return lose(job) if isinstance(job, SupernetJob) and not job.rank else trained(job)
+        return lose(job) if isinstance(job, SupernetJob) and not job.member.rank else trained(job)
 
     with pytest.raises(OperationError, match="supernet: training ended as lost: its worker died") as error:
         train_with(controller, 2, always)
@@ -299,8 +302,14 @@ def test_workers_that_are_lost_again_and_again_end_the_search_in_a_line(controll
 
 def test_a_fault_of_the_bank_is_told_from_the_loss_that_follows_from_it(controller: SupernetController) -> None:
     def one_is_wrong(job: Any) -> JobResult | None:
-        wrong = isinstance(job, SupernetJob) and job.rank
-        return JobResult(job.trial, "error", error="because") if wrong else lose(job) if hasattr(job, "rank") else None
+        wrong = isinstance(job, SupernetJob) and job.member.rank
+        return (
+            JobResult(job.trial, "error", error="because")
+            if wrong
+            else lose(job)
+            if isinstance(job, SupernetJob)
+            else None
+        )
 
     with pytest.raises(OperationError, match="supernet: training ended as error: because"):
         train_with(controller, 2, one_is_wrong)
@@ -315,7 +324,7 @@ def test_a_segment_waits_for_workers_that_are_starting_but_not_forever(
     controller.bank_training._patient_until = time.monotonic()
     job = controller.next_job()
     assert isinstance(job, SupernetJob)
-    assert job.world == 1
+    assert job.member.world == 1
 
 
 def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -> None:
@@ -328,12 +337,12 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
         for job in (controller.next_job(), controller.next_job()):
             assert isinstance(job, SupernetJob)
             view.started(job)
-            if not job.rank:
+            if not job.member.rank:
                 view.tick(Progress(job.trial, Point(job.stop_step, 1.0, 0.5), 1.0))
                 assert view.seconds_left() == pytest.approx(controller.flops_left() - bank * len(job.nets) / total)
             result = trained(job)
             assert result is not None
-            assert len(view.jobs) == (0 if job.rank else 1)
+            assert len(view.jobs) == (0 if job.member.rank else 1)
             view.ended(controller.report(result), job.trial)
     assert console.export_text().count("supernet: step ") == 2
     assert view._done == pytest.approx(bank * controller.bank_training.progress["step"] / total), "not twice"

@@ -46,7 +46,7 @@ FIELDS = {  # of run.json
 OPTIONAL = ("command", "versions")  # may be null: only a report needs them
 SETTINGS = {  # of run.json's settings, those that other commands than the search read
     "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
-    "metric": dict,
+    "metric": dict, "tune": dict,
 }  # fmt: skip
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for

@@ -31,7 +31,7 @@ from ..training.artifacts import ArtifactStore, StoreError, check_uri, scratch
 from ..training.job import JobResult, TrainJob
 from ..training.recipes import get
 from .card_fill import describe_fill
-from .pool import connect, disconnect
+from .connection import connect, disconnect
 from .worker import Worker
 
 LEAST_FREE = 2**30  # bytes; a search writes checkpoints and weights
@@ -260,7 +260,9 @@ def _cluster(address: str, place: Place) -> list[Check]:
     try:
         nodes = [node for node in ray.nodes() if node["Alive"]]
         have = ray.cluster_resources()
+        device = "GPU" if have.get("GPU", 0) >= 1 else "CPU"
         size = f"{len(nodes)} nodes, {have.get('CPU', 0):g} CPUs, {have.get('GPU', 0):g} GPUs"
+        size += f"; a trial has 1 {device}, with --devices-per-trial up to {int(have.get(device, 0))}"
         shared, started = ray.put(place), []
         for node in nodes:
             name = f"{node['NodeManagerHostname']} {node['NodeID'][:6]}"  # a machine may hold several nodes

@@ -90,6 +90,8 @@ def drive(
         if not ended and not spending.over:
             if controller.artifacts:
                 console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
+            if run.resources.world > 1:
+                console.print(f"each net trains on {run.resources.world} devices, which share its batches")
             with plain, closing(Pool(run.resources, data, most, latency, spending)) as pool:
                 ended = run_loop(controller, pool, noted, 3600 * run.budget.hours, spending)
     if text := str(spending):

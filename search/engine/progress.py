@@ -28,6 +28,7 @@ from .spending import Spending
 
 FRONT_ROWS = 12
 NOTEBOOK_SECONDS = 1.0  # between two drawings
+DRAWING_SHARE = 0.05  # of the driver's time, at most
 RATE_WINDOW = 200  # ticks over which the rate is averaged
 
 
@@ -38,6 +39,9 @@ class Shown(Protocol):
 
     @property
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
+
+    @property
+    def statuses(self) -> Counter[str]: ...  # how many of them ended how
 
     @property
     def target(self) -> int: ...  # nets to train in all
@@ -66,9 +70,13 @@ class ShownSearch:
         return self.controller.store.records
 
     @property
+    def statuses(self) -> Counter[str]:
+        return self.forecast.tally.update().statuses
+
+    @property
     def target(self) -> int:
         baselines = len(self.controller.baselines)
-        taken = sum(bool(record.taken_from) and record.trial >= baselines for record in self.records)
+        taken = sum(trial >= baselines for trial in self.forecast.tally.update().taken)
         return self.forecast.nets + baselines + self.controller.references + taken
 
     def amount(self, job: Job, step: int) -> float:
@@ -110,7 +118,7 @@ class ShownSupernet(ShownSearch):
 
     @property
     def target(self) -> int:
-        ended = sum(record.status not in FREE for record in self.records)
+        ended = trained(self.statuses)
         beside = sum(trial.kind in BESIDE for trial in self.supernet.live.values())
         return ended + beside + self.supernet.nets_left
 
@@ -126,6 +134,11 @@ def shown_search(controller: SearchController) -> ShownSearch:
     return ShownSupernet(controller) if isinstance(controller, SupernetController) else ShownSearch(controller)
 
 
+def trained(statuses: Counter[str]) -> int:
+    """How many of the nets that ended were trained."""
+    return sum(nets for status, nets in statuses.items() if status not in FREE)
+
+
 class ProgressCounts:
     """Counts what happened in this session, and estimates what is left."""
 
@@ -138,7 +151,7 @@ class ProgressCounts:
         self._done = 0.0
 
     def started(self, job: Job) -> None:
-        if not (isinstance(job, SupernetJob) and job.rank):  # workers that train the bank together have one line
+        if not (isinstance(job, SupernetJob) and job.member.rank):  # workers that train the bank together have one line
             self.jobs[job.trial] = job
 
     def tick(self, tick: Progress) -> None:
@@ -169,7 +182,7 @@ class ProgressCounts:
         pass
 
     def trained(self) -> int:
-        return sum(r.status not in FREE for r in self.shown.records)
+        return trained(self.shown.statuses)
 
     def rate(self) -> float:
         """Work a second; 0 before it is known."""
@@ -254,6 +267,7 @@ class LiveView(ProgressCounts):
 
     def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
         super().__init__(shown, spending)
+        self._drawn_at = self._took = 0.0  # ranking a hundred thousand nets takes seconds
         self._live = (
             NotebookDisplay(self._draw)
             if console.is_jupyter
@@ -261,7 +275,11 @@ class LiveView(ProgressCounts):
         )
 
     def refresh(self) -> None:
-        self._live.refresh()
+        began = time.monotonic()
+        if began >= self._drawn_at + self._took / DRAWING_SHARE:
+            self._live.refresh()
+            self._drawn_at = time.monotonic()
+            self._took = self._drawn_at - began
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -285,7 +303,7 @@ class LiveView(ProgressCounts):
         return Group(bar, self._status(), running, self.shown.table())
 
     def _status(self) -> Text:
-        counts, left = Counter(r.status for r in self.shown.records), self.seconds_left()
+        counts, left = self.shown.statuses, self.seconds_left()
         failed = sum(counts[status] for status in FAILED)
         parts = [f"{self.trained()}/{self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]

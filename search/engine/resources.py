@@ -1,4 +1,4 @@
-"""`Resources`: what each worker asks for; and how many such workers the nodes of a cluster hold. Knows no Ray."""
+"""`Resources`: what each trial asks for; and how many such trials the nodes of a cluster hold. Knows no Ray."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ ROUND = 1e-9
 
 @dataclass(frozen=True)
 class Resources:
-    """Where to run, and what each worker gets."""
+    """Where to run, and what each trial gets: one worker, or a worker for each of its devices."""
 
     address: str = ""  # of a running Ray cluster, or "" for one of our own on this machine
-    workers: int = 0  # to begin with; 0 means as many as fit
-    cpus: float = 1.0  # of each worker; also its number of torch threads, at least one
-    gpus: float | None = None  # of each, a fraction shares a card; 0 trains on the CPU; None is 1 where there are GPUs
+    workers: int = 0  # trials at a time, to begin with; 0 means as many as fit
+    cpus: float = 1.0  # of each device; also its number of torch threads, at least one
+    gpus: float | None = None  # of each trial, a fraction shares a card; 0 trains on CPUs; None: GPUs if there are any
     latency_on: str = ""  # Ray resource of the node that measures latencies; "" leaves them to the one training worker
     storage_path: str = ""  # URI for what workers write; "" is the run's folder, which every node then sees
+    devices: int = 1  # of each trial, which share its net's training; above 1 GPU there are as many as GPUs
     most_workers: int | None = None  # to grow to while others leave room, giving way to them; None stays at `workers`
     prices: Prices = field(default_factory=Prices)  # of an hour of what a worker gets
 
@@ -33,6 +34,8 @@ class Resources:
             check_uri(self.storage_path)
         if self.workers < 0:
             raise InputError(f"workers: must be 0 (as many as fit) or more, got {self.workers}")
+        if self.devices < 1:
+            raise InputError(f"devices-per-trial: must be 1 or more, got {self.devices}")
         if self.most_workers is not None and not 1 <= self.workers <= self.most_workers:
             raise InputError(f"workers: MIN..MAX needs 1 <= MIN <= MAX, got {self.workers}..{self.most_workers}")
         if not math.isfinite(self.cpus) or self.cpus <= 0:
@@ -43,6 +46,25 @@ class Resources:
             raise InputError(f"gpus-per-trial: must be 0 or more, got {self.gpus}")
         if self.gpus > 1 and self.gpus != int(self.gpus):
             raise InputError(f"gpus-per-trial: above 1 it must be a whole number, got {self.gpus}")
+        if self.devices > 1 and self.gpus not in (0, self.devices):
+            raise InputError(f"devices-per-trial: a device is a whole GPU, got {self.devices} and {self.gpus:g} GPUs")
+
+    @property
+    def world(self) -> int:
+        """Devices of each trial."""
+        return max(self.devices, int(self.gpus or 0))
+
+    @property
+    def gpus_of_device(self) -> float:
+        """GPUs of each of them: one, or a share of one; 0 on a CPU."""
+        return min(1.0, self.gpus or 0.0)
+
+
+def check_one_device(resources: Resources) -> None:
+    """Raise InputError if several devices are asked for, where nets are trained by the user's own training."""
+    if resources.world > 1:
+        name = "devices" if resources.devices > 1 else "gpus"
+        raise InputError(f"{name}-per-trial: a trainer of your own trains on one device, got {resources.world}")
 
 
 @dataclass(frozen=True)
@@ -58,7 +80,7 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     """Decide the GPUs of each worker by what the cluster has, where the user left it open."""
     if resources.gpus is not None:
         return resources
-    return replace(resources, gpus=1.0 if sum(node.get("GPU", 0) for node in nodes) >= 1 else 0.0)
+    return replace(resources, gpus=float(resources.devices) if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
 def check_alone(resources: Resources, setting: LatencySetting) -> None:
@@ -90,36 +112,44 @@ def reserve(resources: Resources, nodes: Sequence[Node], setting: LatencySetting
 
 
 def worker_slots(resources: Resources, nodes: Sequence[Node]) -> int:
-    """Workers to start; at least one must fit.
+    """Trials at a time; at least one must fit.
 
     Raises:
         InputError: if they do not fit, naming the option.
     """
-    cpus, gpus = resources.cpus, resources.gpus or 0.0
-    fits = fitting(resources, nodes)
+    cpus, gpus, world = resources.cpus, resources.gpus or 0.0, resources.world
+    slots, fits = _device_slots(resources, nodes), fitting(resources, nodes)
+    if fits < 1 and sum(slots):
+        where = " on the largest node" if resources.storage_path else ""
+        most = max(slots) if resources.storage_path else sum(slots)
+        raise InputError(f"{'gpus' if gpus else 'devices'}-per-trial: {world} asked for, {most} there{where}")
     if fits < 1:
-        name, share = ("GPU", gpus) if any(_by_cpus(cpus, nodes)) else ("CPU", cpus)
+        name, share = ("GPU", gpus) if any(node.get("CPU", 0) + ROUND >= cpus for node in nodes) else ("CPU", cpus)
         most = max((node.get(name, 0) for node in nodes), default=0.0)
         where = " on the largest node" if len(nodes) > 1 else ""
         raise InputError(f"{name.lower()}s-per-trial: {share:g} asked for, {most:g}{where} there")
     if resources.workers > fits:
-        rule = f"at {cpus:g} CPUs and {gpus:g} GPUs each only {fits} fit"
+        rule = f"at {cpus * world:g} CPUs and {gpus:g} GPUs each only {fits} fit"
         raise InputError(f"workers: {resources.workers} asked for, {rule}; lower --cpus-per-trial")
     return resources.workers or fits
 
 
 def fitting(resources: Resources, nodes: Sequence[Node]) -> int:
-    """Workers that fit the nodes: none gets parts of two nodes, nor of two cards unless it asks for more than one."""
-    gpus, by_cpus = resources.gpus or 0.0, _by_cpus(resources.cpus, nodes)
-    by_gpus = [node.get("GPU", 0) for node in nodes]
-    if gpus > 1:
-        by_gpus = [cards // gpus for cards in by_gpus]
-    elif gpus:  # whole slots a card: a worker never gets parts of two
-        by_gpus = [
-            math.floor(cards) * math.floor(1 / gpus + ROUND) + math.floor(cards % 1 / gpus + ROUND) for cards in by_gpus
-        ]
-    return int(sum(map(min, by_cpus, by_gpus))) if gpus else sum(by_cpus)
+    """Trials that the nodes hold at a time. Nodes that share no folder cannot share a training either."""
+    slots = _device_slots(resources, nodes)
+    world = resources.world
+    return sum(n // world for n in slots) if resources.storage_path else sum(slots) // world
 
 
-def _by_cpus(cpus: float, nodes: Sequence[Node]) -> list[int]:
-    return [math.floor(node.get("CPU", 0) / cpus + ROUND) for node in nodes]
+def _device_slots(resources: Resources, nodes: Sequence[Node]) -> list[int]:
+    """On how many devices of a trial each node has room: a worker never gets parts of two nodes, nor of two cards."""
+    gpus = resources.gpus_of_device
+    slots = [math.floor(node.get("CPU", 0) / resources.cpus + ROUND) for node in nodes]
+    if not gpus:
+        return slots
+    return [min(n, _card_slots(node.get("GPU", 0), gpus)) for n, node in zip(slots, nodes, strict=True)]
+
+
+def _card_slots(cards: float, share: float) -> int:
+    """How many workers with such a share of a card fit so many cards, of the last of which a part may be taken."""
+    return math.floor(cards) * math.floor(1 / share + ROUND) + math.floor(cards % 1 / share + ROUND)

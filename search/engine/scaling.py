@@ -74,7 +74,7 @@ def kept_waiting(load: ClusterLoad, resources: Resources) -> int:
 
 
 def wished_workers(counts: WorkerCounts, load: ClusterLoad, resources: Resources) -> int:
-    """Places for workers that an autoscaling cluster should have in all: ours, and those that others take up.
+    """Workers that an autoscaling cluster should have room for: all of our trials', and those that others take up.
 
     While others wait, no more than there are: what is started for them is theirs.
     """
@@ -82,12 +82,12 @@ def wished_workers(counts: WorkerCounts, load: ClusterLoad, resources: Resources
         return 0
     taken = [{name: have - free.get(name, 0) for name, have in node.items()} for node, free in _pairs(load)]
     used = max((math.ceil(_total(taken, name) / amount) for name, amount in needs_of(resources).items()), default=0)
-    return counts.most + max(0, used - counts.alive)
+    return resources.world * counts.most + max(0, used - resources.world * counts.alive)
 
 
 def needs_of(resources: Resources) -> Node:
     """What each worker asks Ray for."""
-    asked = {"CPU": resources.cpus, "GPU": resources.gpus or 0.0}
+    asked = {"CPU": resources.cpus, "GPU": resources.gpus_of_device}
     return {name: amount for name, amount in asked.items() if amount}
 
 

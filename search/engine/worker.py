@@ -6,6 +6,7 @@ It loads torch when it gets ready. Errors in training come back as typed results
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -89,7 +90,8 @@ class Worker:
         from ..training.trainer import train
 
         for event in train(job, self._seen(job.view)):
-            if isinstance(event, JobResult) and event.status == "ok" and job.few_shot and event.step >= job.total_steps:
+            ended = isinstance(event, JobResult) and event.status == "ok" and event.step >= job.total_steps
+            if isinstance(event, JobResult) and ended and job.few_shot and not job.member.rank:
                 unseen = self._seen(View(classes=job.few_shot.classes))
                 yield replace(event, metrics=event.metrics | few_shots(job, job.few_shot, unseen))
             else:
@@ -112,7 +114,8 @@ class Worker:
 def local_files(job: TrainJob) -> Iterator[TrainJob]:
     """The job with its files in a scratch folder, its checkpoint and first weights downloaded from the artifact store.
 
-    A job goes on from what the store has, never from an older file of the node's own.
+    A job goes on from what the store has, never from an older file of the node's own. Workers that share it are on
+    one node, and meet in its temporary folder.
 
     Raises:
         StoreError: if the store fails, or does not have the first weights.
@@ -126,13 +129,16 @@ def local_files(job: TrainJob) -> Iterator[TrainJob]:
         def moved(file: str) -> str:
             return str(folder / Path(file).relative_to(home))
 
-        store = replace(job.store, home=folder)
+        store, member = replace(job.store, home=folder), job.member
+        if member.rendezvous:
+            member = replace(member, rendezvous=str(Path(tempfile.gettempdir()) / Path(member.rendezvous).name))
+            Path(member.rendezvous).touch()
         start = replace(job.start, weights=moved(job.start.weights)) if job.start else None
         checkpoint = moved(job.checkpoint)
         store.download(Path(checkpoint))
         if start and not store.download(Path(start.weights)):
             raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
-        yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store)
+        yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store, member=member)
 
 
 def _measure(job: LatencyJob) -> JobResult:

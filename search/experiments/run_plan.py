@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -15,9 +16,10 @@ from ...results.runs.store import Store, locked, read_settings
 from ..config import differences
 from ..data.dataset import DataSet
 from ..engine.drive import drive, write_run_json
+from ..engine.resources import check_one_device
 from ..training.artifacts import artifact_store, check_store
 from ..training.job import Job
-from ..training.recipe import check_on
+from ..training.recipe import check_devices, check_on
 from .plan import ExperimentContext, PlanController, Training
 
 
@@ -29,8 +31,11 @@ def run_experiment(plan: Sequence[Training], context: ExperimentContext, console
         OperationError: if workers do not start or everything fails.
     """
     data, folder = context.data, context.folder
+    if context.trainer:
+        check_one_device(context.run.resources)
     for training in plan:
         check_on(training.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
+        check_devices(training.recipe, len(data.train), context.run.resources.world)
         training.cost(data)  # refuses a net that cannot be built for these images
     artifacts = artifact_store(folder, context.run.resources.storage_path)
     check_store(artifacts)
@@ -97,6 +102,10 @@ class ShownPlan:
     @property
     def records(self) -> Sequence[Record]:
         return self.controller.records
+
+    @property
+    def statuses(self) -> Counter[str]:
+        return Counter(record.status for record in self.controller.ended.values())
 
     @property
     def target(self) -> int:

@@ -17,20 +17,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
 from ...archs.blocks.registry import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed
+from ..training.group import GroupError, open_group
 from ..training.job import JobResult, Point, Progress, SupernetJob
 from ..training.loaders import MIX, DeviceLoader
-from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, out_of_memory, rate_at
+from ..training.optim import Ema, Gradients, class_weights, loss_of, optimizer_for, rate_at
 from ..training.recipe import Recipe
 from ..training.trainer import read_checkpoint
 from .bank import Bank, NetInput, region, skeleton
-from .distributed import Group, GroupError, open_group
 from .evaluate import evaluate_net
 from .files import save_bank
 
@@ -47,7 +47,7 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     """
     trainer = BankTrainer(job, loader)
     try:
-        with open_group(job, loader.device, trainer.step) as trainer.gradients.group:
+        with open_group(job.member, loader.device, trainer.step) as trainer.gradients.group:
             loss = trainer.train()
     except GroupError as error:
         yield trainer.result("lost", error=str(error))
@@ -56,7 +56,7 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
     if not math.isfinite(loss) or loss > LOSS_JUMP * last:
         yield trainer.result("nan", error=f"training loss {loss:.4g} by step {trainer.step}, {last:.4g} before")
         return
-    if job.rank:
+    if job.member.rank:
         yield trainer.result("ok")
         return
     accuracy = trainer.validate()
@@ -71,45 +71,33 @@ def train_bank(job: SupernetJob, loader: DeviceLoader) -> Iterator[Progress | Jo
 class SharedGradients(Gradients):
     """Leaves the sum of the gradients of several nets' mean losses in the bank; each net sees its part of the batch.
 
-    A call gives these losses, in the nets' order.
+    A call gives these losses, in the nets' order. The nets are dealt out among the workers of the group.
 
     Attributes:
         nets: of this step.
         seeds: of what is random in each of them: dropout and stochastic depth.
-        group: the workers among which the nets are dealt out.
     """
 
     net: Bank
     nets: Sequence[Genotype] = ()
     seeds: Sequence[int] = ()
-    group = Group()
 
-    def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        if self.group.world == 1:
-            return self._own(x_BCHW, target)
-        failed = False
-        try:
-            losses_N = self._own(x_BCHW, target)
-        except RuntimeError as error:
-            if not out_of_memory(error):
-                raise
-            losses_N, failed = torch.zeros(len(self.nets), device=self.device), True
+    def _touched(self) -> list[nn.Parameter]:
         roles = (skeleton(net, self.net.inputs).roles.values() for net in self.nets)
         touched = dict.fromkeys(role.name for of_net in roles for role in of_net)
-        losses_N, failed = self.group.add_up([self.net.tensor(role) for role in touched], losses_N, failed)
-        if failed:  # all workers must go on with as many passes
-            raise torch.OutOfMemoryError("a worker of the bank ran out of memory")
-        return losses_N
+        return [self.net.tensor(role) for role in touched]
+
+    def _zero_loss(self) -> Tensor:
+        return torch.zeros(len(self.nets), device=self.device)
 
     def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        """The gradients of this worker's nets, and their losses; 0 for those of others."""
-        losses_N, parts = torch.zeros(len(self.nets), device=self.device), len(self.nets)
+        losses_N, parts = self._zero_loss(), len(self.nets)
         places = zip(self.nets, self.seeds, x_BCHW.tensor_split(parts), target.tensor_split(parts), strict=True)
         for index, (net, seed, x, t) in enumerate(places):
             if self.group.owns(index):
                 torch.manual_seed(seed)
                 self.forward = partial(self.net, net)
-                losses_N[index] = super()._backward(x, t)
+                losses_N[index] = super()._own(x, t)
         return losses_N
 
 

@@ -1,8 +1,8 @@
 """Augmentation as batched tensor code: crops, flips, erased boxes, mixed images, RandAugment.
 
-Every draw comes from a generator on the CPU and is a function of it and the batch size alone. Nothing here waits for
-the device. torchvision and timm treat one image at a time, or a batch all alike. B images, of which an operation of
-RandAugment gets the G that drew it.
+Every draw comes from a generator on the CPU and is a function of it and the batch size alone: where several devices
+share a batch, each draws for all of it. Nothing here waits for the device. torchvision and timm treat one image at a
+time, or a batch all alike. B images, of which an operation of RandAugment gets the G that drew it.
 """
 
 from __future__ import annotations
@@ -24,28 +24,66 @@ RATIO = (3 / 4, 4 / 3)  # of a random resized crop's sides
 ERASED_RATIO = (0.3, 1 / 0.3)
 
 
-def shifted(x_BCHW: Tensor, most: int, generator: Generator) -> Tensor:
+@dataclass(frozen=True)
+class Draws:
+    """Random numbers for each image of a batch, of which those of one device's own images are taken.
+
+    Attributes:
+        generator: on the CPU; how far it moves on depends on the size of the whole batch alone.
+        images: of the whole batch.
+        own: the device's places in it; None for all.
+    """
+
+    generator: Generator
+    images: int
+    own: Tensor | None = None
+
+    def uniform(self, *rows: int) -> Tensor:
+        """(*rows, B), from 0 to below 1."""
+        return self.of_own(torch.rand(*rows, self.images, generator=self.generator))
+
+    def whole(self, low: int, stop: int, *rows: int) -> Tensor:
+        """(*rows, B), whole numbers from `low` to below `stop`."""
+        return self.of_own(torch.randint(low, stop, (*rows, self.images), generator=self.generator))
+
+    def normal(self, *rows: int) -> Tensor:
+        """(*rows, B), in float64."""
+        return self.of_own(torch.randn(*rows, self.images, generator=self.generator, dtype=torch.float64))
+
+    def noise(self, x_BCHW: Tensor) -> Tensor:
+        """As the device's own images, normal, drawn on their device."""
+        seed = int(torch.randint(2**62, (1,), generator=self.generator))
+        generator = Generator(x_BCHW.device).manual_seed(seed)
+        noise = torch.randn(self.images, *x_BCHW.shape[1:], generator=generator, device=x_BCHW.device)
+        return noise if self.own is None else noise[self.own.to(noise.device, non_blocking=True)]
+
+    def of_own(self, drawn: Tensor) -> Tensor:
+        """What was drawn for the own images, whose places are the last dimension."""
+        return drawn if self.own is None else drawn[..., self.own]
+
+
+def shifted(x_BCHW: Tensor, most: int, draws: Draws) -> Tensor:
     """Each image moved by up to `most` pixels in each direction, zeros moving in."""
     batch, _, height, width = x_BCHW.shape
     padded = F.pad(x_BCHW, (most,) * 4)
-    by_2B = torch.randint(0, 2 * most + 1, (2, batch), generator=generator).to(x_BCHW.device, non_blocking=True)
+    by_2B = draws.whole(0, 2 * most + 1, 2).to(x_BCHW.device, non_blocking=True)
     rows_BH = by_2B[0, :, None] + torch.arange(height, device=x_BCHW.device)
     columns_BW = by_2B[1, :, None] + torch.arange(width, device=x_BCHW.device)
     at_B = torch.arange(batch, device=x_BCHW.device)[:, None, None]
     return padded[at_B, :, rows_BH[:, :, None], columns_BW[:, None, :]].permute(0, 3, 1, 2)
 
 
-def flipped(x_BCHW: Tensor, generator: Generator) -> Tensor:
+def flipped(x_BCHW: Tensor, draws: Draws) -> Tensor:
     """Each image mirrored left to right, or not."""
-    mirror_B = torch.rand(len(x_BCHW), generator=generator) < 0.5
+    mirror_B = draws.uniform() < 0.5
     mirror = mirror_B.to(x_BCHW.device, non_blocking=True)[:, None, None, None]
     return torch.where(mirror, x_BCHW.flip(3), x_BCHW)
 
 
-def cropped(x_BCHW: Tensor, least: float, generator: Generator) -> Tensor:
+def cropped(x_BCHW: Tensor, least: float, draws: Draws) -> Tensor:
     """A box of at least the share `least` of each image, resized to the whole (Szegedy et al., 2015)."""
     height, width = x_BCHW.shape[2:]
-    y_B, x_B, high_B, wide_B = _boxes(len(x_BCHW), (height, width), (least, 1.0), RATIO, generator)
+    y_B, x_B, high_B, wide_B = _boxes((height, width), (least, 1.0), RATIO, draws)
     theta_B23 = torch.zeros(len(x_BCHW), 2, 3)
     theta_B23[:, 0, 0], theta_B23[:, 0, 2] = wide_B / width, (2 * x_B + wide_B) / width - 1
     theta_B23[:, 1, 1], theta_B23[:, 1, 2] = high_B / height, (2 * y_B + high_B) / height - 1
@@ -54,27 +92,27 @@ def cropped(x_BCHW: Tensor, least: float, generator: Generator) -> Tensor:
     return F.grid_sample(x_BCHW, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 
-def erased(x_BCHW: Tensor, share: float, generator: Generator) -> Tensor:
+def erased(x_BCHW: Tensor, share: float, draws: Draws) -> Tensor:
     """A box of normal noise in a `share` of the images, of normalised values (Zhong et al., 2017)."""
     height, width = x_BCHW.shape[2:]
-    y_B, x_B, high_B, wide_B = _boxes(len(x_BCHW), (height, width), ERASED, ERASED_RATIO, generator)
-    high_B = high_B * (torch.rand(len(x_BCHW), generator=generator) < share)
-    on_device = Generator(x_BCHW.device).manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
-    noise = torch.randn(x_BCHW.shape, generator=on_device, device=x_BCHW.device)
-    return torch.where(_inside(x_BCHW, y_B, x_B, high_B, wide_B), noise, x_BCHW)
+    y_B, x_B, high_B, wide_B = _boxes((height, width), ERASED, ERASED_RATIO, draws)
+    high_B = high_B * (draws.uniform() < share)
+    return torch.where(_inside(x_BCHW, y_B, x_B, high_B, wide_B), draws.noise(x_BCHW), x_BCHW)
 
 
-def cut_out(x_BCHW: Tensor, side: int, generator: Generator) -> Tensor:
+def cut_out(x_BCHW: Tensor, side: int, draws: Draws) -> Tensor:
     """A square of zeros around a random pixel of each image, cut off at the border (DeVries & Taylor, 2017)."""
     batch, _, height, width = x_BCHW.shape
-    y_B = torch.randint(0, height, (batch,), generator=generator) - side // 2
-    x_B = torch.randint(0, width, (batch,), generator=generator) - side // 2
+    y_B = draws.whole(0, height) - side // 2
+    x_B = draws.whole(0, width) - side // 2
     sides = torch.full((batch,), side)
     return x_BCHW.masked_fill(_inside(x_BCHW, y_B, x_B, sides, sides), 0.0)
 
 
 def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[int, ...]) -> tuple[Tensor, Tensor]:
     """Images mixed with those of the batch in reverse, and shares of the classes t_BK; y (B, K) of several labels.
+
+    A device's own images are a batch as good as the whole: each has its counterpart there, see `Member.places`.
 
     One weight for the whole batch, as timm's Mixup in its mode "batch". With both alphas above 0,
     each has half of the batches.
@@ -101,11 +139,11 @@ def mixed(x_BCHW: Tensor, y_B: Tensor, classes: int, how: Augment, seed: tuple[i
 
 
 def _boxes(
-    count: int, size: tuple[int, int], area: tuple[float, float], ratio: tuple[float, float], generator: Generator
+    size: tuple[int, int], area: tuple[float, float], ratio: tuple[float, float], draws: Draws
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Top, left, height, width of random boxes: area uniform, ratio of the sides log-uniform; too long ones shrink."""
     height, width = size
-    draws_4N = torch.rand(4, count, generator=generator)
+    draws_4N = draws.uniform(4)
     share_N = area[0] + draws_4N[0] * (area[1] - area[0])
     low, high = math.log(ratio[0]), math.log(ratio[1])
     stretch_N = torch.exp(0.5 * (low + draws_4N[1] * (high - low)))
@@ -163,22 +201,21 @@ class RandAugment:
     magnitude_std: float
     increasing: bool = False
 
-    def __call__(self, x_BCHW: Tensor, generator: Generator, fill: tuple[float, ...] = (128.0,)) -> Tensor:
+    def __call__(self, x_BCHW: Tensor, draws: Draws, fill: tuple[float, ...] = (128.0,)) -> Tensor:
         """`x_BCHW` augmented: 1 or 3 channels of whole numbers from 0 to 255, as floats.
 
         Args:
-            generator: on the CPU; how far it moves on depends on the batch size alone.
+            draws: of the batch.
             fill: what moves in from outside, a value a channel or one for all.
         """
-        return apply(x_BCHW, self.draw(len(x_BCHW), generator), fill)
+        return apply(x_BCHW, self.draw(draws), fill)
 
-    def draw(self, batch: int, generator: Generator) -> Draw:
-        """Draw for `batch` images."""
-        shape = (self.num_ops, batch)
-        op_NB = torch.randint(len(OPS), shape, generator=generator)
-        used_NB = torch.rand(shape, generator=generator) < 0.5
-        noise_NB = torch.randn(shape, generator=generator, dtype=torch.float64)
-        sign_NB = 2.0 * torch.randint(2, shape, generator=generator) - 1
+    def draw(self, draws: Draws) -> Draw:
+        """What happens to the images of a batch."""
+        op_NB = draws.whole(0, len(OPS), self.num_ops)
+        used_NB = draws.uniform(self.num_ops) < 0.5
+        noise_NB = draws.normal(self.num_ops)
+        sign_NB = 2.0 * draws.whole(0, 2, self.num_ops) - 1
         level_NB = (self.magnitude + self.magnitude_std * noise_NB).clamp(0, MAX_MAGNITUDE) / MAX_MAGNITUDE
         arguments = _arguments(level_NB, sign_NB, self.increasing)
         argument_ONB = torch.stack([arguments.get(name, level_NB) for name in OPS])

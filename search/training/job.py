@@ -14,6 +14,7 @@ from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
 from .artifacts import ArtifactStore
+from .member import ALONE, Member
 from .recipe import Recipe
 from .trainer_file import TrainerFile
 
@@ -114,6 +115,7 @@ class TrainJob:
         curve_points: of the learning curve over a full budget; each is an evaluation.
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
+        member: the worker, among those that have the same job, each with its share of a step's images.
         step_bytes: memory that a step is estimated to take; 0 where it is not known.
     """
 
@@ -136,6 +138,7 @@ class TrainJob:
     curve_points: int = CURVE_POINTS
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
+    member: Member = ALONE
     step_bytes: int = 0
 
     @property
@@ -201,10 +204,7 @@ class SupernetJob:
         weights: safetensors file of the bank, written when `stop_step` equals `total_steps`.
         facts: what the bank is trained on and for; a checkpoint of another bank is refused.
         timeout_s: the worker of a job that takes longer is killed.
-        rank: of the worker, among the `world` that do the same job together; the first one writes the files.
-        world: how many workers have it, each with its share of a step's nets.
-        rendezvous: file where they meet; a new one each time.
-        local: whether all of them are on one machine.
+        member: the worker, among those that have the same job, each with its share of a step's nets.
         metric: whose score points of the curve have as accuracy.
     """
 
@@ -220,10 +220,7 @@ class SupernetJob:
     weights: str
     facts: dict[str, Any] = field(default_factory=dict)
     timeout_s: float = math.inf
-    rank: int = 0
-    world: int = 1
-    rendezvous: str = ""
-    local: bool = True
+    member: Member = ALONE
     metric: Metric = field(default_factory=Metric)
 
     @property
@@ -338,6 +335,11 @@ class JobResult:
             "runtime": self.how,
             "lineage": self.lineage,
         }
+
+    @property
+    def weight(self) -> int:
+        """Whose word counts, the least first, where several workers end one job: a fault, then a worker's loss."""
+        return {"lost": 1, "ok": 2}.get(self.status, 0)
 
     @classmethod
     def from_fields(cls, trial: int, step: int, accuracy: float, fields: dict[str, Any]) -> JobResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ..data.dataset import DataSet, Pictures, Split
 from ..data.images import fit, to_mode
-from .augment import RandAugment, cropped, cut_out, erased, flipped, shifted
+from .augment import Draws, RandAugment, cropped, cut_out, erased, flipped, shifted
+from .member import ALONE, Member
 from .recipe import Augment, Recipe
 
 Batch = tuple[Tensor, Tensor]
@@ -33,12 +34,15 @@ class DeviceLoader(Protocol):
     data: DataSet
     device: torch.device
 
-    def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
-        """Augmented training batches of the steps from `start` to before `stop`."""
+    def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
+        """Augmented training batches of the steps from `start` to before `stop`; of each, the images of a member."""
         ...
 
-    def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
-        """The images of "train", "val" or "test" as they are, in batches; at most `most`, the same each time."""
+    def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:
+        """The images of "train", "val" or "test" as they are, in batches; at most `most`, the same each time.
+
+        A member has its part of all of them, of which the parts of the members before it come first.
+        """
         ...
 
 
@@ -75,6 +79,13 @@ def balanced(y_N: np.ndarray, generator: Generator) -> Tensor:
     return torch.cat(chosen)[torch.randperm(len(y_N), generator=generator)]
 
 
+def own_draws(recipe: Recipe, images: int, member: Member, seed: int, step: int, stream: int) -> Draws:
+    """Random numbers of a step, for the images that a member has of its batch; `images` are those of an epoch."""
+    whole = recipe.images_a_step(images)
+    own = None if member.world == 1 else torch.tensor(member.places(whole))
+    return Draws(generator_of(seed, step, stream), whole, own)
+
+
 def sample(count: int, most: int | None) -> Tensor:
     """All places, or a fixed choice of `most` of them."""
     if most is None or most >= count:
@@ -100,22 +111,25 @@ class Preprocess:
         """Normalised: mean 0 and standard deviation 1 over the training images."""
         return x_BCHW.sub(self.mean).mul_(self.scale)
 
-    def __call__(self, x_BCHW: Tensor, how: Augment, seed: int, step: int, move: bool = True) -> Tensor:
-        """Augmented; crops and flips only if `move`. What moves in is the mean colour."""
-        generator = generator_of(seed, step, AUGMENT)
+    def __call__(self, x_BCHW: Tensor, how: Augment, draws_of: Callable[[int], Draws], move: bool = True) -> Tensor:
+        """Augmented; crops and flips only if `move`. What moves in is the mean colour.
+
+        `draws_of` begins a stream of random numbers of the step.
+        """
+        draws = draws_of(AUGMENT)
         if how.ra_num_ops:
             operate = RandAugment(how.ra_num_ops, how.ra_magnitude, how.ra_magnitude_std, how.ra_increasing)
-            x_BCHW = operate((x_BCHW / self.unit).round(), generator, self.fill) * self.unit
+            x_BCHW = operate((x_BCHW / self.unit).round(), draws, self.fill) * self.unit
         x_BCHW = self.plain(x_BCHW)
         if move and how.rrc_min_scale:
-            x_BCHW = cropped(x_BCHW, how.rrc_min_scale, generator)
+            x_BCHW = cropped(x_BCHW, how.rrc_min_scale, draws)
         if move and how.pad:
-            x_BCHW = shifted(x_BCHW, how.pad, generator)
+            x_BCHW = shifted(x_BCHW, how.pad, draws)
         if move and how.flip:
-            x_BCHW = flipped(x_BCHW, generator)
+            x_BCHW = flipped(x_BCHW, draws)
         if how.cutout:
-            x_BCHW = cut_out(x_BCHW, how.cutout, generator_of(seed, step, NOISE))
-        return erased(x_BCHW, how.reprob, generator_of(seed, step, NOISE)) if how.reprob else x_BCHW
+            x_BCHW = cut_out(x_BCHW, how.cutout, draws_of(NOISE))
+        return erased(x_BCHW, how.reprob, draws_of(NOISE)) if how.reprob else x_BCHW
 
 
 class MemoryLoader:
@@ -132,15 +146,16 @@ class MemoryLoader:
                 assert isinstance(split.images, np.ndarray)
                 self.x[name] = torch.from_numpy(split.images).to(device)  # on a CPU the memory that all workers share
 
-    def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
+    def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
         x, y = self.x["train"], self.y["train"]
         for step, chosen in chosen_places(recipe, seed, self.data.train.y_N, start, stop):
-            at = chosen.to(self.device, non_blocking=True)
-            yield self.preprocess(x[at].float(), recipe.augment, seed, step), y[at]
+            at = chosen[list(member.places(len(chosen)))].to(self.device, non_blocking=True)
+            draws_of = partial(own_draws, recipe, len(y), member, seed, step)
+            yield self.preprocess(x[at].float(), recipe.augment, draws_of), y[at]
 
-    def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
+    def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:
         x, y = self.x[split], self.y[split]
-        for places in sample(len(y), most).split(batch):
+        for places in sample(len(y), most).tensor_split(member.world)[member.rank].split(batch):
             at = places.to(self.device)
             yield self.preprocess.plain(x[at].float()), y[at]
 
@@ -154,15 +169,18 @@ class StreamLoader:
     def __init__(self, data: DataSet, device: torch.device, workers: int) -> None:
         self.data, self.device, self.workers, self.preprocess = data, device, workers, Preprocess(data, device)
 
-    def batches(self, recipe: Recipe, seed: int, start: int, stop: int) -> Iterator[Batch]:
-        lists = _BatchSampler(recipe, seed, self.data.train.y_N, start, stop)
-        for step, (x_BCHW, y_B) in enumerate(self._read(self.data.train, lists, recipe.augment, seed), start):
-            yield self.preprocess(x_BCHW, recipe.augment, seed, step, move=False), y_B
+    def batches(self, recipe: Recipe, seed: int, start: int, stop: int, member: Member = ALONE) -> Iterator[Batch]:
+        train = self.data.train
+        lists = _BatchSampler(recipe, seed, train.y_N, start, stop, member)
+        for step, (x_BCHW, y_B) in enumerate(self._read(train, lists, recipe.augment, seed), start):
+            draws_of = partial(own_draws, recipe, len(train), member, seed, step)
+            yield self.preprocess(x_BCHW, recipe.augment, draws_of, move=False), y_B
 
-    def images(self, split: str, batch: int, most: int | None = None) -> Iterator[Batch]:
+    def images(self, split: str, batch: int, most: int | None = None, member: Member = ALONE) -> Iterator[Batch]:
         part = {"train": self.data.train, "val": self.data.val, "test": self.data.test}[split]
         assert part is not None
-        lists = [[(place, 0, 0) for place in places.tolist()] for places in sample(len(part), most).split(batch)]
+        own = sample(len(part), most).tensor_split(member.world)[member.rank]
+        lists = [[(place, 0, 0) for place in places.tolist()] for places in own.split(batch)]
         for x_BCHW, y_B in self._read(part, lists, Augment(), 0):
             yield self.preprocess.plain(x_BCHW), y_B
 
@@ -185,12 +203,13 @@ class StreamLoader:
 class _BatchSampler:
     """Batch sampler: the places of each batch, epoch by epoch; a list of a whole training would fill the memory."""
 
-    def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int) -> None:
-        self.chosen = partial(chosen_places, recipe, seed, y_N, start, stop)
+    def __init__(self, recipe: Recipe, seed: int, y_N: np.ndarray, start: int, stop: int, member: Member) -> None:
+        self.chosen, self.member = partial(chosen_places, recipe, seed, y_N, start, stop), member
 
     def __iter__(self) -> Iterator[list[Place]]:
         for step, chosen in self.chosen():
-            yield [(place, step, i) for i, place in enumerate(chosen.tolist())]
+            places = chosen.tolist()
+            yield [(places[i], step, i) for i in self.member.places(len(places))]
 
 
 class _PictureSet(Dataset[tuple[np.ndarray, int | np.ndarray]]):

@@ -6,19 +6,23 @@ import copy
 import logging
 import math
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
-from .recipe import Recipe
+from .group import Group
+from .member import ALONE
+from .recipe import LEAST_PASS, Recipe
+from .shared_norm import SharedNorms
 
 FUSED = ("adam", "adamw", "sgd", "momentum")  # torch has one kernel for a whole update
-LEAST_PASS = 2  # images: BatchNorm cannot train on one
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 log = logging.getLogger("alternas")
 
@@ -172,12 +176,20 @@ Loss = Callable[[Callable[[Tensor], Tensor], Tensor, Tensor], Tensor]  # of forw
 class Gradients:
     """Leaves the gradients of a batch's mean loss in a net's parameters.
 
+    Where several workers share batches, each sees its own images, and all get the gradients of the whole batch. They
+    are added up once a step, behind its passes: torch's DistributedDataParallel does so in the midst of a pass, where
+    a worker that runs out of memory could no longer tell the others to begin anew.
+
     Attributes:
         passes: a step's batch goes through the net in so many parts; doubled when memory runs out.
+        group: the workers that add up gradients.
     """
 
     def __init__(self, net: nn.Module, recipe: Recipe, loss: Loss, device: torch.device) -> None:
         self.net, self.recipe, self.loss, self.device = net, recipe, loss, device
+        self.group = Group()
+        self._norms: AbstractContextManager[Any] = nullcontext()
+        self._share, self._images = ALONE, 0  # this worker's of each batch, which has so many; 0 for as many as come
         self.forward = torch.compile(net) if recipe.compile else net
         self.precision, self.passes = precision_of(recipe, device), recipe.grad_accum_steps
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == "float16")
@@ -188,7 +200,8 @@ class Gradients:
             try:
                 return self._sam(x_BCHW, target) if self.recipe.sam_rho else self._backward(x_BCHW, target)
             except RuntimeError as error:
-                if not out_of_memory(error) or len(x_BCHW) // self.passes < 2 * LEAST_PASS:
+                least = 2 * LEAST_PASS * self._share.world
+                if not out_of_memory(error) or (self._images or len(x_BCHW)) // self.passes < least:
                     raise
             self.net.zero_grad(set_to_none=True)
             self.passes *= 2
@@ -207,12 +220,49 @@ class Gradients:
         self.scaler.update()
         optimizer.zero_grad(set_to_none=True)
 
+    def share_images(self, group: Group, images: int) -> None:
+        """From now on each batch is of so many images, and each call sees this worker's: see `Member.places`."""
+        self.group, self._share, self._images = group, group.member, images
+        channels = [norm.num_features for norm in self._batch_norms()]
+        if channels and group.member.world > 1:
+            self._norms = SharedNorms(group, max(channels), self.device)
+
+    def _batch_norms(self) -> list[_BatchNorm]:
+        return [module for module in self.net.modules() if isinstance(module, _BatchNorm)]
+
     def _backward(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
-        passes, total = min(self.passes, len(x_BCHW)), torch.zeros((), device=self.device)
-        for x, t in zip(x_BCHW.tensor_split(passes), target.tensor_split(passes), strict=True):
+        """The gradients of all workers."""
+        if self.group.member.world == 1:
+            return self._own(x_BCHW, target)
+        failed = False
+        try:
+            with self._norms:
+                loss = self._own(x_BCHW, target)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            loss, failed = self._zero_loss(), True
+        loss, failed = self.group.add_up(self._touched(), loss, failed)
+        if failed:  # all must go on with as many passes, and from the same statistics of batch norm
+            self.group.take_over(self.net.buffers())
+            raise torch.OutOfMemoryError("one of several workers ran out of memory")
+        return loss
+
+    def _touched(self) -> list[nn.Parameter]:
+        """The parameters that a step may give gradients."""
+        return [p for p in self.net.parameters() if p.requires_grad]
+
+    def _zero_loss(self) -> Tensor:
+        return torch.zeros((), device=self.device)
+
+    def _own(self, x_BCHW: Tensor, target: Tensor) -> Tensor:
+        """The gradients of this worker's part of the batch, and its part of the mean loss."""
+        images, total = self._images or len(x_BCHW), torch.zeros((), device=self.device)
+        sizes = self._share.sizes(images, min(self.passes, images))
+        for x, t in zip(x_BCHW.split(sizes), target.split(sizes), strict=True):
             with autocast(self.precision, self.device):
                 loss = self.loss(self.forward, x, t)
-            loss = loss * (len(x) / len(x_BCHW))
+            loss = loss * (len(x) / images)
             self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
@@ -222,7 +272,7 @@ class Gradients:
         weights: list[Any] = [p for p in self.net.parameters() if p.requires_grad]
         before, loss = [p.detach().clone() for p in weights], self._backward(x_BCHW, target)
         # BatchNorm's running statistics must not see the moved weights
-        norms = [m for m in self.net.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+        norms = self._batch_norms()
         momenta = [norm.momentum for norm in norms]
         try:
             for norm in norms:

@@ -17,6 +17,7 @@ CHOICES = {
 OPTIMIZERS = CHOICES["optimizer"]
 LATER = {"class_weights": "none", "balanced_sampler": False}  # what recipes had before there were these fields
 MOST_NAME = 200  # characters
+LEAST_PASS = 2  # images of a pass on each device: BatchNorm cannot train on one
 ABOVE_ZERO = ("epochs", "lr")
 # The least and the largest value of each number; what is no share ends far beyond any that trains.
 RANGES = {
@@ -160,6 +161,10 @@ class Recipe:
         """Optimizer steps in one pass over `images`; the last, smaller batch is left out."""
         return max(1, images // self.batch_size)
 
+    def images_a_step(self, images: int) -> int:
+        """Images of each step, of so many."""
+        return min(self.batch_size, images)
+
     def steps(self, images: int) -> int:
         """The full budget in optimizer steps."""
         return max(1, round(self.epochs * self.steps_per_epoch(images)))
@@ -189,6 +194,14 @@ class Recipe:
 def completed(recipe: Any) -> Any:
     """A recipe as JSON that an older alternas wrote, with the fields that are new since; what is no object stays."""
     return LATER | recipe if isinstance(recipe, dict) else recipe
+
+
+def check_devices(recipe: Recipe, images: int, devices: int) -> None:
+    """Raise InputError if steps over so many training images are too small to be shared by so many devices."""
+    a_pass = recipe.images_a_step(images) // recipe.grad_accum_steps
+    if devices > 1 and a_pass < LEAST_PASS * devices:
+        rule = f"{devices} share passes of at least {LEAST_PASS * devices} images"
+        raise InputError(f"devices-per-trial: {rule}, those of recipe {recipe.name} have {a_pass}")
 
 
 def check_on(

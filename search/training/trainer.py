@@ -29,24 +29,37 @@ from ...archs.weights import save
 from ...results.metrics import LabelScores, Scores, collect
 from ...results.ranking.metric import all_numbers
 from .augment import mixed
+from .group import Group, GroupError, open_group
 from .inherit import init_weights
 from .job import JobResult, Point, Progress, TrainJob
 from .loaders import MIX, Batch, DeviceLoader
 from .optim import Ema, Gradients, autocast, kept_steps, memory_format, optimizer_for, peak_rate, rate_at
-from .recipe import completed
+from .recipe import check_devices, completed
 from .task import task_of
 
 CHECKPOINT_SECONDS = 20.0
+RANK_SEEDS = 2**54  # between the seeds of one worker and the next: more than any seed and step come to
 log = logging.getLogger("alternas")
 
 
 def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]:
-    """Train `job` on `loader`: some `Progress`, then one `JobResult` ("ok" or "nan").
+    """Train `job` on `loader`: some `Progress`, then one `JobResult` ("ok", "nan" or "lost").
 
     The state is left in the job's checkpoint, and, at the full budget, the final weights and the
-    confusion of classes in their files. Errors of torch and of the file system pass through.
+    confusion of classes in their files. Errors of torch and of the file system pass through. Of several workers the
+    first alone writes and reports progress; "lost" is what the others report where one has died.
     """
-    trainer, saved = Trainer(job, loader), time.monotonic()
+    trainer = Trainer(job, loader)
+    try:
+        with open_group(job.member, loader.device, trainer.step) as group:
+            trainer.join(group)
+            yield from _trained(trainer)
+    except GroupError as error:
+        yield trainer.result("lost", error=str(error))
+
+
+def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
+    job, saved = trainer.job, time.monotonic()
     if job.recipe.compile and trainer.step < job.stop_step:
         trainer.warm_up()
     while trainer.step < job.stop_step:
@@ -59,7 +72,8 @@ def train(job: TrainJob, loader: DeviceLoader) -> Iterator[Progress | JobResult]
         if is_due:
             trainer.save()
             saved = time.monotonic()
-        yield Progress(job.trial, point, trainer.seconds, is_due)
+        if not job.member.rank:
+            yield Progress(job.trial, point, trainer.seconds, is_due)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):
@@ -98,7 +112,22 @@ class Trainer:
         self.checkpoint_broken = False
         if Path(job.checkpoint).exists():
             self.load()
-        self.batches: Iterator[Batch] = loader.batches(recipe, job.seed, self.step, job.stop_step)
+        self.group = Group()
+        self.batches = self._batches(job.stop_step)
+
+    def join(self, group: Group) -> None:
+        """Share batches and evaluations with these workers from now on.
+
+        Raises:
+            InputError: if batches are too small for that.
+        """
+        images = len(self.loader.data.train)
+        check_devices(self.recipe, images, group.member.world)
+        self.group = group
+        self.gradients.share_images(group, self.recipe.images_a_step(images))
+
+    def _batches(self, stop: int) -> Iterator[Batch]:
+        return self.loader.batches(self.recipe, self.job.seed, self.step, stop, self.job.member)
 
     def train_to(self, stop: int) -> None:
         """Train up to step `stop` and add a point to the curve."""
@@ -107,8 +136,9 @@ class Trainer:
         while self.step < stop:
             losses.append(self.train_step(*next(self.batches)))
             for name in self.keep.get(self.step, ()):
-                save(self.task.unwrap(self.net), Path(self.job.weights_at(name)))
                 saved.append(self.job.weights_at(name))
+                if self.is_first:
+                    save(self.task.unwrap(self.net), Path(saved[-1]))
         loss = torch.stack(losses).mean().item()  # the first time that anything waits for the device
         self.scores = self.evaluate("val")
         self.curve.append(Point(self.step, loss, self.score(self.scores) if math.isfinite(loss) else math.nan))
@@ -118,7 +148,8 @@ class Trainer:
     def train_step(self, x_BCHW: Tensor, y_B: Tensor) -> Tensor:
         """One optimizer step; the batch's mean loss, on the device."""
         seed, how = self.job.seed, self.recipe.augment
-        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX)  # dropout and stochastic depth
+        own = self.job.member.rank * RANK_SEEDS  # each worker has other images, which want other masks
+        torch.manual_seed((seed * 1_000_003 + self.step) * 4 + MIX + own)  # dropout and stochastic depth
         target = y_B  # or shares of the classes (B, K)
         if how.mixes:
             x_BCHW, target = mixed(x_BCHW, y_B, len(self.loader.data.classes), how, (seed, self.step, MIX))
@@ -129,6 +160,11 @@ class Trainer:
             self.ema.update(self.step)
         return loss
 
+    @property
+    def is_first(self) -> bool:
+        """Whether this worker writes the files."""
+        return not self.job.member.rank
+
     def _train_mode(self) -> None:
         self.net.train()
         for part in self.init.frozen:
@@ -137,7 +173,7 @@ class Trainer:
     def warm_up(self) -> None:
         """Compile the net on one batch, and leave everything as it was."""
         buffers = [(buffer, buffer.clone()) for buffer in self.net.buffers()]
-        x_BCHW, y_B = next(self.loader.batches(self.recipe, self.job.seed, self.step, self.step + 1))
+        x_BCHW, y_B = next(self._batches(self.step + 1))
         self._train_mode()
         self.gradients(x_BCHW, y_B)
         self.optimizer.zero_grad(set_to_none=True)
@@ -153,7 +189,8 @@ class Trainer:
 
         self.best.eval()
         batch_size = 2 * max(1, self.recipe.batch_size // self.gradients.passes)
-        return self.task.scores(*collect(map(predict, self.loader.images(split, batch_size, most))))
+        logits, answers = collect(map(predict, self.loader.images(split, batch_size, most, self.job.member)))
+        return self.task.scores(self.group.joined(logits), self.group.joined(answers))
 
     def numbers(self, scores: Scores | LabelScores, prefix: str = "") -> dict[str, float]:
         """All scores by name, the one that the job is ranked by among them."""
@@ -165,15 +202,20 @@ class Trainer:
 
     def finish(self, val: Scores | LabelScores) -> dict[str, float]:
         """Save final weights and confusions; scores on as many training images as validation has, and on test."""
-        job, train_scores = self.job, self.evaluate("train", len(self.loader.data.val))
+        train_scores = self.evaluate("train", len(self.loader.data.val))
+        if self.is_first:
+            self._leave(val, train_scores)
+        test = self.numbers(self.evaluate("test"), "test_") if self.job.test else {}
+        return self.numbers(train_scores, "train_") | test
+
+    def _leave(self, val: Scores | LabelScores, train: Scores | LabelScores) -> None:
+        job = self.job
         save(self.task.unwrap(self.best), Path(job.weights))
         self._send(job.weights)
-        if isinstance(val, Scores) and isinstance(train_scores, Scores):  # labels are not taken for one another
-            confusions: Any = {"val": val.confusion_KK.numpy(), "train": train_scores.confusion_KK.numpy()}
+        if isinstance(val, Scores) and isinstance(train, Scores):  # labels are not taken for one another
+            confusions: Any = {"val": val.confusion_KK.numpy(), "train": train.confusion_KK.numpy()}
             atomic_write(Path(job.confusion), partial(np.savez_compressed, **confusions))
             self._send(job.confusion)
-        test = self.numbers(self.evaluate("test"), "test_") if job.test else {}
-        return self.numbers(train_scores, "train_") | test
 
     def result(self, status: str, **changes: Any) -> JobResult:
         """The job's result, with what the trainer knows filled in."""
@@ -186,7 +228,9 @@ class Trainer:
             "passes": gradients.passes,
             "compiled": self.recipe.compile,
             "evaluated": len(self.curve) * len(data.val) + at_end,
-        } | ({"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {})
+        }
+        how |= {"devices": self.job.member.world} if self.job.member.world > 1 else {}
+        how |= {"checkpoint": "was broken; begun anew"} if self.checkpoint_broken else {}
         changes |= {"seconds": self.seconds, "device": name, "how": how, "lineage": self.init.lineage}
         return JobResult(self.job.trial, status, self.step, curve=tuple(self.curve), **changes)
 
@@ -210,7 +254,9 @@ class Trainer:
         self.curve = [Point(*point) for point in state["curve"]]
 
     def save(self) -> None:
-        """Leave a checkpoint, whole or not at all."""
+        """Leave a checkpoint, whole or not at all; of several workers the first does, for any number of them."""
+        if not self.is_first:
+            return
         state: dict[str, Any] = {name: part.state_dict() for name, part in self._parts().items()}
         state |= {"step": self.step, "seconds": self.seconds, "passes": self.gradients.passes}
         state |= {"of": self._identity(), "curve": [astuple(point) for point in self.curve]}
@@ -238,7 +284,7 @@ class Trainer:
 
     def _send(self, *files: str) -> None:
         """Send what was written to the job's artifact store, if it has one."""
-        if store := self.job.store:
+        if (store := self.job.store) and self.is_first:
             for file in files:
                 store.upload(Path(file))
 

@@ -24,6 +24,7 @@ from ..supernet.attentive import LossPredictor
 from ..supernet.budget import NETS_A_STEP, SupernetBudget, evaluation_flops
 from ..supernet.draws import NetSampler
 from ..training.job import JobResult, SupernetJob
+from ..training.member import Member
 
 log = logging.getLogger("alternas")
 BANK = -1  # number of the bank's job, which is no trial of the study; -2 and so on where several workers share it
@@ -31,7 +32,6 @@ SEGMENTS = 16  # jobs that the bank's training is cut into: each leaves a checkp
 MAX_ATTEMPTS = 3  # at a segment whose loss diverges, each at half the learning rate of the one before
 TRIES = 2  # segments that each number of workers is tried for
 MAX_LOST = 2  # times that a segment's worker is lost in a row
-SAID_BEFORE = {"lost": 1, "ok": 2}  # of a segment's results: a fault of the bank decides, then a worker's loss
 RENDEZVOUS = "rendezvous-"  # beginning of the names of files where workers meet
 START_SECONDS = 120.0  # that a segment waits for workers that are starting, at the beginning and after a loss
 
@@ -98,8 +98,8 @@ class BankTraining:
         meet = str(self._checkpoints / f"{RENDEZVOUS}{secrets.token_hex(8)}")
         local = self._context.config.run.resources.address in ("", "local")
         Path(meet).touch()  # who comes after it is deleted need not wait
-        shared = replace(segment, world=world, rendezvous=meet, local=local)
-        return [replace(shared, trial=BANK - rank, rank=rank) for rank in range(world)]
+        members = (Member(rank, world, meet, local) for rank in range(world))
+        return [replace(segment, trial=BANK - member.rank, member=member) for member in members]
 
     def _world(self, idle: int) -> int:
         """Number of workers for a segment: each number is tried in turn, then the fastest is taken.
@@ -167,7 +167,7 @@ class BankTraining:
         if not self._out and not self._dealt:
             results, self._results = self._results, []
             self._clear_rendezvous()
-            self._end_segment(min(results, key=lambda r: (SAID_BEFORE.get(r.status, 0), -r.trial)))
+            self._end_segment(min(results, key=lambda r: (r.weight, -r.trial)))
 
     def _end_segment(self, result: JobResult) -> None:
         """Take what decides over a segment: the first worker's result, or the fault of another."""

@@ -1,0 +1,69 @@
+"""`Place`: where one job runs at a time: a Ray worker, or several that train one net together."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.util import placement_group, remove_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ..training.job import Job, TrainJob
+from ..training.member import Member
+from .resources import Resources
+
+MEETING = "meeting-"  # beginning of the names of files where the workers of a place meet
+
+
+@dataclass(eq=False, frozen=True)
+class Place:
+    """Workers that begin and end together; of several, the first one does alone what one device is for.
+
+    Attributes:
+        workers: Ray actors.
+        group: what Ray holds for them, so that no other place gets a part of it; None for one.
+    """
+
+    workers: Sequence[Any]
+    group: Any = None
+
+    def shared(self, job: Job, local: bool) -> list[Job]:
+        """What each worker is asked: a training is for all of them, every other job for the first.
+
+        Args:
+            local: whether all workers are on the driver's machine.
+        """
+        if len(self.workers) == 1 or not isinstance(job, TrainJob):
+            return [job]
+        meet = Path(job.checkpoint).with_name(MEETING + secrets.token_hex(8))
+        meet.parent.mkdir(parents=True, exist_ok=True)
+        meet.touch()
+        members = (Member(rank, len(self.workers), str(meet), local) for rank in range(len(self.workers)))
+        return [replace(job, member=member) for member in members]
+
+    def end(self) -> None:
+        """Kill its workers."""
+        for worker in self.workers:
+            ray.kill(worker)
+        if self.group is not None:
+            remove_placement_group(self.group)
+
+
+def open_place(worker: type, resources: Resources) -> Place:
+    """Begin to start the workers of a trial: on one node where one has room for them.
+
+    Where nodes share no folder they are on one node in any case, for that is where they can meet.
+    """
+    cpus, gpus = resources.cpus, resources.gpus_of_device
+    kind: Any = ray.remote(num_cpus=cpus, num_gpus=gpus)(worker)
+    given = max(1, int(cpus)), "cuda" if gpus else "cpu"
+    if resources.world == 1:
+        return Place([kind.remote(*given)])
+    bundle = {"CPU": cpus} | ({"GPU": gpus} if gpus else {})
+    group: Any = placement_group([bundle] * resources.world, "STRICT_PACK" if resources.storage_path else "PACK")
+    there = (PlacementGroupSchedulingStrategy(group, i) for i in range(resources.world))
+    return Place([kind.options(scheduling_strategy=at).remote(*given) for at in there], group)

@@ -1,0 +1,162 @@
+"""Several workers do one job: each computes its share of a step's gradients, torch.distributed adds them up.
+
+The process group lives as long as one job. Where a worker dies, the others' next exchange fails: a `GroupError`.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from .member import ALONE, Member
+
+PATIENCE = timedelta(minutes=5)  # for a worker that is starting, writes files, or has the dearer net
+POLL_SECONDS = 0.05
+GONE = "a worker that was to train beside this one did not come"
+
+
+class GroupError(Exception):
+    """Another worker of the group has died or did not come, which is no fault of a net."""
+
+
+class Group:
+    """A worker's view of those that do one job together."""
+
+    def __init__(self, member: Member = ALONE) -> None:
+        self.member = member
+
+    def owns(self, index: int) -> bool:
+        """Whether this worker computes the gradients of the net at that place of a step."""
+        return index % self.member.world == self.member.rank
+
+    def add_up(self, parameters: Sequence[nn.Parameter], losses: Tensor, failed: bool) -> tuple[Tensor, bool]:
+        """Sum the gradients over all workers, in place; one that is None everywhere stays None.
+
+        Returns:
+            The sum of the losses, of which each worker knows its own, and whether any worker has failed.
+
+        Raises:
+            GroupError: if a worker is gone.
+        """
+        parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        known = losses.new_tensor([*(p.grad is not None for p in parameters), failed])
+        flat = torch.cat([*(part.flatten() for part in parts), known, losses.flatten()])
+        self._sum(flat)
+        *sums, known, total = flat.split([*(p.numel() for p in parameters), len(known), losses.numel()])
+        *present, failures = known.tolist()
+        for parameter, part, gradient, some in zip(parameters, parts, sums, present, strict=True):
+            parameter.grad = part.copy_(gradient.view_as(part)) if some else None  # in the parameter's layout
+        return total.view_as(losses), bool(failures)
+
+    def rows(self, values_V: Tensor) -> Tensor:
+        """(W, V): the values of each worker.
+
+        Raises:
+            GroupError: if a worker is gone.
+        """
+        rows_WV = values_V.new_zeros(self.member.world, len(values_V))
+        rows_WV[self.member.rank] = values_V
+        self._sum(rows_WV)
+        return rows_WV
+
+    def joined(self, own: Tensor) -> Tensor:
+        """What the workers have of something long, one part behind the other.
+
+        Raises:
+            GroupError: if a worker is gone.
+        """
+        if self.member.world == 1:
+            return own
+        counts = self.rows(torch.tensor([len(own)], device=own.device)).flatten().tolist()
+        whole = own.new_zeros(sum(counts), *own.shape[1:])
+        whole.split(counts)[self.member.rank].copy_(own)
+        self._sum(whole)
+        return whole
+
+    def take_over(self, tensors: Iterable[Tensor]) -> None:
+        """Give all workers what the first one has in these.
+
+        Raises:
+            GroupError: if a worker is gone.
+        """
+        with _of_the_group():
+            for tensor in tensors:
+                dist.broadcast(tensor, 0)
+
+    def _sum(self, x: Tensor) -> None:
+        with _of_the_group():
+            dist.all_reduce(x)
+
+
+@contextmanager
+def open_group(member: Member, device: torch.device, step: int) -> Iterator[Group]:
+    """The workers of a member. All have loaded their checkpoints when they meet here, and stand at the same step.
+
+    Raises:
+        GroupError: if one does not come, or stands at another step.
+    """
+    if member.world == 1:
+        yield Group()
+        return
+    if member.local:
+        _listen_on_loopback()
+    try:
+        with _of_the_group():
+            if not Path(member.rendezvous).exists():  # another died before this one came
+                raise GroupError(GONE)
+            store = dist.FileStore(member.rendezvous, member.world)  # pyright: ignore[reportPrivateImportUsage]
+            backend = _meet(store, member, device)
+            dist.init_process_group(backend, store=store, rank=member.rank, world_size=member.world, timeout=PATIENCE)
+            ends = torch.tensor([step, -step], device=device)
+            dist.all_reduce(ends, dist.ReduceOp.MAX)
+        if ends.tolist() != [step, -step]:
+            raise GroupError(f"workers stand at different steps, this one at {step}: do all see the run's folder?")
+        yield Group(member)
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def _meet(store: Any, member: Member, device: torch.device) -> str:
+    """Wait for all workers. Returns the backend: nccl where each has a card of its own, which nccl asks for; else gloo.
+
+    Raises:
+        GroupError: if one does not come in time, or the file where they meet is deleted, as by who knows it is dead.
+    """
+    card = str(torch.cuda.get_device_properties(device).uuid) if device.type == "cuda" else "none"
+    store.set(f"card {member.rank}", card)
+    keys, late = [f"card {rank}" for rank in range(member.world)], time.monotonic() + PATIENCE.total_seconds()
+    while not (Path(member.rendezvous).exists() and store.check(keys)):
+        if not Path(member.rendezvous).exists() or time.monotonic() > late:
+            raise GroupError(GONE)
+        time.sleep(POLL_SECONDS)
+    cards = {store.get(key) for key in keys}
+    return "nccl" if b"none" not in cards and len(cards) == member.world else "gloo"
+
+
+def _listen_on_loopback() -> None:
+    """Neither gloo nor nccl asks who calls: where all workers are on this machine, none listens to another."""
+    loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
+    if loopback:
+        for variable in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            os.environ.setdefault(variable, loopback)
+
+
+@contextmanager
+def _of_the_group() -> Iterator[None]:
+    """What fails in here is the group's."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        why = " ".join(str(error).split())[:200]
+        raise GroupError(f"a worker that trains beside this one is gone ({why})") from None

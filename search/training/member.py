@@ -1,0 +1,46 @@
+"""`Member`: a worker's place among those that do one job together, and its share of a batch. No torch."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Member:
+    """A worker's place among those that do one job together.
+
+    Attributes:
+        rank: of the worker, from 0; the first one reports progress and writes the files.
+        world: how many workers have the job.
+        rendezvous: file where they meet; a new one each time.
+        local: whether all of them are on one machine.
+    """
+
+    rank: int = 0
+    world: int = 1
+    rendezvous: str = ""
+    local: bool = True
+
+    def places(self, images: int) -> tuple[int, ...]:
+        """Its images of a batch of so many, in the batch's order.
+
+        An image has the owner of the one that is as far from the batch's other end, which it is mixed with. Each
+        stretch of a batch, such as a pass, is dealt out evenly.
+        """
+        return _places(self.rank, self.world, images)
+
+    def sizes(self, images: int, passes: int) -> list[int]:
+        """How many of them are in each pass, where a batch goes through in so many stretches of about equal length."""
+        places, (least, more) = self.places(images), divmod(images, passes)
+        ends = [bisect_left(places, (i + 1) * least + min(i + 1, more)) for i in range(passes)]
+        return [end - start for start, end in zip([0, *ends], ends, strict=False)]
+
+
+@cache
+def _places(rank: int, world: int, images: int) -> tuple[int, ...]:
+    return tuple(i for i in range(images) if min(i, images - 1 - i) % world == rank)
+
+
+ALONE = Member()
