@@ -110,6 +110,13 @@ def test_what_an_autoscaler_is_asked_for() -> None:
     assert wished_workers(counts, ClusterLoad(TWO, FULL, [{"CPU": 1.0}]), ONE) == 0
 
 
+def test_trials_of_several_devices_come_and_go_whole() -> None:
+    pair = Resources(gpus=0.0, devices=2)
+    assert more(WorkerCounts(1, 9, 1), [{"CPU": 3.0}, {"CPU": 2.0}], each=pair) == 2
+    assert more(WorkerCounts(1, 9, 4), FULL, {"CPU": 1.0}, {"CPU": 1.0}, {"CPU": 1.0}, each=pair) == -2
+    assert wished_workers(WorkerCounts(1, 4, 2), ClusterLoad(TWO, FULL), pair) == 8 + 2, "others have two CPUs"
+
+
 def test_a_net_that_gave_its_worker_back_goes_on_first(open_controller: Callable[..., SearchController]) -> None:
     """It costs no retry, however often, and leaves no record of its own."""
     controller, times = open_controller(trials=4), Counter[int]()

@@ -52,7 +52,7 @@ def more_workers(counts: WorkerCounts, load: ClusterLoad, resources: Resources) 
     `load` is without workers of our own that wait for their place.
     """
     if waiting := kept_waiting(load, resources):
-        return -max(0, min(waiting, counts.alive - counts.least))
+        return -max(0, min(math.ceil(waiting / resources.world), counts.alive - counts.least))
     if counts.idle:
         return 0
     return max(0, min(fitting(resources, load.free) - counts.starting, counts.most - counts.alive))
