@@ -53,7 +53,7 @@ def explain(
     seeds: Annotated[int | None, option(f"Trainings per net of --paper-claims (default: {SEEDS}).")] = None,
     epochs: Epochs = None,
     name: Annotated[str, option("Run name of --paper-claims.")] = "",
-    workers: Annotated[int | None, option("Nets that --paper-claims and --training train at a time.")] = None,
+    workers: Annotated[str, option("Nets that --paper-claims and --training train at a time, as for a search.")] = "",
     as_json: Json = False,
 ) -> None:
     """Explain why a net wins, with the papers' analyses as plots, tables and text."""
@@ -66,7 +66,7 @@ def explain(
     if misplaced:
         raise InputError(f"explain: --{misplaced[0]} goes {'without' if paper_claims else 'with'} --paper-claims")
     samples = min(samples, QUICK_SAMPLES) if quick else samples
-    run_config = RunOptions(workers or 0).config()
+    run_config = RunOptions(workers or "auto").config()
     if paper_claims:
         from ..search.experiments.explain_claims import EPOCHS, ClaimsConfig, drawing, explain_claims
 

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..search.config import RunConfig
     from ..search.data.dataset import DataConfig
     from ..search.training.recipe import Recipe
+    from ..spaces import Gene
 
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does not name
@@ -165,11 +166,21 @@ class TrainingOptions:
 
     def on(self, data: str) -> Recipe:
         """Raise InputError if there is no such recipe, or the epochs are none."""
-        from dataclasses import replace
-
         from ..search.training import recipes
 
-        recipe = recipes.get(self.recipe or recipes.usual(data))
+        return self._changed(recipes.get(self.recipe or recipes.usual(data)))
+
+    def tuned_on(self, data: str, fields: str) -> tuple[Recipe, dict[str, tuple[Gene, ...]]]:
+        """The recipe and those of its fields that a search draws; see `tuned.tuned_genes` for what is raised."""
+        from ..search.config import names
+        from ..search.training import recipes
+        from ..search.training.tuned import tuned_genes
+
+        recipe, ranges = recipes.read(self.recipe or recipes.usual(data))
+        recipe = self._changed(recipe)
+        return recipe, tuned_genes(recipe, names(fields), ranges)
+
+    def _changed(self, recipe: Recipe) -> Recipe:
         recipe = recipe if self.epochs is None else recipe.with_epochs(self.epochs)
         return replace(recipe, compile=True) if self.compile_nets else recipe
 
@@ -178,7 +189,13 @@ class TrainingOptions:
 class RunOptions:
     """How nets are trained on workers: where, for how long, and what is written; the next session may do otherwise."""
 
-    workers: Annotated[int, option("Number of trials trained in parallel; 0 uses all resources.")] = 0
+    workers: Annotated[
+        str,
+        option(
+            "Number of trials trained in parallel: a number; auto (or 0) for as many as fit; or MIN..MAX to grow while "
+            "the cluster has room and give way while others wait."
+        ),
+    ] = "auto"
     cpus_per_trial: Annotated[float, option("CPUs per trial, or for each of its devices.")] = 1.0
     gpus_per_trial: Annotated[
         float | None,
@@ -197,6 +214,16 @@ class RunOptions:
     max_hours: Annotated[
         float, option("Time limit of this command in hours; the same command resumes the run afterwards.")
     ] = math.inf
+    price: Annotated[
+        str,
+        option("Price of an hour of a CPU and a GPU, by type if several: cpu=0.04,gpu=2.5 or gpu:H100=4,gpu:T4=0.5."),
+    ] = ""
+    max_cost: Annotated[
+        float, option("Limit on what all workers of the run cost, at --price; more of it resumes the run.")
+    ] = math.inf
+    max_gpu_hours: Annotated[
+        float, option("Limit on the GPU-hours of all workers of the run; more of them resume it.")
+    ] = math.inf
     track: Annotated[
         str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
     ] = ""
@@ -209,20 +236,24 @@ class RunOptions:
             train_steps: limit on the optimiser steps of all trainings.
             patience: nets without growth of the front after which a search ends.
         """
-        from ..search.config import Budget, RunConfig
+        from ..search.config import Budget, RunConfig, worker_range
+        from ..search.engine.prices import parse_prices
         from ..search.engine.resources import Resources
         from ..search.tracking.tracker import trackers_of
 
+        workers, most = worker_range(self.workers)
         resources = Resources(
             self.address,
-            self.workers,
+            workers,
             self.cpus_per_trial,
             self.gpus_per_trial,
             latency_on,
             self.storage_path,
             self.devices_per_trial,
+            most,
+            parse_prices(self.price),
         )
-        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience)
+        budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, self.max_gpu_hours, self.max_cost)
         return RunConfig(resources, budget, trackers_of(self.track))
 
 

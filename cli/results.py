@@ -22,7 +22,8 @@ class RankingOptions:
         str,
         option(
             "Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
-            "train_seconds, separated by commas; a single cost implies accuracy (default: the run's own).",
+            "train_seconds and metrics that the run has recorded (-NAME where less is better), separated by commas; a "
+            "single one implies accuracy (default: the run's own).",
             "--objectives",
             "--objective",
         ),

@@ -64,6 +64,13 @@ def search(
         str,
         option(f"Search strategy: {', '.join(STRATEGIES)}, or your own Optuna sampler as package.module:Class."),
     ] = "evolution",
+    tune: Annotated[
+        str,
+        option(
+            "Fields of the recipe that are drawn with each net, such as lr,weight_decay,drop_path,label_smoothing,"
+            'augment; their ranges can stand in the recipe\'s JSON, as "tune".'
+        ),
+    ] = "",
     scheduler: Annotated[
         str,
         option(
@@ -159,6 +166,13 @@ def search(
     minimize: Annotated[
         bool, option("Less is better: for a metric of your own --trainer; of the others it is known.", "--minimize")
     ] = False,
+    chance: Annotated[
+        float | None,
+        option(
+            "What guessing gives, of a metric of your own --trainer: hypervolumes are counted above it (left out: "
+            "above the worst net)."
+        ),
+    ] = None,
 ) -> Path:
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
@@ -178,9 +192,9 @@ def search(
         data = file.name
     else:
         several_labels = find_reader(data).several_labels
-    ranked_by = parse_metric(metric, minimize, has_trainer=bool(file), several_labels=several_labels)
+    ranked_by = parse_metric(metric, minimize, bool(file), several_labels, chance)
     limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
-    recipe = training.on(data)
+    recipe, genes = training.tuned_on(data, tune)
     steps = shares("rungs", rungs) if rungs else RUNGS
     run_name = name or plain_name(space, data)
     trainings, bank = supernet_of(supernet)
@@ -191,7 +205,7 @@ def search(
     settings = Settings(
         space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of(objective, latency), trainings, bank, polish, ranked_by,
-        file.identity if file else "",
+        file.identity if file else "", genes,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)

@@ -81,7 +81,7 @@ def retrain(
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
-    rows = summary(records, {r.key: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
+    rows = summary(records, {r.trial: r.accuracy for r in read_records(folder) if r.status == "ok"}, metric)
     if as_json:
         print_json(rows)
         return

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from ..archs import Cost
-from ..archs.errors import InputError, check_choice, check_count, short_repr
+from ..archs.errors import InputError, check_choice, check_count, is_whole, short_repr
 from ..archs.timm_net import CountedCost
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import COSTS, LATENCY
+from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
@@ -53,6 +55,7 @@ class Settings:
         polish: share of the supernet's compute that trains the front's nets on from their slices.
         metric: what nets are ranked by.
         trainer: identity of the user's own training; "" is ours.
+        tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
     """
 
     space: str
@@ -74,6 +77,7 @@ class Settings:
     polish: float = POLISH
     metric: Metric = field(default_factory=Metric)
     trainer: str = ""
+    tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -96,6 +100,9 @@ class Settings:
             ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
             for name in (name for name, given in ours.items() if given):
                 raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.tune and (self.supernet or self.strategy == "buildup"):
+            rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
+            raise InputError(f"tune: {rule}; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
         check_choice("objective", self.objective, (*COSTS, LATENCY))
@@ -122,15 +129,20 @@ class Budget:
         hours: time limit of this command.
         train_steps: limit on the optimiser steps of all trainings; then no trial is started or promoted.
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
+        gpu_hours: limit on the hours that workers have jobs, times their GPUs, over all sessions of a run.
+        cost: limit on what these hours and those of CPUs cost.
     """
 
     trial_minutes: float = math.inf
     hours: float = math.inf
     train_steps: float = math.inf
     patience: int | None = None
+    gpu_hours: float = math.inf
+    cost: float = math.inf
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        limits |= {"max-gpu-hours": self.gpu_hours, "max-cost": self.cost}
         for name, most in limits.items():
             if not most > 0:
                 raise InputError(f"{name}: must be above 0, got {most}")
@@ -144,13 +156,19 @@ class RunConfig:
 
     Attributes:
         resources: where to run.
-        budget: limits on time and steps.
+        budget: limits on time, steps and cost.
         track: names of the trackers that are told of it.
     """
 
     resources: Resources = field(default_factory=Resources)
     budget: Budget = field(default_factory=Budget)
     track: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.budget.cost < math.inf and not self.resources.prices:
+            raise InputError("max-cost: what an hour costs is not known; give --price, such as cpu=0.04,gpu=2.5")
+        if self.budget.gpu_hours < math.inf and self.resources.gpus == 0:
+            raise InputError("max-gpu-hours: with --gpus-per-trial 0 none is ever used; leave it out")
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> list[str]:
@@ -204,6 +222,16 @@ def supernet_of(text: str) -> tuple[float, str]:
         rule = f"must be from 1 to {MOST_TRAININGS:.0e} full trainings, or a run with a bank"
         raise InputError(f"supernet: {rule}, got {short_repr(text)}")
     return trainings, ""
+
+
+def worker_range(text: str) -> tuple[int, int | None]:
+    """Workers to begin with, 0 for as many as fit, and how many to grow to: of "auto", "4" or "2..8"."""
+    least, dots, most = text.strip().partition("..")
+    if least == "auto" and not dots:
+        return 0, None
+    if not is_whole(least) or (dots and not is_whole(most)):
+        raise InputError(f"workers: must be a number, auto or MIN..MAX such as 2..8, got {short_repr(text)}")
+    return int(least), int(most) if dots else None
 
 
 def latency_of(objective: str, text: str) -> str:

@@ -12,15 +12,16 @@ from rich.console import Console
 
 from .. import spaces
 from ..archs import Cost, Genotype, InputError, static_cost
+from ..archs.candidate import candidate_key
 from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
 from ..results.latency.measurements import LatencySetting
-from ..results.ranking.metric import Metric, class_of
+from ..results.ranking.metric import class_of, complete_settings
 from ..results.ranking.objectives import LATENCY
 from ..results.runs.bank_progress import read_progress
 from ..results.runs.record import Record, versions
 from ..results.runs.store import find_run, read_records, read_settings, run_folder
-from ..spaces import FeasibleNets, FileSpace, Space
+from ..spaces import FeasibleNets, FileSpace, Genes, JointSpace, Space
 from .config import RunConfig, Settings, differences
 from .data.dataset import DataConfig, DataSet
 from .data.load import load_showing, one_class_each
@@ -36,6 +37,7 @@ from .training.artifacts import ArtifactStore, artifact_store, check_store
 from .training.check_trainer import check_trainer
 from .training.recipe import check_devices, check_on, completed
 from .training.trainer_file import TrainerFile
+from .training.tuned import own_genes, recipe_of, single_changes
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -154,11 +156,18 @@ class SearchContext:
 
     def over_limits(self, net: Genotype) -> dict[str, float]:
         """By which share a net breaks each limit, of those that it breaks."""
-        return self.settings.over_limit(self.cost_fn(net))
+        return self.settings.over_limit(self.cost_fn(net)) if self.is_limited else {}
 
     def violation(self, net: Genotype) -> float:
         """The shares by which a net breaks the limits, together."""
         return sum(self.over_limits(net).values())
+
+    def trained_as(self, net: Genotype, genes: Genes) -> dict[str, Any]:
+        """Fields of the record of a trial: with searched recipes, its own one, and what tells it apart."""
+        if not self.settings.tune:
+            return self.record_fields
+        recipe = recipe_of(self.settings.recipe, genes)
+        return self.record_fields | {"recipe": recipe.to_dict(), "training_id": candidate_key(net.key, genes)}
 
     def feasible_nets(self) -> FeasibleNets:
         """The nets of the space within the limits."""
@@ -190,7 +199,8 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     scheduler(settings.scheduler, settings.rungs, settings.eta)
     check_strategy(settings.strategy)
     data = _load(config, console)
-    space = spaces.find(settings.space, data.image_size)
+    nets = spaces.find(settings.space, data.image_size)
+    space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
     def cost_fn(net: Genotype) -> Cost:
         return static_cost(net, len(data.classes), data.image_size, data.in_chans)
@@ -199,7 +209,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     references = count_references(config.references, data, settings)
     whole = folder.absolute()  # a worker's current folder may be another
     pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
-    run_settings = _run_settings(config, data, space, pretrained)
+    run_settings = _run_settings(config, data, nets, pretrained)
     _check_same_run(folder, config, run_settings)
     artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
     if settings.latency:
@@ -228,9 +238,9 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         references=references, pretrained=pretrained,
     )  # fmt: skip
     if bank:
-        nets = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
-        nets.check_shared()
-        context = replace(context, bank=bank, nets=nets, bank_facts=bank_facts)
+        drawn = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
+        drawn.check_shared()
+        context = replace(context, bank=bank, nets=drawn, bank_facts=bank_facts)
     if config.start_with:
         context = replace(context, known=_known_nets(context, console))
     validate_sampler(settings.strategy, context.sampler_context())
@@ -248,7 +258,8 @@ def _load(config: SearchConfig, console: Console) -> DataSet:
     if trainer and trainer.images:
         return trainer.data_set()
     data = load_showing(config.data, console)
-    check_on(settings.recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
+    for recipe in (settings.recipe, *single_changes(settings.recipe, settings.tune)):
+        check_on(recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
     if trainer is None:
         class_of(settings.metric, data.classes)  # which the data must have
     return data
@@ -377,7 +388,7 @@ def default_scheduler(name: str, strategy: str, trials: int) -> str:
 
 
 def previous_settings(folder: Path) -> dict[str, Any]:
-    """The settings of an existing run, with what an older alternas did not write: metric, trainer, recipe fields.
+    """The settings of an existing run, with what an older alternas did not write: metric, trainer, tune, recipe fields.
 
     Raises:
         InputError: if `run.json` holds none.
@@ -385,4 +396,4 @@ def previous_settings(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder).get("settings")
     if not isinstance(settings, dict):
         raise InputError(f"{folder / 'run.json'}: must hold settings")
-    return {"metric": asdict(Metric()), "trainer": ""} | settings | {"recipe": completed(settings.get("recipe"))}
+    return complete_settings(settings) | {"recipe": completed(settings.get("recipe"))}

@@ -9,24 +9,25 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..archs import Genotype, zoo
+from ..archs.candidate import candidate_key, recipe_genes, tuned_values
 from ..archs.errors import InputError, short_repr
 from ..archs.files import parse_json
 from ..archs.layout import ImageSize
 from ..results.ranking.leaderboard import leaderboard_of
-from ..results.ranking.metric import Metric
+from ..results.ranking.metric import complete_settings
 from ..results.runs.record import Record, now
 from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
-from ..spaces import FixedChooser, Genes, Space, find_genes, options_of, plain_genes
+from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
 from .training.recipe import completed
 
 # Settings of runs that train a net alike.
-SAME = ("recipe", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
+SAME = ("recipe", "tune", "data_split", "image_size", "seed", "repeats", "metric", "trainer")
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,13 @@ class GeneFinder:
     def __init__(
         self, space: Space, image_size: ImageSize, over_limits: Callable[[Genotype], Mapping[str, float]]
     ) -> None:
-        self._space, self._image_size, self._over_limits = space, image_size, over_limits
-        self._options = options_of(space)
+        self._joint = space if isinstance(space, JointSpace) else None
+        self._space: Space = self._joint.nets if self._joint else space
+        self._image_size, self._over_limits = image_size, over_limits
+        self._options = options_of(self._space)
 
     def genes(self, candidate: Candidate, look: bool = True) -> Genes:
-        """Genes that give the net.
+        """Genes that give the net, with those of its recipe: the recipe's own where it has none, or others.
 
         Args:
             look: whether they are looked for where the candidate's own are not of this space.
@@ -78,27 +81,37 @@ class GeneFinder:
         Raises:
             InputError: if it is not in the space, cannot be built at the image size, or is over a limit.
         """
-        genes = self._own(candidate) if candidate.net is None else self._of_net(candidate.net, candidate.genes, look)
+        tuned = recipe_genes(candidate.genes)
+        own = {name: value for name, value in candidate.genes.items() if name not in tuned}
+        genes = self._own(own) if candidate.net is None else self._of_net(candidate.net, own, look)
         over = self._over_limits(self.net(genes))
         if over:
             limits = " and ".join(f"max-{name} by {share:.0%}" for name, share in over.items())
             raise InputError(f"is over the limit {limits}")
-        return genes
+        return genes | self._tuned(tuned)
+
+    def _tuned(self, genes: Genes) -> Genes:
+        """The recipe's genes, if they are of this search; else its own."""
+        if self._joint is None:
+            return {}
+        options = self._joint.tuned
+        fitting = genes.keys() == options.keys() and all(genes[name] in options[name] for name in genes)
+        return genes if fitting else self._joint.own
 
     def net(self, genes: Genes) -> Genotype:
         """The net that genes give."""
         return self._space.sample(FixedChooser(genes))
 
-    def _own(self, candidate: Candidate) -> Genes:
+    def _own(self, genes: Genes) -> Genes:
         names = self._options.keys()
-        wrong = sorted(names ^ candidate.genes.keys())
+        wrong = sorted(names ^ genes.keys())
         if wrong:
             what = "lacks" if wrong[0] in names else "has"
             raise InputError(
                 f"{what} gene {short_repr(wrong[0])}; those of space {self._space.name!r}: {', '.join(names)}"
             )
-        self.net(dict(candidate.genes))
-        return dict(candidate.genes)
+        self.net(genes)
+        return genes
 
     def _of_net(self, net: Genotype, own: Mapping[str, Any], look: bool) -> Genes:
         net.check(self._image_size)
@@ -146,9 +159,9 @@ def find_known_nets(
 
 def _with_genes(records: Sequence[Record], known: Mapping[str, Genes], finder: GeneFinder) -> Iterator[Record]:
     """The records of nets of the space, each with its genes there; and baselines, which may be outside of it."""
-    by_key = {finder.net(genes).key: genes for genes in known.values()}
+    by_key = {candidate_key(finder.net(genes).key, genes): genes for genes in known.values()}
     for record in records:
-        genes = by_key.get(record.key)
+        genes = by_key.get(record.trial_key)
         try:
             genes = genes or finder.genes(_of_record(record), look=False)
         except InputError:
@@ -238,7 +251,7 @@ def noted_genes(facts: Mapping[str, Any], space: Space) -> list[Genes]:
 
 def trained_alike(run: Path, record: Record, settings: Mapping[str, Any], steps: int) -> bool:
     """Whether a net of an earlier run was trained as one with these settings would be: alone and to the end."""
-    theirs = {"metric": asdict(Metric()), "trainer": ""} | read_settings(run).get("settings", {})
+    theirs = complete_settings(read_settings(run).get("settings", {}))
     theirs["recipe"] = completed(theirs.get("recipe"))
     same = all(name in theirs and theirs[name] == settings[name] for name in SAME)
     whole = record.status == "ok" and record.budget.get("full") == record.budget.get("done") == steps
@@ -254,7 +267,8 @@ def taken_over(known: KnownNets, baselines: Sequence[Genotype], baseline_seeds: 
     numbers = {net.key: number for number, net in enumerate(baselines)}
     taken, last = list[Record](), len(baselines)
     for record in known.records:
-        kind, number = ("baseline", numbers[record.key]) if record.key in numbers else ("search", last)
+        is_baseline = record.key in numbers and (record.kind == "baseline" or not tuned_values(record.genes))
+        kind, number = ("baseline", numbers[record.key]) if is_baseline else ("search", last)
         if (kind == "baseline" and len(record.accuracies) < baseline_seeds) or (kind == "search" and not record.genes):
             continue
         last += kind == "search"

@@ -12,10 +12,11 @@ from typing import Any
 from rich.console import Console
 
 from ..archs import OperationError
+from ..archs.candidate import tuned_values
 from ..results.render.tables import short
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
-from ..spaces import FileSpace
+from ..spaces import FileSpace, JointSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
 from .engine.drive import drive, write_run_json
@@ -108,6 +109,10 @@ def _announce(controller: SearchController, flops: float, console: Console) -> N
     if context.pretrained:
         label = context.pretrained.start.label
         console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)
+    if context.settings.tune:
+        fields = ", ".join(tuned_values(context.settings.tune))
+        rest = f"baselines are trained by recipe {context.settings.recipe.name} as it is"
+        console.print(f"drawn with each net: {fields}; {rest}", highlight=False, soft_wrap=True)
     if context.settings.scheduler != "none":
         console.print(f"scheduler {context.settings.scheduler}: weaker nets stop early")
     to_come = "about" if not controller.store.records else "still to come: about"
@@ -136,8 +141,9 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
     facts: dict[str, Any] = {"settings": context.run_settings, "trials": context.config.trials}
     if context.known.genes:
         facts["start_with"] = list(context.known.genes)  # what is left of them is proposed when the run is resumed
-    if isinstance(context.space, FileSpace):
-        facts["space_source"] = context.space.source  # to read; never run
+    space = context.space.nets if isinstance(context.space, JointSpace) else context.space
+    if isinstance(space, FileSpace):
+        facts["space_source"] = space.source  # to read; never run
     if context.config.trainer:
         facts["trainer_source"] = context.config.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

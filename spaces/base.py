@@ -12,6 +12,7 @@ from math import gcd, prod
 from typing import Protocol, TypeVar, cast
 
 from ..archs import Genotype
+from ..archs.candidate import candidate_key
 from ..archs.errors import InputError
 
 Gene = int | float | str
@@ -94,6 +95,34 @@ class Space(Protocol):
         ...
 
 
+class JointSpace:
+    """A space whose nets are drawn together with genes of their training's recipe, which change no net.
+
+    Attributes:
+        nets: the space of the nets alone.
+        tuned: what recipe genes may be, by name; see `archs.candidate`.
+        own: those of the recipe itself.
+    """
+
+    def __init__(self, nets: Space, tuned: Mapping[str, tuple[Gene, ...]], own: Genes) -> None:
+        if taken := sorted(options_of(nets).keys() & tuned.keys()):
+            raise InputError(f"tune: space {nets.name!r} has a gene {taken[0]!r} of its own")
+        self.name, self.nets, self.tuned, self.own = nets.name, nets, tuned, own
+
+    def sample(self, chooser: Chooser) -> Genotype:
+        net = self.nets.sample(chooser)
+        for name, choices in self.tuned.items():
+            chooser.choose(name, choices)
+        return net
+
+    def size(self) -> int | None:
+        nets = self.nets.size()
+        return None if nets is None else nets * prod(map(len, self.tuned.values()))
+
+    def baselines(self) -> tuple[Genotype, ...]:
+        return self.nets.baselines()
+
+
 def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:
     """Every gene's options, by name, in the order they are drawn."""
     memo = RecordingChooser(RandomChooser(0))
@@ -101,8 +130,14 @@ def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:
     return memo.options
 
 
+def first_genes(space: Space) -> Genes:
+    """The first option of each gene; those of a recipe are its own."""
+    first = {name: choices[0] for name, choices in options_of(space).items()}
+    return first | space.own if isinstance(space, JointSpace) else first
+
+
 def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
-    """Every distinct net of a space, once, with genes that give it.
+    """Every distinct candidate of a space, once, with genes that give it.
 
     In an order that is always the same and that scatters: the first few are a fair sample of all.
     """
@@ -116,18 +151,21 @@ def members(space: Space) -> Iterator[tuple[Genes, Genotype]]:
             number, at = divmod(number, len(choices))
             genes[name] = choices[at]
         net = space.sample(FixedChooser(genes))
-        if net.key not in seen:
-            seen.add(net.key)
+        if (key := candidate_key(net.key, genes)) not in seen:
+            seen.add(key)
             yield genes, net
 
 
 def plain_genes(space: Space, net: Genotype) -> Genes | None:
-    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: its block, width, depths."""
+    """The genes of a plain ResNet, such as a baseline, or None if it is not in the space: its block, width, depths.
+
+    With the recipe's own genes, where these are searched.
+    """
     stages = enumerate(net.stages, start=1)
     known: Genes = {"family": "resnet", "block": net.stages[0].block, "width": net.stages[0].width}
     known |= {f"depth{number}": stage.depth for number, stage in stages}
-    options = options_of(space)
-    genes = {name: known[name] if known.get(name) in choices else choices[0] for name, choices in options.items()}
+    fitting = {name: known[name] for name, choices in options_of(space).items() if known.get(name) in choices}
+    genes = first_genes(space) | fitting
     return genes if space.sample(FixedChooser(genes)).key == net.key else None
 
 

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from ..archs import Genotype
-from .base import FixedChooser, Gene, Genes, Space, options_of
+from ..archs.candidate import candidate_key, recipe_genes
+from .base import FixedChooser, Gene, Genes, Space, first_genes, options_of
 
 Options = Mapping[str, tuple[Gene, ...]]
 
@@ -41,7 +42,7 @@ def _descents(space: Space, cost: Callable[[Genotype], float], enough: float) ->
     """The lowest cost found for each option of the first gene, and genes that have it; or one that is enough."""
     options = options_of(space)
     first = next(iter(options))
-    plain = {name: choices[0] for name, choices in options.items()}
+    plain = first_genes(space)
     rest = {name: choices for name, choices in options.items() if name != first}
     for value in options[first]:
         yield _descend(lambda genes: cost(space.sample(FixedChooser(genes))), plain | {first: value}, rest, enough)
@@ -72,16 +73,16 @@ class FeasibleNets:
         self._results: dict[tuple[Gene, ...], tuple[float, str]] = {}
 
     def key(self, genes: Genes) -> str:
-        """Key of the net that these genes give; "" if it is over the limits."""
+        """Key of the candidate that these genes give; "" if its net is over the limits."""
         return self._evaluate(genes)[1]
 
     def _evaluate(self, genes: Genes) -> tuple[float, str]:
-        """What the net of these genes has over the limits, and its key, or "" if that is more than 0."""
+        """What the net of these genes has over the limits, and the key, or "" if that is more than 0."""
         name = tuple(map(genes.__getitem__, self._options))
         if name not in self._results:
             net = self._space.sample(FixedChooser(genes))
             over = self._over(net)
-            self._results[name] = over, "" if over > 0 else net.key
+            self._results[name] = over, "" if over > 0 else candidate_key(net.key, genes)
         return self._results[name]
 
     def moved(self, genes: Genes, draw: random.Random) -> Genes | None:
@@ -96,7 +97,8 @@ class FeasibleNets:
             return None
         first = next(iter(self._options))
         cheap = next((net for net in self._cheap if net[first] == genes[first]), None) or draw.choice(self._cheap)
-        order = draw.sample(list(self._options), len(self._options))
+        names = [name for name in self._options if name not in recipe_genes(self._options)]
+        order = draw.sample(names, len(names))
         out, within = 0, len(order)
         while within - out > 1:
             middle = (out + within) // 2

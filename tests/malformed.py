@@ -28,10 +28,13 @@ HUGE = "9" * 400
 ODD = ["../../x", "/", "\x1b[31m", "a\nb", "é", "\u202e", LONG, "<script>", "--", "-1x"]
 NO_NUMBER = ["many", "nan", "1e", "0x10", "1,5,x", "--3", "½", LONG, "\x07", "True", "None"]
 FREE: dict[str, list[str]] = {  # by option: what it can never be
+    "workers": ["-1", "1.5", "8..2", "0..3", "2..", "..4", "2..x", "9" * 5000, *NO_NUMBER],
+    "price": ["gpu", "gpu=", "tpu=1", "cpu=-1", "cpu=1,cpu=2", "gpu:=1", "cpu=0", "cpu=1e999", *ODD, *NO_NUMBER],
     "count": ["0", "-3", "1.5", "-" + HUGE, HUGE, "9" * 5000, *NO_NUMBER],
     "whole": ["-1", "1.5", "9" * 5000, *NO_NUMBER],
     "number": ["0", "-1", "-inf", *NO_NUMBER],
     "number or 0": ["-1", "-inf", *NO_NUMBER],
+    "chance": ["inf", "-inf", *NO_NUMBER],
     "amount": ["0", "-5M", "1.2.3G", "5X", "1e3", "inf", *NO_NUMBER],
     "numbers": ["1;2", "-1", "1.5", "9" * 5000, *NO_NUMBER],
     "shares": ["0", "-1/8", "1/0", "2", "1/4,1/8", "1/8/2", "inf", *NO_NUMBER],
@@ -50,9 +53,10 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "name": "name", "run": "name", "runs": "name", "run_name": "name", "trial": "count", "trials": "count",
     "retrain.trials": "numbers", "show.trial": "count", "repeats": "count", "seeds": "count",
     "episodes": "count", "batch": "count", "classes": "count", "channels": "count", "threads": "count",
-    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "whole", "seed": "whole",
+    "latency.batch": "numbers", "processes": "whole", "bench.workers": "count", "workers": "workers", "seed": "whole",
     "retrain.top": "count", "top": "whole", "eta": "number", "trial_minutes": "number",
-    "max_hours": "number", "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
+    "max_hours": "number", "price": "price", "max_cost": "number", "max_gpu_hours": "number",
+    "max_train_steps": "number", "cpus_per_trial": "number", "gpus_per_trial": "number or 0",
     "devices_per_trial": "count",
     "epochs": "number", "max_latency_ms": "number", "max_macs": "amount", "max_params": "amount", "images": "amount",
     "msa": "numbers", "shots": "numbers", "ways": "numbers", "rungs": "shares", "save_weights_at": "shares",
@@ -63,7 +67,8 @@ KINDS = {  # which it is, by the option's name; those of other commands than the
     "data": "file", "data.name": "file", "weights": "file", "arch": "file", "target": "file", "latency": "place",
     "latency_of": "place", "storage": "url", "storage_path": "storage path", "svg": "picture", "out": "out", "assets": "out", "plot": "out",
     "supernet": "place", "polish": "number or 0", "floor": "number or 0", "table": "file", "start_with": "file", "with_nets": "word", "port": "port", "samples": "count", "against": "file", "analyses": "word",
-    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "track": "word",
+    "report.out": "picture", "metric": "word", "trainer": "file", "patience": "count", "chance": "chance",
+    "track": "word", "tune": "word",
 }  # fmt: skip
 ANY = {  # options that may hold anything, with the reason
     "latency_on": "the name of a resource of a cluster",

@@ -30,6 +30,7 @@ from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
+from alternas.search.engine.worker import Device
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy
@@ -106,7 +107,8 @@ class Hanging:
 
     def __init__(self, threads: int, device: str) -> None: ...
 
-    def take(self, data: Any) -> None: ...
+    def take(self, data: Any) -> Device:
+        return Device("cpu", 2**34, 2)
 
     def run(self, job: TrainJob) -> Iterator[Progress | JobResult]:
         yield Progress(job.trial, Point(3, 1.0, 0.5), 0.1)

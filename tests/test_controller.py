@@ -25,6 +25,7 @@ from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials import controller as controller_module
+from alternas.search.trials import schedulers
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
     SCHEDULERS,
@@ -351,6 +352,44 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
     assert sum(spent.values()) < 0.75 * 16 * len(spent)
     for r in controller.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
+
+
+def test_a_rung_compares_the_last_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedulers, "MOST_COMPARED", 3)
+    rungs = RungTable(MoAsha(eta=2.0), 100)
+    assert [rungs.add(0, RungResult(i, accuracy, 10, True)) for i, accuracy in enumerate([0.9, 0.5, 0.6])] == [None] * 3
+    assert rungs.next(False, {}) == (0, 0)
+    rungs.resume(0, 0)
+    assert rungs.add(0, RungResult(3, 0.4, 10, True)) is None, "the one that left had been sent on"
+    assert rungs.next(False, {}) == (0, 2), "the best of the last three, the 0.9 being none of them"
+    assert rungs.add(0, RungResult(4, 0.7, 10, True)) == 1
+    assert rungs.next(False, {}) == (0, 4)
+    assert rungs.add(1, RungResult(0, 0.9, 10, True)) is None, "each rung has its own"
+
+
+def test_who_is_passed_over_for_long_ends_before_the_search(
+    open_controller: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedulers, "MOST_COMPARED", 4)
+    controller = open_controller(trials=40, scheduler="mo-asha")
+    most, ended = 0, list[Record]()
+
+    class Watch(SilentView):
+        def ended(self, record: Any, trial: int) -> None:
+            nonlocal most
+            most = max(most, sum(trial.paused for trial in controller.live.values()))
+            ended.extend([record] if record else [])
+
+    run_loop(controller, FakeExecutor(2), Watch())
+    assert ended == [record for record in controller.store.records if record.status != "duplicate"]
+    assert most <= 3 * 4, "as many as three rungs compare"
+    found = statuses(controller)
+    assert found["ok"] + found["pruned"] == 40
+    first = next(i for i, record in enumerate(ended) if record.status == "pruned")
+    assert first < len(ended) - 15, "not at the end alone"
+    again = open_controller(trials=40, scheduler="mo-asha")
+    assert again.complete
+    assert states(again)[TrialState.RUNNING] == 0
 
 
 def test_a_parked_net_keeps_what_is_known_of_it(open_controller: Open) -> None:

@@ -161,6 +161,7 @@ def test_workers_do_not_pile_up(open_controller: Open) -> None:
         run_loop(controller, Stopping(8, after=16), SilentView())
     sampler: Any = controller.study.study.sampler
     sampler._update(controller.study.study)
+    sampler._condition(controller.study.study)
     training = {trial.number for trial in sampler._running}
     assert len(training) == 8
     assert training <= sampler._expected.keys()
@@ -168,6 +169,18 @@ def test_workers_do_not_pile_up(open_controller: Open) -> None:
     _, sd = sampler._surrogate.predict(nets)
     sampler._surrogate.condition(sampler._curves.observations(), [], sampler._curves, relearn=False)
     assert (sd < sampler._surrogate.predict(nets)[1]).all()
+
+
+def test_of_many_in_training_the_last_begun_are_known(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evolution, "MAX_PENDING", 3)
+    controller = open_controller(trials=30, strategy="evolution")
+    with pytest.raises(KeyboardInterrupt):
+        run_loop(controller, Stopping(8, after=16), SilentView())
+    sampler: Any = controller.study.study.sampler
+    sampler.propose(controller.study.study, 100)
+    training = sorted(trial.number for trial in sampler._running)
+    assert len(training) == 8
+    assert sampler._expected.keys() & set(training) == set(training[-3:])
 
 
 class Stopping(FakeExecutor):

@@ -50,16 +50,17 @@ def test_a_space_in_a_file(tmp_path: Path) -> None:
 
 
 def test_the_notebook(tmp_path: Path) -> None:
-    """Cell by cell in a kernel; the search shows its front in one output, drawn to the end."""
+    """Cell by cell in a kernel; the search says its compute, and shows its front in one output, drawn to the end."""
     nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(EXAMPLES / "notebook.ipynb", 4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"
     nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": tmp_path}}).execute()
     cells = {cell.source: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
     shown = [output["data"]["text/html"] for output in outputs(cells, "run = ") if "data" in output]
-    assert len(shown) == 1
-    assert re.search(r"(\d+)/\1 nets", shown[0])
-    assert "front so far" in shown[0]
+    compute, view = shown
+    assert "compute: about " in compute
+    assert re.search(r"(\d+)/\1 nets", view)
+    assert "front so far" in view
     assert "<img" in outputs(cells, "run")[0]["data"]["text/html"]
     assert "<img" in outputs(cells, "best = run.best()\nbest")[0]["data"]["text/html"]
     assert (tmp_path / "notebook-best" / "model.py").exists()

@@ -39,7 +39,7 @@ from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.trainer import read_checkpoint
 from alternas.search.trials import trial as candidate
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.study import journal
+from alternas.search.trials.mirror import journal
 from alternas.spaces import get
 from fakes import STEPS, FakeExecutor, SilentView, fake_accuracy
 

@@ -109,7 +109,10 @@ def test_objectives_as_typed() -> None:
     assert parse_objectives("params") == ("accuracy", "params")
     assert parse_objectives(" memory, accuracy,macs ") == ("accuracy", "memory", "macs")
     assert parse_objectives("macs,params") == ("macs", "params")
-    for wrong in ("accuracy", "macs,macs", "accuracy,macs,params,memory", "beauty", "macs,accurcy"):
+    assert parse_objectives("macs,nll,accuracy") == ("accuracy", "macs", "-nll"), "of NLL less is better"
+    assert parse_objectives("-rmse") == ("accuracy", "-rmse")
+    assert parse_objectives("loss,-train_nll") == ("-loss", "-train_nll")
+    for wrong in ("accuracy", "macs,macs", "accuracy,macs,params,memory", "nll,-nll", "rmse,-rmse,macs"):
         with pytest.raises(InputError, match="objectives"):
             parse_objectives(wrong)
 

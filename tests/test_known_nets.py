@@ -21,7 +21,7 @@ from alternas.results.runs.overview import list_runs
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.search.known_nets import Candidate, GeneFinder, find_known_nets
-from alternas.search.trials.study import journal
+from alternas.search.trials.mirror import journal
 from alternas.spaces import SPACES, FixedChooser, RandomChooser, get, options_of, plain_genes
 from fakes import FakePool
 

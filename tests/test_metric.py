@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from operator import ge
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +21,14 @@ from alternas.results.ranking.metric import (
     Metric,
     as_shown,
     class_of,
+    floor_name,
     parse_metric,
     run_metric,
     score_range,
 )
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
-from alternas.results.ranking.stats import Noise
+from alternas.results.ranking.stats import Noise, mark_ties
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
@@ -95,6 +97,14 @@ def test_the_floor_is_what_guessing_gives() -> None:
         -torch.nn.functional.cross_entropy(torch.zeros(5, 10), torch.arange(5)).item()
     )
     assert score_range(Metric("rmse", True), TEN, [-3.0, -1.0]) == (-3.0, -1.0)
+    assert score_range(Metric("rmse", True, 4.0), TEN, [-3.0, -1.0]) == (-4.0, 0.0), "the user says what guessing gives"
+    assert score_range(Metric("psnr", chance=5.0), TEN, [20.0, 31.0]) == (5.0, 31.0), "more than 1"
+    assert floor_name(Metric("psnr", chance=5.0), TEN) == "chance"
+    assert parse_metric("miou", False, True, chance=0.3) == Metric("miou", chance=0.3)
+    with pytest.raises(InputError, match="chance: of nll it is known"):
+        parse_metric("nll", False, False, chance=0.1)
+    with pytest.raises(InputError, match="metric: chance must be a number, got inf"):
+        Metric("miou", chance=math.inf)
 
 
 @pytest.mark.usefixtures("elsewhere")
@@ -124,12 +134,74 @@ def test_a_front_shows_the_value_and_names_the_metric(alternas: Any) -> None:
     assert "0.2500 nll" in alternas("runs")[1]
 
 
+OTHERS = [{"recall:3": 0.2, "nll": 1.5}, {"recall:3": 0.1, "nll": 0.25}, {"recall:3": 0.9, "nll": 0.5}, {"nll": 3.0}]
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_any_metric_that_was_recorded_is_an_objective(alternas: Any) -> None:
+    """The front by brute force; net 3 lacks the recall, net 2 has more of it than the cheaper net 0."""
+    nets = [{**net, "metrics": more} for net, more in zip(NETS, OTHERS, strict=True)]
+    run_of("mine", nets)
+    values = {n["trial"]: (n["accuracy"], n["metrics"]["recall:3"], -n["cost"]["macs"]) for n in nets[:3]}
+    best = {
+        trial
+        for trial, own in values.items()
+        if not any(other != own and all(map(ge, other, own)) for other in values.values())
+    }
+    found = json.loads(alternas("front", "mine", "--objectives", "nll,recall:3,macs", "--json")[1])
+    assert {r["trial"] for r in found} == best
+    assert all(r["recall:3"] == nets[r["trial"]]["metrics"]["recall:3"] for r in found)
+    out = " ".join(alternas("front", "mine", "--objectives", "recall:3,macs,accuracy")[1].split())
+    assert "left out: 1 net without recall:3" in out
+    assert "nll above chance x recall:3 above the worst x log MACs" in out
+    assert "0.9000" in out
+    frame = load_run("mine").front("recall:3")
+    assert sorted(frame["recall:3"]) == [0.1, 0.9], "net 0 loses to net 2 in both"
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_objectives_that_a_run_does_not_have(alternas: Any) -> None:
+    run_of("mine", [{**NETS[0], "metrics": {"recall:3": 0.5, "sd": 1.0}}])
+    for asked, said in (
+        ("recal:3", "did you mean 'recall:3'"),
+        ("nll", "two or three different ones"),
+        ("sd", "objectives: sd is a column of every leaderboard"),
+    ):
+        code, _, err = alternas("front", "mine", "--objectives", asked)
+        assert (code, said in err, err.count("\n")) == (2, True, 1), err
+
+
+def test_ties_ask_that_no_objective_is_worse() -> None:
+    """Net 1 leads net 0 by more than the noise at equal cost, but has more of a metric of which less is better."""
+    noise = Noise(0.01, 10, 20, 10)
+
+    def tied(delay: float) -> list[dict[str, Any]]:
+        rows = [
+            {"trial": 0, "rank": 1, "accuracy": 0.50, "seeds": 2, "macs": 10, "delay": 1.0},
+            {"trial": 1, "rank": 1, "accuracy": 0.60, "seeds": 2, "macs": 10, "delay": delay},
+            {"trial": 2, "rank": 2, "accuracy": 0.49, "seeds": 2, "macs": 10, "delay": 1.5},
+        ]
+        mark_ties(rows, [[row["macs"], row["delay"]] for row in rows], noise, lambda row: row["trial"])
+        return rows
+
+    assert tied(2.0)[2]["tied_with"] == [0]
+    assert tied(1.2)[2]["tied_with"] == [], "net 1 leads it at no more of either"
+
+
 @pytest.mark.usefixtures("elsewhere")
 def test_an_old_run_is_ranked_by_accuracy_and_an_odd_metric_refused(alternas: Any) -> None:
     folder = finished_run()
     assert run_metric(folder) == Metric()
     assert json.loads(alternas("front", "mine", "--json")[1])[0]["accuracy"] == 0.91
-    for odd in ({}, {"name": "nll"}, {"name": 3, "minimize": True}, {"name": "x", "minimize": 1}, [], "nll"):
+    for odd in (
+        {},
+        {"name": "nll"},
+        {"name": "x", "minimize": True, "chance": "much"},
+        {"name": 3, "minimize": True},
+        {"name": "x", "minimize": 1},
+        [],
+        "nll",
+    ):
         run_of("odd", NETS, odd)
         code, _, err = alternas("front", "odd")
         assert (code, "metric" in err, err.count("\n")) == (2, True, 1), odd

@@ -35,7 +35,8 @@ def record(seed: int, accuracy: float | None, net: Any = NET, **changes: Any) ->
 
 
 RECORDS = [
-    record(1, 0.8), record(2, 0.9), record(3, 0.7), record(1, 0.6, OTHER, trial=7),
+    record(1, 0.8), record(2, 0.9), record(3, 0.7),
+    record(1, 0.6, OTHER, trial=7, factors={"trial": 7, "net": OTHER.key}),
     record(1, 0.95, recipe={"name": "smoke", "epochs": 4}, budget={"full": 16, "done": 16}, training_id="long"),
     record(4, None, status="oom", error="no room"),
 ]  # fmt: skip
@@ -60,7 +61,7 @@ def test_groups_differ_in_the_seed_alone() -> None:
 
 
 def test_a_row_is_a_net_and_a_recipe() -> None:
-    rows = summary(RECORDS, {NET.key: 0.85})
+    rows = summary(RECORDS, {1: 0.85})
     assert [(row["net"], row["steps"], row["seeds"]) for row in rows] == [
         (NET.key, 16, 1), (NET.key, 8, 3), (OTHER.key, 8, 1),
     ]  # fmt: skip
@@ -94,7 +95,7 @@ def shown(rows: Any) -> str:
 
 
 def test_the_table_fits_80_columns_and_leaves_out_empty_ones() -> None:
-    text = shown(summary(RECORDS, {NET.key: 0.85}))
+    text = shown(summary(RECORDS, {1: 0.85}))
     assert "0.8000 ± 0.1000" in text
     assert "0.7000 ± 0.1000" in text
     assert text.splitlines()[0].split() == ["trial", "family", "MACs", "search", "validation", "test", "seeds", "best"]

@@ -19,7 +19,7 @@ from alternas.cli import app as cli
 from alternas.results.export.write import sample_images
 from alternas.results.render.describe_net import InputSpec
 from alternas.results.runs.record import Record
-from alternas.search.engine import pool
+from alternas.search.engine import connection
 from alternas.search.training.trainer import read_checkpoint
 from runs import finished_run
 
@@ -165,6 +165,6 @@ def test_we_open_no_doors(monkeypatch: pytest.MonkeyPatch) -> None:
     options: Any = get_command(cli.app).commands["dashboard"].params  # type: ignore[attr-defined]
     assert next(option.default for option in options if option.name == "host") == "127.0.0.1"
     asked: dict[str, Any] = {}
-    monkeypatch.setattr(pool.ray, "init", lambda address, **how: asked.update(how, address=address))
-    pool.connect("")
+    monkeypatch.setattr(connection.ray, "init", lambda address, **how: asked.update(how, address=address))
+    connection.connect("")
     assert (asked["address"], asked["include_dashboard"]) == ("local", False)

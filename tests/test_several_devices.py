@@ -164,8 +164,8 @@ def test_batch_norm_has_the_statistics_of_all_images(tmp_path: Path) -> None:
         own = list(Member(rank, 2).places(7))
         for ours, theirs in zip(found, (y[own], of_x[own], mean, var), strict=False):
             np.testing.assert_allclose(ours, theirs, atol=1e-5)
-    np.testing.assert_allclose(shards[0][4] + shards[1][4], of_weight, rtol=1e-5)
-    np.testing.assert_allclose(shards[0][5] + shards[1][5], of_bias, rtol=1e-5)
+    np.testing.assert_allclose(shards[0][4] + shards[1][4], of_weight, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(shards[0][5] + shards[1][5], of_bias, rtol=1e-5, atol=1e-4)
 
 
 class Lonely:

@@ -103,7 +103,7 @@ def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
             Image.fromarray(x.astype(np.uint8)).save(home / "pictures" / label / f"{i}.png")
     if not (home / "best").exists():
         assert run(home, "export", "first", "--out", "best")[0] == 0
-    words = ("--data", "pictures", "--image-size", "16", "--recipe", "smoke", "--epochs", "3", "--seeds", "1")
+    words = ("--data", "pictures", "--image-size", "16", "--recipe", "smoke", "--epochs", "30", "--seeds", "1")
     code, out, err = run(
         home, "finetune", "--from", "best", *words, "--freeze", "backbone", "--json", "--name", "to", *PLACE
     )

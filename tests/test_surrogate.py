@@ -23,6 +23,7 @@ from alternas.search.samplers.sampler_context import (
     TrialReader,
     features,
     is_paused,
+    remember,
     rung_accuracies,
 )
 from alternas.search.samplers.surrogate import (
@@ -73,6 +74,43 @@ def test_distances_count_what_differs() -> None:
     np.testing.assert_allclose(squared[0], [1, 0, 1, 1, 2], atol=1e-12)  # cost, params, depth, op, traits
     np.testing.assert_allclose(squared[1], [0, 0, 0.25, 1, 3], atol=1e-12)
     assert encoder.genes == 2, "the third never varies"
+
+
+def test_the_recipes_genes_are_a_group_of_their_own() -> None:
+    """Their relevance is expected to be the same however many genes the net has."""
+    tuned: dict[str, tuple[Gene, ...]] = {"recipe.lr": (1e-3, 2e-3, 4e-3), "recipe.augment": ("none", "own")}
+    means = []
+    for options in (OPTIONS, {f"{name}{i}": choices for name, choices in OPTIONS.items() for i in range(9)}):
+        genes = {name: choices[0] for name, choices in (options | tuned).items()}
+        nets = [plain._replace(genes=genes | {"recipe.lr": lr}) for plain, lr in ((made_up(), 1e-3), (made_up(), 4e-3))]
+        surrogate = Surrogate(options | tuned)
+        surrogate.condition([observed(of, 0.5) for of in nets], [], no_curves())
+        means.append(surrogate._prior()[0])
+        x = surrogate._encoder.encode(nets)
+        assert ((x[0] - x[1]) ** 2).sum() == 1, "one end of the range apart"
+    few, many = (mean[2:-4] for mean in means)  # without costs, traits, trend, variance and noise
+    assert (len(few), len(many)) == (2 + 2, 18 + 2)
+    assert few[-2:] == pytest.approx(many[-2:]), "the recipe's"
+    assert few[0] - many[0] == pytest.approx(math.log(9)), "the net's"
+
+
+def test_the_surrogate_learns_a_rate_that_is_best_for_any_net() -> None:
+    options = options_of(SPACE) | {"recipe.lr": tuple(2.0**k for k in range(7))}
+    draw = random.Random(0)
+
+    def told(seed: int, place: int) -> Net:
+        plain = net(seed)
+        return plain._replace(genes=plain.genes | {"recipe.lr": 2.0**place})
+
+    def accuracy(of: Net) -> float:
+        return 0.1 * math.log10(of.features.costs.objective) - 0.01 * (math.log2(float(of.genes["recipe.lr"])) - 4) ** 2
+
+    nets = [told(seed, draw.randrange(7)) for seed in range(30)]
+    surrogate = Surrogate(options)
+    surrogate.condition([observed(of, accuracy(of)) for of in nets], [], no_curves())
+    for seed in range(100, 110):  # nets that were never trained
+        mean, _ = surrogate.predict([told(seed, place) for place in range(7)])
+        assert abs(int(np.argmax(mean)) - 4) <= 1
 
 
 def test_a_net_whose_cost_was_measured_is_encoded_anew() -> None:
@@ -313,6 +351,13 @@ def test_a_key_that_comes_later_is_known_later(study: optuna.Study) -> None:
     trial.set_user_attr("key", "late")
     past.newly_finished(study)
     assert past.keys == {"late"}
+
+
+def test_a_cache_forgets_what_came_first() -> None:
+    cache: dict[int, str] = {}
+    for number in range(5):
+        remember(cache, number, str(number), most=3)
+    assert cache == {2: "2", 3: "3", 4: "4"}
 
 
 def test_every_kind_of_end_is_handed_out(study: optuna.Study) -> None:

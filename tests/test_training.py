@@ -71,6 +71,23 @@ def same_weights(a: Path, b: Path) -> bool:
     return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_progress_says_where_nothing_would_be_lost(
+    tmp_path: Path, bench: MemoryLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seconds, found in ((0.0, [True, True, True, False]), (99.0, [False] * 4)):
+        monkeypatch.setattr(train, "CHECKPOINT_SECONDS", seconds)
+        saved = list[bool]()
+        for tick in train.train(job(tmp_path, stop_step=4, total_steps=20), bench):
+            if isinstance(tick, Progress):
+                saved.append(tick.saved)
+                if tick.saved:
+                    state = train.read_checkpoint(tmp_path / "c.pt", CPU)
+                    assert state is not None
+                    assert state["step"] == tick.point.step
+        assert saved == found, "the last is left with the result"
+        (tmp_path / "c.pt").unlink()
+
+
 def test_training_learns_and_leaves_its_weights(tmp_path: Path, bench: MemoryLoader, digits: DataSet) -> None:
     outcome = last(train.train(job(tmp_path, stop_step=60, total_steps=60), bench))
     assert outcome.status == "ok"

@@ -115,6 +115,8 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("trained") is None:
         return {}
     recipe = "{recipe}, {epochs} epochs, {done} steps".format_map({"done": "?"} | facts["trained"])
+    if tuned := facts["trained"].get("tuned"):
+        recipe += f", with {', '.join(f'{name} {_field_text(of)}' for name, of in tuned.items())}"
     of_seeds = "one training"
     if facts.get("seeds", 1) > 1:
         of_seeds = f"{facts.get('seed_chosen', 'the best on validation')} of {facts['seeds']} seeds"
@@ -125,6 +127,13 @@ def _training(facts: Mapping[str, Any]) -> dict[str, str]:
     }
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     return rows | ({"trained with": markdown_text(versions)} if versions else {})
+
+
+def _field_text(value: Any) -> str:
+    """A field of a recipe; of an augmentation what it does."""
+    if not isinstance(value, dict):
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return " ".join(f"{name}={_field_text(part)}" for name, part in value.items() if part) or "none"
 
 
 def _files(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...archs import InputError, Network, OperationError
+from ...archs.candidate import tuned_values
 from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
@@ -26,7 +27,7 @@ from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
-from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, write_json
+from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, read_settings, write_json
 from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
 from . import isolated, package
 from .card import HEAD, card
@@ -80,7 +81,12 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
         "accuracy_on": f"validation split of {data['name']}, seed {record.seed}",
         "test_accuracy": record.metrics.get("test_accuracy"),
         **ranked_by,
-        "trained": {"recipe": record.recipe.get("name"), "epochs": record.recipe.get("epochs"), **record.budget},
+        "trained": {
+            "recipe": record.recipe.get("name"),
+            "epochs": record.recipe.get("epochs"),
+            **_tuned(run, record),
+            **record.budget,
+        },
         "seed": record.seed,
         "data": data["name"],
         "classes": data["classes"],
@@ -98,11 +104,22 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     if record.accuracies:
         over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
         facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
-    elif record.training_id:
+    elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
         found = spreads(group, metric)
         facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
     return facts
+
+
+def _tuned(run: Path, record: Record) -> dict[str, Any]:
+    """The values of those fields of its recipe that the search drew; {} where it drew none."""
+    drawn = read_settings(run).get("settings", {}).get("tune", {})
+    values: dict[str, Any] = {}
+    for name in tuned_values(drawn):
+        field, _, inner = name.partition(".")
+        value = record.recipe.get(field)
+        values[name] = value.get(inner) if inner and isinstance(value, dict) else value
+    return {"tuned": values} if values else {}
 
 
 def _brings_images(home: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.table import Table
 
+from ...archs.candidate import tuned_values
 from ...archs.errors import InputError
 from ..render.tables import nets_table
 from ..render.terminal import plain, print_json, print_text
@@ -20,7 +21,7 @@ from .budgets import budget_lines, count_rising
 from .leaderboard import (
     TIED,
     Leaderboard,
-    cost_bounds,
+    bounds_of,
     leaderboard_of,
     noise_of,
     objective_of,
@@ -28,7 +29,7 @@ from .leaderboard import (
     resolve_objectives,
 )
 from .metric import as_shown, score_range, trained_scores
-from .objectives import ACCURACY, LATENCY, RankingQuery
+from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
 from .stats import UNKNOWN_NOISE, Noise, Row
 
@@ -93,7 +94,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     rows = resolve_objectives(rows, query, noise, lambda row: f"{row['run']}:{row['trial']}")
     front = [row for row in rows if row["rank"] == 1]
     scores = [score for board in boards.values() for score in trained_scores(board.records)]
-    bounds = cost_bounds(rows, query) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
+    bounds = bounds_of(rows, query) | {ACCURACY: score_range(query.metric, read_data_facts(paths[0]), scores)}
     points = {name: [point(row, query) for row in board.front] for name, board in boards.items()}
     covers = {
         name: {other: coverage(own, theirs, query.maximise) for other, theirs in points.items() if other != name}
@@ -133,7 +134,8 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
     for name, folder in folders.items():
         own = read_settings(folder).get("settings", {})
         recipe = {f"recipe.{key}": value for key, value in (own.get("recipe") or {}).items() if key != "name"}
-        settings[name] = recipe | {key: own.get(key) for key in ("seed", "repeats", "image_size", "from")}
+        drawn = {"tune": ", ".join(tuned_values(own.get("tune", {})))}
+        settings[name] = recipe | drawn | {key: own.get(key) for key in ("seed", "repeats", "image_size", "from")}
     for key in sorted({key for of in settings.values() for key in of}):
         values = {name: of.get(key) for name, of in settings.items()}
         if len({json.dumps(value) for value in values.values()}) > 1:
@@ -144,7 +146,7 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
 
 def _run_row(name: str, board: Leaderboard, joint: Sequence[Row], bounds: Mapping[str, Bounds]) -> dict[str, Any]:
     """A run beside the others: its hypervolume up to the dearest net of all."""
-    best = max(board.rows, key=lambda row: (row["accuracy"], -row[board.query.costs[0]]), default=None)
+    best = max(board.rows, key=lambda row: (row["accuracy"], -row[board.query.cost]), default=None)
     return {
         "run": name,
         "nets": len(board.rows),
@@ -182,7 +184,8 @@ def _draw(comparison: Comparison) -> RenderableType:
         counts = (str(row["on_front"]), str(row["on_joint_front"]))
         runs.add_row(row["run"], str(row["nets"]), f"{row['hypervolume']:.4f}", best, *counts, *covers)
     none = "no run has a net that can be ranked"
-    front = nets_table(comparison.front, "Joint front", comparison.query.costs, none=none, metric=metric)
+    others = [column(name) for name in comparison.query.objectives if name != ACCURACY]
+    front = nets_table(comparison.front, "Joint front", others, none=none, metric=metric)
     tied = [TIED] if any(row["tied_with"] for row in comparison.front) else []
     warnings = [plain(f"note: {line}", style="bold yellow") for line in comparison.notes]
     noise = comparison.noise.line(metric.points) if comparison.noise else UNKNOWN_NOISE

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
 
+from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
 from ..render.tables import nets_table, short
@@ -20,8 +22,17 @@ from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
 from ..runs.store import no_collection, read_data_facts, read_records, read_settings
 from .budgets import LongerTraining, budget_lines, longer_training, rising_line, still_rose, validation_images
-from .metric import Metric, as_shown, floor_name, run_metric, score_range, trained_scores
-from .objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery, objective_values, parse_objectives
+from .metric import Metric, as_shown, floor_name, run_metric, score_range, trained_scores, validation_metrics
+from .objectives import (
+    ACCURACY,
+    LATENCY,
+    OBJECTIVES,
+    RankingQuery,
+    column,
+    objective_values,
+    parse_objectives,
+    title,
+)
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
 from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
@@ -83,7 +94,7 @@ class Leaderboard:
     def left_out(self) -> list[str]:
         """A line on each reason why nets are not ranked."""
         over = f"left out by limits or family: {count_nets(self.over)}; gains refer to all plain ResNets"
-        missing = [f"left out: {count_nets(n)} without {OBJECTIVES[name]}" for name, n in self.missing.items()]
+        missing = [f"left out: {count_nets(n)} without {title(name)}" for name, n in self.missing.items()]
         return [over] * bool(self.over and self.rows) + missing
 
     @property
@@ -100,9 +111,10 @@ class Leaderboard:
     def hypervolume(self, bounds: Mapping[str, Bounds] | None = None) -> float:
         """Hypervolume of the front, see `pareto.hypervolume`; of costs alone, where accuracy is no objective.
 
-        Up to the dearest net of the leaderboard, or of `bounds`, which may hold the range of scores as well.
+        Up to the dearest net of the leaderboard, or of `bounds`, which may hold the range of scores as well. Further
+        metrics count from their worst to their best.
         """
-        bounds = cost_bounds(self.rows, self.query) | {ACCURACY: self.score_range} | dict(bounds or {})
+        bounds = bounds_of(self.rows, self.query) | {ACCURACY: self.score_range} | dict(bounds or {})
         return dominated_volume([_worth(row, self.query, bounds) for row in self.front])
 
     @property
@@ -132,32 +144,67 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), rising
     (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all
     trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still give
-    the curve its shape.
+    the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` out of so many `recipes`.
     """
     extra = extra or ExtraResults()
     again, noise = retrainings(extra.retrained), noise_of(records, extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
-    by_trial = {r.trial: r for r in trained}
+    by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
-        _row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising) | again.get(r.key, RETRAINED)
-        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in trained)
+        _with_metrics(_row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising), r, query)
+        | again.get(r.key, RETRAINED)
+        | ({"recipe": tuned, "recipes": recipes[r.kind, r.key]} if (tuned := tuned_values(r.genes)) else {})
+        for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in at_best_recipe(trained))
     ]
-    # What costs nothing was not measured.
-    unknown = {name: sum((row[name] or 0) <= 0 for row in every) for name in (*query.costs, *query.limits)}
-    known = [row for row in every if all((row[name] or 0) > 0 for name in unknown)]
+    costs = {*query.costs, *query.limits}
+    unknown = {name: sum(not _is_known(row, name, costs) for row in every) for name in (*query.metrics, *costs)}
+    known = [row for row in every if all(_is_known(row, name, costs) for name in unknown)]
     rows = [
         row
         for row in known
         if (not query.families or row["family"] in query.families)
         and all(row[name] <= most for name, most in query.limits.items())
     ]
-    cost = query.costs[0]
+    cost = query.cost
     curve = envelope([(row[ACCURACY], row[cost]) for row in every if row["kind"] == "baseline" and row[cost]])
     for row in rows:
         row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[cost], curve)
     rows = resolve_objectives(rows, query, noise, lambda row: row["trial"])
     missing = {name: n for name, n in unknown.items() if n}
     return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
+
+
+def _is_known(row: Row, objective: str, costs: Collection[str]) -> bool:
+    """Whether a net's value was measured. What costs nothing was not."""
+    value = row[column(objective)]
+    return (value or 0) > 0 if objective in costs else value is not None
+
+
+def _with_metrics(row: Row, record: Record, query: RankingQuery) -> Row:
+    """A net's row with its values of the metrics that are objectives.
+
+    Raises:
+        InputError: if one has the name of another column.
+    """
+    for name in map(column, query.metrics):
+        if name in row:
+            raise InputError(f"objectives: {name} is a column of every leaderboard; report it by another name")
+    measured = validation_metrics(record, query.metric) if query.metrics else {}
+    return row | {column(name): measured.get(column(name)) for name in query.metrics}
+
+
+def at_best_recipe(trained: Sequence[Record]) -> list[Record]:
+    """Of each net that a search trained by several recipes the most accurate training, the first of equal ones.
+
+    Baselines stay beside: theirs is the recipe itself.
+    """
+    best: dict[str, Record] = {}
+    for record in trained:
+        if record.kind == "search" and tuned_values(record.genes):
+            before = best.setdefault(record.key, record)
+            if (record.accuracy or 0.0) > (before.accuracy or 0.0):
+                best[record.key] = record
+    return [r for r in trained if best.get(r.key, r) is r or r.kind != "search"]
 
 
 def _row(record: Record, costs: Mapping[str, float | None], rising: bool | None) -> Row:
@@ -193,11 +240,12 @@ def resolve_objectives(
     """The rows by rank and cost, with rank, knee and ties filled in; `name` is what a tied row is called."""
     ranks = pareto_ranks([point(row, query) for row in rows], query.maximise)
     rows = [row | {"rank": rank, "knee": False, "tied_with": None} for row, rank in zip(rows, ranks, strict=True)]
-    rows.sort(key=lambda row: (row["rank"], row[query.costs[0]], row["trial"]))
-    if rows and noise and ACCURACY in query.objectives:
-        mark_ties(rows, query.costs, noise, name)
+    rows.sort(key=lambda row: (row["rank"], row[query.cost], row["trial"]))
+    if rows and noise and query.objectives[0] == ACCURACY:
+        signs = [-1 if up else 1 for up in query.maximise]
+        mark_ties(rows, [[*map(mul, signs, point(row, query))][1:] for row in rows], noise, name)
     front = [row for row in rows if row["rank"] == 1]
-    bounds = cost_bounds(front, query) | {ACCURACY: min_max([row[ACCURACY] for row in front] or [0.0])}
+    bounds = bounds_of(front, query) | {ACCURACY: min_max([row[ACCURACY] for row in front] or [0.0])}
     place = knee([_worth(row, query, bounds) for row in front])
     if place is not None:
         front[place]["knee"] = True
@@ -241,23 +289,31 @@ def best_trial(folder: Path, how: str = "accuracy") -> int:
         InputError: as `pick`.
     """
     board = leaderboard_of(folder)
-    return pick(board.front, how, board.query.costs[0])["trial"]
+    return pick(board.front, how, board.query.cost)["trial"]
 
 
 def point(row: Row, query: RankingQuery) -> tuple[float, ...]:
     """A row's values of the objectives."""
-    return tuple(row[name] for name in query.objectives)
+    return tuple(row[column(name)] for name in query.objectives)
 
 
-def cost_bounds(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
-    """The lowest and the dearest of each cost."""
-    return {cost: min_max([row[cost] for row in rows]) for cost in query.costs} if rows else {}
+def bounds_of(rows: Sequence[Row], query: RankingQuery) -> dict[str, Bounds]:
+    """The least and the most of each cost and further metric, of one of which less is better as a score."""
+    bounds = {cost: min_max([row[cost] for row in rows]) for cost in query.costs} if rows else {}
+    return bounds | {name: min_max([_score(row, name) for row in rows]) for name in query.metrics if rows}
+
+
+def _score(row: Row, metric: str) -> float:
+    """A row's score of a further metric."""
+    return -row[column(metric)] if metric.startswith("-") else row[metric]
 
 
 def _worth(row: Row, query: RankingQuery, bounds: Mapping[str, Bounds]) -> tuple[float, ...]:
     """A row's objectives, each scaled from 0 to 1, the best."""
     return tuple(
-        above_chance(row[name], *bounds[name]) if name == ACCURACY else normalized_cost(row[name], bounds[name])
+        normalized_cost(row[name], bounds[name])
+        if name in query.costs
+        else above_chance(_score(row, name), *bounds[name])
         for name in query.objectives
     )
 
@@ -273,6 +329,7 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
     objectives = query.objectives or (ACCURACY, objective_of(folder))
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
+    query = query.checked({name for r in records if r.status == "ok" for name in (*r.metrics, query.metric.name)})
     with no_collection():
         extra = ExtraResults(_latencies(folder, query), retrained(folder), validation_images(folder))
         return replace(rank_rows(records, query, extra), folder=folder)
@@ -318,7 +375,7 @@ def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool
     _print(board, rows, f"Leaderboard of {folder.name}{cut}", as_json, ranks=True)
 
 
-def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks: bool = False) -> None:
+def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ranks: bool = False) -> None:
     """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
     if as_json:
         rising = f"{board.rising_line}: {board.longer.command}" if board.longer else ""
@@ -326,22 +383,23 @@ def _print(board: Leaderboard, rows: list[Row], title: str, as_json: bool, ranks
             log.warning("%s", line)
         print_json([as_shown(row, board.query.metric) for row in rows])
     else:
-        print_text(board_drawing(board, rows, title, ranks))
+        print_text(board_drawing(board, rows, heading, ranks))
         if board.longer:  # whole, however narrow the terminal
             print_lines("", f"train longer:  {board.longer.command}")
 
 
-def board_drawing(board: Leaderboard, rows: list[Row], title: str, ranks: bool = False) -> RenderableType:
+def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool = False) -> RenderableType:
     """Rows of a leaderboard as a table, and what must be known to read it."""
-    table = nets_table(rows, title, board.query.costs, ranks, board.why_empty, board.query.metric)
+    others = [column(name) for name in board.query.objectives if name != ACCURACY]
+    table = nets_table(rows, heading, others, ranks, board.why_empty, board.query.metric)
     return Group(table, plain(*summary_lines(board), style="dim"))
 
 
 def summary_lines(board: Leaderboard) -> list[str]:
     """What must be known to read a leaderboard, a line each."""
     counts = Counter(r.status for r in board.records)
-    costs = [OBJECTIVES[name] for name in board.query.costs]
-    metric, of = board.query.metric, [f"log {cost}" for cost in costs]
+    metric, of = board.query.metric, [f"log {title(name)}" for name in board.query.costs]
+    of = [f"{title(name)} above the worst" for name in board.query.metrics] + of
     if ACCURACY in board.query.objectives:
         of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
     bounds = {row["gain_bound"] for row in board.rows}
@@ -349,7 +407,7 @@ def summary_lines(board: Leaderboard) -> list[str]:
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
-        f"gain: {metric.points} above plain ResNets of equal {costs[0]}",
+        f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
         *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
@@ -359,6 +417,10 @@ def summary_lines(board: Leaderboard) -> list[str]:
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
     lines += sharing_lines(board.records, metric)
+    if several := sum(row.get("recipes", 1) > 1 for row in board.rows):
+        lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
+    if any("recipe" in row for row in board.rows):
+        lines.append("baselines are trained by the recipe's own values")
     if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(

@@ -21,7 +21,7 @@ OWN = ("accuracy", "balanced_accuracy", "macro_f1", "nll", "auroc", "top5", "ece
 OF_LABELS = ("map", "auroc", "label_accuracy", "nll")  # of pictures with several labels
 RECALL = "recall:"
 LONGEST = 200  # characters of a name
-MINIMIZED = ("nll", "ece")
+MINIMIZED = ("nll", "ece", "loss")
 OF_IMAGES = ("accuracy", "top5")  # shares of independent images, whose noise is binomial
 SHOWN_AS = {"accuracy": "value", "accuracies": "values", "best_accuracy": "best_value"}
 SHOWN_AS |= {"retrained_accuracy": "retrained_value"}
@@ -36,16 +36,20 @@ class Metric:
     Attributes:
         name: as trainings report it.
         minimize: whether less is better.
+        chance: its value by guessing, of a metric of the user's own; None if nobody says.
     """
 
     name: str = "accuracy"
     minimize: bool = False
+    chance: float | None = None
 
     def __post_init__(self) -> None:
         printable = isinstance(self.name, str) and 0 < len(self.name) <= LONGEST and self.name.isprintable()
         if not (printable and isinstance(self.minimize, bool)):
             rule = f"must be a name of at most {LONGEST} characters, and minimize true or false"
             raise InputError(f"metric: {rule}, got {short_repr(self.name)}, {short_repr(self.minimize)}")
+        if self.chance is not None and not (type(self.chance) in (int, float) and math.isfinite(self.chance)):
+            raise InputError(f"metric: chance must be a number, got {short_repr(self.chance)}")
 
     def score(self, value: float) -> float:
         """Of a value."""
@@ -57,8 +61,7 @@ class Metric:
 
     def text(self, score: float | None) -> str:
         """The value of a score; "-" if unknown."""
-        value = None if score is None else self.value(score)
-        return "-" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
+        return value_text(None if score is None else self.value(score))
 
     @property
     def is_accuracy(self) -> bool:
@@ -85,13 +88,25 @@ class Metric:
         return SHARE if self.is_known and self.name != "nll" else ANY
 
 
-def parse_metric(name: str, minimize: bool, has_trainer: bool, several_labels: bool = False) -> Metric:
+def value_text(value: float | None) -> str:
+    """A metric's value; "-" if unknown."""
+    return "-" if value is None else f"{value:.4f}" if abs(value) < 1000 else f"{value:.5g}"
+
+
+def less_is_better(name: str) -> bool:
+    """Of a metric whose direction is known."""
+    return name.removeprefix("train_") in MINIMIZED
+
+
+def parse_metric(
+    name: str, minimize: bool, has_trainer: bool, several_labels: bool = False, chance: float | None = None
+) -> Metric:
     """A metric as asked for: one of our own trainer's, or any name that a trainer of the user's may report.
 
     "" is map where pictures have several labels, else accuracy.
 
     Raises:
-        InputError: if our own trainer has none of that name, or its direction is not to be chosen.
+        InputError: if our own trainer has none of that name, or its direction or chance is not to be chosen.
     """
     name = name or ("map" if several_labels else "accuracy")
     if not has_trainer and several_labels and name not in OF_LABELS:
@@ -99,7 +114,9 @@ def parse_metric(name: str, minimize: bool, has_trainer: bool, several_labels: b
         raise InputError(f"metric: {rule}, got {short_repr(name)}")
     if not has_trainer and not several_labels and not name.startswith(RECALL):
         check_choice("metric", name, (*OWN, f"{RECALL}CLASS"))
-    metric = Metric(name, minimize or name in MINIMIZED)
+    if chance is not None and not has_trainer:
+        raise InputError(f"chance: of {name} it is known; it is for metrics of a --trainer of your own")
+    metric = Metric(name, minimize or name in MINIMIZED, chance)
     if minimize and name not in MINIMIZED and (metric.is_known or not has_trainer):
         raise InputError(f"minimize: of {name} more is better; it is for metrics of a --trainer of your own")
     return metric
@@ -133,16 +150,23 @@ def run_metric(folder: Path) -> Metric:
         InputError: if it holds something else.
     """
     found = read_settings(folder).get("settings", {}).get("metric", asdict(Metric()))
-    if not isinstance(found, dict) or found.keys() != asdict(Metric()).keys():
-        raise InputError(f"{folder / 'run.json'}: metric must hold name and minimize, got {short_repr(found)}")
+    if not isinstance(found, dict) or not {"name", "minimize"} <= found.keys() <= asdict(Metric()).keys():
+        raise InputError(f"{folder / 'run.json'}: metric must hold name, minimize and chance, got {short_repr(found)}")
     try:
         return Metric(**found)
     except InputError as error:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
+def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's settings with what an older alternas did not write: metric, its chance, trainer, tuned fields."""
+    metric = settings.get("metric", {})
+    whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
+    return {"trainer": "", "tune": {}, **settings, "metric": whole}
+
+
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
-    """The score of guessing, on data of these facts; None where nobody knows it, of a user's own metric.
+    """The score of guessing, on data of these facts; None where nobody knows it, of a user's own without a chance.
 
     Guessing one of K classes is right in 1 / K of accuracy, balanced accuracy and recall on average, in 5 / K of the
     top five; its AUROC is 0.5, its NLL ln K. Of macro F1 and of the recall of one class the floor is 0: who always
@@ -152,6 +176,8 @@ def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
     Of several labels a picture: the mean average precision of one answer for all images is the mean share of images
     with a label, the fact "positives"; a coin is right in half of all labels, and its NLL is ln 2.
     """
+    if metric.chance is not None:
+        return metric.score(metric.chance)
     if "positives" in data:
         floors = {"map": data["positives"], "auroc": 0.5, "label_accuracy": 0.5, "nll": -math.log(2)}
         return floors.get(metric.name)
@@ -165,12 +191,12 @@ def score_range(metric: Metric, data: Mapping[str, Any], scores: Sequence[float]
     """Scores of guessing and of a perfect net, between which hypervolumes are counted, on data of these facts.
 
     Where nobody knows what guessing gives, it is the worst of `scores`, those of the run's trained nets, and their
-    best.
+    best. Where the user says it, a perfect net has 1, or 0 where less is better, unless a trained one has more.
     """
-    floor = guessing(metric, data)
+    floor, best = guessing(metric, data), 0.0 if metric.minimize else 1.0
     if floor is None:
         return min(scores, default=0.0), max(scores, default=0.0)
-    return floor, 0.0 if metric.minimize else 1.0
+    return floor, best if metric.chance is None else max([best, *scores])
 
 
 def floor_name(metric: Metric, data: Mapping[str, Any]) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
 from ..latency.measurements import Measurement
 from ..runs.record import Record
-from .metric import Metric
+from .metric import Metric, less_is_better
 
 ACCURACY = "accuracy"  # or the score of the run's other metric
 COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
@@ -30,7 +30,9 @@ OBJECTIVES = {
 class RankingQuery:
     """What nets of a run are ranked on, and which of them."""
 
-    objectives: tuple[str, ...] = ()  # two or three of OBJECTIVES; none are the run's own
+    # two or three of OBJECTIVES and of metrics that records hold, "-" before one of which less is better; none are the
+    # run's own
+    objectives: tuple[str, ...] = ()
     limits: Mapping[str, float] = field(default_factory=dict)  # largest value of a net, by objective
     families: tuple[str, ...] = ()  # of nets; none are all
     latency_of: str = ""  # which of the settings that latencies were measured in; see `results.latency.kept`
@@ -42,29 +44,77 @@ class RankingQuery:
 
     @property
     def costs(self) -> tuple[str, ...]:
-        """The objectives that are minimised."""
-        return tuple(name for name in self.objectives if name != ACCURACY)
+        """The objectives that are costs."""
+        return tuple(name for name in self.objectives if name in OBJECTIVES and name != ACCURACY)
+
+    @property
+    def cost(self) -> str:
+        """The cost that gains are read at and nets are listed by."""
+        return self.costs[0] if self.costs else "macs"
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The objectives that are metrics of records, beside that which ranks."""
+        return tuple(name for name in self.objectives if name not in OBJECTIVES)
 
     @property
     def maximise(self) -> tuple[bool, ...]:
         """Whether more is better, for each objective."""
-        return tuple(name == ACCURACY for name in self.objectives)
+        return tuple(name not in self.costs and not name.startswith("-") for name in self.objectives)
+
+    def checked(self, recorded: Collection[str]) -> RankingQuery:
+        """The same, with the metric that ranks called accuracy.
+
+        Args:
+            recorded: metrics that a run's records hold; none where nothing is trained yet.
+
+        Raises:
+            InputError: if an objective is unknown or named twice.
+        """
+        named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
+        if recorded:
+            for name in named:
+                check_choice("objectives", column(name), (*OBJECTIVES, *sorted({*recorded} - OBJECTIVES.keys())))
+        _check_count(named, self.objectives)
+        return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
 
 
 def parse_objectives(text: str) -> tuple[str, ...]:
     """Two or three objectives, accuracy first, of "accuracy,macs,latency_ms"; "macs" is short for "accuracy,macs".
 
-    "" is none: the run's own.
+    "" is none: the run's own. Other names are metrics, which `RankingQuery.checked` looks for in a run.
 
     Raises:
-        InputError: if one is unknown or named twice, or there are not two or three.
+        InputError: if one is named twice, or there are not two or three.
     """
-    named = [check_choice("objectives", part.strip(), OBJECTIVES) for part in text.split(",") if part.strip()]
+    named = [_directed(part.strip()) for part in text.split(",") if part.strip()]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
-    if named and not (len(named) == len(set(named)) and len(named) in (2, 3)):
-        raise InputError(f"objectives: two or three different ones of {', '.join(OBJECTIVES)}, got {short_repr(text)}")
+    if named:
+        _check_count(named, text)
     return tuple(sorted(named, key=lambda name: name != ACCURACY))
+
+
+def column(objective: str) -> str:
+    """The name in a row that holds an objective's value."""
+    return objective.removeprefix("-")
+
+
+def title(objective: str) -> str:
+    """What an objective is called in tables and messages."""
+    return OBJECTIVES.get(objective, column(objective))
+
+
+def _directed(name: str) -> str:
+    """An objective as asked for, with "-" where it is known that less is better."""
+    return f"-{name}" if less_is_better(name) else name
+
+
+def _check_count(named: Collection[str], given: object) -> None:
+    """Raise InputError unless there are two or three objectives, all different."""
+    if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
+        rule = f"two or three different ones of {', '.join(OBJECTIVES)}, or metrics of the run"
+        raise InputError(f"objectives: {rule}, got {short_repr(given)}")
 
 
 def own_flops(record: Record) -> int:

@@ -36,10 +36,17 @@ def pareto_ranks(points: Sequence[Point], maximise: Sequence[bool] = FIRST) -> l
         raise ValueError(f"pareto_ranks: points need two or three objectives each, got {sorted({*map(len, points)})}")
     signs = [-1 if up else 1 for up in maximise[:count]]
     losses = [tuple(map(mul, signs, point)) for point in points]
-    stairs: list[tuple[list[float], list[float]]] = []  # of each front: second losses rising, third losses falling
     ranks: dict[Point, int] = {}
+    if count == 2:
+        lowest: list[float] = []  # second loss of each front, rising: a front dominates what is above its own
+        for loss in sorted(set(losses)):
+            front = bisect_right(lowest, loss[1])
+            lowest[front : front + 1] = [loss[1]]
+            ranks[loss] = front + 1
+        return [ranks[loss] for loss in losses]
+    stairs: list[tuple[list[float], list[float]]] = []  # of each front: second losses rising, third losses falling
     for loss in sorted(set(losses)):
-        y, z = loss[1], loss[-1]  # of two objectives, a staircase of one step
+        _, y, z = loss
         low, high = 0, len(stairs)
         while low < high:  # a point that a front dominates is dominated by all fronts before it
             middle = (low + high) // 2

@@ -137,17 +137,23 @@ def pooled_noise(groups: Sequence[tuple[str, Sequence[float]]]) -> Noise | None:
     return Noise(sd, trainings - len(groups), trainings, len({key for key, _ in groups}))
 
 
-def mark_ties(rows: Sequence[Row], costs: Sequence[str], noise: Noise, name: Callable[[Row], Any]) -> None:
+def mark_ties(rows: Sequence[Row], losses: Sequence[Sequence[float]], noise: Noise, name: Callable[[Row], Any]) -> None:
     """Put into `tied_with` of each row the names of those that the noise does not tell from it, the closest first.
 
     Accuracies of nets on the front and near it are compared, and one of a pair is always on it. Near it is a net that
     no net of the front, costing no more, leads by more than the noise: with other seeds it might be on the front.
+
+    Args:
+        rows: of the ranked nets; filled in place.
+        losses: of each row its other objectives, of which less is better.
+        noise: of the seeds.
+        name: what a tied row is called.
     """
     import numpy as np  # is loaded for the interval anyway
 
     front = [i for i, row in enumerate(rows) if row["rank"] == 1]
     accuracy_R = np.array([row["accuracy"] for row in rows])
-    costs_RC = np.array([[row[cost] for cost in costs] for row in rows], dtype=float)
+    costs_RC = np.array(losses, dtype=float)
     counts, at_R = np.unique([row["seeds"] for row in rows], return_inverse=True)
     widths = np.array([[half_width(noise.sd, noise.degrees, int(n), int(m)) for m in counts] for n in counts])
     lead_RF = accuracy_R[None, front] - accuracy_R[:, None]

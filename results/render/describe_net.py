@@ -20,7 +20,7 @@ from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_fro
 from ...archs.zoo import timm_name
 from ..ranking.budgets import still_rose, validation_images
 from ..ranking.leaderboard import noise_of
-from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics
+from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
 from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
@@ -217,13 +217,14 @@ def _scores_table(record: Record, metric: Metric) -> Table:
     splits = {"validation": validation_metrics(record, metric)}
     if train := {name.removeprefix("train_"): v for name, v in record.metrics.items() if name.startswith("train_")}:
         splits["training"] = train
-    known = SCORES | {metric.name: SCORES.get(metric.name, metric.name)}
-    shown = {name: title for name, title in known.items() if any(name in scores for scores in splits.values())}
-    for name in ("images", *shown.values()):
+    measured = {name: None for scores in splits.values() for name, value in scores.items() if value is not None}
+    shown = [name for name in SCORES if name in measured]
+    shown += [name for name in measured if name not in SCORES and not name.startswith("train_")]
+    for name in ("images", *(SCORES.get(name, name) for name in shown)):
         table.add_column(name, justify="left" if name == "images" else "right")
     for split, scores in splits.items():
         cells = [scores.get(name) for name in shown]
-        table.add_row(split, *("-" if v is None else f"{v:.4f}" for v in cells))
+        table.add_row(split, *map(value_text, cells))
     return table
 
 

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ..ranking.metric import Metric
+from ..ranking.metric import Metric, value_text
 from ..ranking.objectives import OBJECTIVES
 from ..runs.record import BESIDE
 from .terminal import plain
@@ -44,7 +44,7 @@ def gain_text(gain: float | None, bound: str | None) -> str:
 def nets_table(
     rows: Sequence[dict[str, Any]],
     title: str = "",
-    costs: Sequence[str] = (),
+    others: Sequence[str] = (),
     ranks: bool = False,
     none: str = "",
     metric: Metric | None = None,
@@ -54,7 +54,7 @@ def nets_table(
     Args:
         rows: as `ranking.leaderboard.rank_rows` makes them.
         title: over the table.
-        costs: columns beside MACs and params.
+        others: objectives beside accuracy, a column each: costs, and metrics of the run.
         ranks: whether to say the rank.
         none: what is said under the title in place of a table without rows.
         metric: what the nets are ranked by; None is accuracy.
@@ -62,7 +62,8 @@ def nets_table(
     metric = metric or Metric()
     if not rows:
         return Group(plain(title, style="italic"), plain(none))
-    cells = [_cells(row, [name for name in costs if name not in ("macs", "params")], metric) for row in rows]
+    tuned = [name for name, values in tuned_columns(rows).items() if len(values) > 1]
+    cells = [_cells(row, [name for name in others if name not in ("macs", "params")], metric, tuned) for row in rows]
     budgets = {(row["weights"], row["budget_steps"]) for row in rows if row["weights"] in ("alone", "inherited")}
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
@@ -75,15 +76,29 @@ def nets_table(
         else:
             justify = "left" if name in ("run", "note") else "right"
             least = max(len(row[name]) for row in cells) if name == "trial" else None  # what a net is asked for by
-            head = name.replace("_" if name == metric.name else " ", "\n")
+            head = name.replace("_" if name in (metric.name, *tuned) else " ", "\n")
             table.add_column(Text(head), justify=justify, no_wrap=True, min_width=least)
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
 
 
-def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[str, str]:
-    """One row's text by column."""
+def tuned_columns(rows: Sequence[dict[str, Any]]) -> dict[str, set[Any]]:
+    """The fields of the recipe that rows of a leaderboard have values of, and these."""
+    values: dict[str, set[Any]] = {}
+    for row in rows:
+        for name, value in row.get("recipe", {}).items():
+            values.setdefault(name, set()).add(value)
+    return values
+
+
+def tuned_text(value: Any) -> str:
+    """A value of a recipe's field, to three digits."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Sequence[str]) -> dict[str, str]:
+    """One row's text by column; `tuned` are fields of the recipe."""
     again, tied = row["retrained_accuracy"], row["tied_with"] or ()
     ties = [f"= {tied[0]}" + f" +{len(tied) - 1}" * (len(tied) > 1)] if tied else []  # the closest net, and how many
     marks = [row["label"]] * (row["kind"] == "reference") + ["knee"] * row["knee"]
@@ -96,7 +111,8 @@ def _cells(row: dict[str, Any], costs: Sequence[str], metric: Metric) -> dict[st
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
-        **{OBJECTIVES[name]: short(row[name]) for name in costs},
+        **{OBJECTIVES.get(n, n): short(row[n]) if n in OBJECTIVES else value_text(row[n]) for n in others},
+        **{name: tuned_text(row["recipe"][name]) if name in row.get("recipe", {}) else "" for name in tuned},
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",
         "steps": str(row["budget_steps"]),

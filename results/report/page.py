@@ -38,7 +38,7 @@ from .sections import (
     common_table,
     explained_parts,
     front_plot,
-    importance_plot,
+    importance_parts,
     leaderboard_table,
     provenance_tables,
 )
@@ -100,7 +100,7 @@ def sections_of(run: Run, changes: list[Change]) -> list[Section]:
         Section("Front", (front_plot(run), leaderboard_table(run))),
         Section("Progress", (*hypervolume_plots(run, changes), curves_plot(run))),
         Section("Rungs", survival_parts(run)),
-        Section("What matters", (importance_plot(run), attention_plot(run), common_table(run))),
+        Section("What matters", (*importance_parts(run), attention_plot(run), common_table(run))),
         *([Section("Why it wins", explained)] if explained else []),
         Section("Time and failures", (phases_table(run), seconds_plot(run), status_table(run), failures_table(run))),
         Section("Provenance", tuple(provenance_tables(run))),

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...archs import Genotype, InputError
+from ...archs.candidate import recipe_genes, tuned_values
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
 from ..ranking.pareto import envelope
-from ..render.tables import list_text
+from ..render.tables import list_text, tuned_columns
 from ..runs.record import BESIDE, Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
 
@@ -82,7 +83,7 @@ def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
 
 def leaderboard_table(run: Run) -> Table:
     """The leaderboard, of which the page shows the first rows, those of the front first."""
-    differ = any(row["weights"] != "alone" for row in run.rows)
+    differ, tuned = any(row["weights"] != "alone" for row in run.rows), tuned_columns(run.rows)
     rows = [
         {
             "trial": row["trial"],
@@ -96,6 +97,7 @@ def leaderboard_table(run: Run) -> Table:
             "rising": row["rising"],
             "seconds": row["seconds"],
             **({"weights": row["weights"]} if differ else {}),
+            **{name: row.get("recipe", {}).get(name) for name in tuned},
             "net": row["key"],
         }
         for row in run.rows
@@ -200,9 +202,31 @@ def importances(records: list[Record]) -> dict[str, float]:
         return optuna.importance.get_param_importances(study, evaluator=evaluator)
 
 
-def importance_plot(run: Run) -> Plot:
-    """Bars, the most important gene on top."""
+def importance_parts(run: Run) -> tuple[Plot | Table, ...]:
+    """What genes matter; where the recipe was searched too, how much of that is its."""
     genes = importances(run.records)
+    searched = any(tuned_values(record.genes) for record in run.records)
+    return (importance_plot(run, genes), *([recipe_table(genes)] if searched else []))
+
+
+def recipe_table(genes: Mapping[str, float]) -> Table:
+    """Importance of the recipe's genes, of the net's, and of each of the recipe's; `genes` as `importances` has it."""
+    of_recipe, title = recipe_genes(genes), "Recipe against net"
+    if not genes:
+        return Table("recipe_importance", title, f"Needs {FEWEST} nets of the search, trained to the end.", [])
+    shares = {"recipe": sum(of_recipe.values()), "net": sum(genes.values()) - sum(of_recipe.values())}
+    counts = {"recipe": len(of_recipe), "net": len(genes) - len(of_recipe)}
+    rows = [{"genes of": name, "number": counts[name], "importance": round(shares[name], 3)} for name in shares]
+    rows += [{"genes of": name, "number": 1, "importance": round(share, 3)} for name, share in of_recipe.items()]
+    caption = (
+        "Gene importance from above, added up. Where the recipe's share is high, how a net is trained decides more "
+        "than which net it is, and comparing nets by one recipe would mislead."
+    )
+    return Table("recipe_importance", title, caption, rows)
+
+
+def importance_plot(run: Run, genes: Mapping[str, float]) -> Plot:
+    """Bars, the most important gene on top; `genes` as `importances` has it."""
     caption = (
         "How far the genes of the most accurate tenth differ from those of all nets (PED-ANOVA). Each gene by itself, "
         "on the nets this search chose: no effect of two genes together, no direction, and among few nets mostly noise."

@@ -63,8 +63,8 @@ class Record:
     lineage: dict[str, Any] = field(default_factory=dict)
     # of a study: what this training varies, by name; its seeds repeat them
     factors: dict[str, Any] = field(default_factory=dict)
-    # of a retraining or a study: 12 hexadecimal digits that identify all that defines it; its weights are
-    # weights/TRAINING_ID.safetensors
+    # of a retraining, a study, or a search that draws recipes: 12 hexadecimal digits that identify all that defines it,
+    # or net and recipe; its weights are weights/TRAINING_ID.safetensors
     training_id: str = ""
     # RUN:TRIAL of the earlier run that trained it and whose record this is; "" if this run did
     taken_from: str = ""
@@ -88,6 +88,11 @@ class Record:
     def label(self) -> str:
         """Its family; of timm's nets the name there."""
         return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
+
+    @property
+    def trial_key(self) -> str:
+        """What tells trainings of a run apart that are no repeats: of the net, or of the net and how it is trained."""
+        return self.training_id or self.key
 
     @property
     def own_accuracy(self) -> float | None:

@@ -42,7 +42,7 @@ def best_of(records: Iterable[Record]) -> Record:
 
 
 def summary(
-    records: Iterable[Record], searched: Mapping[str, float | None], metric: Metric | None = None
+    records: Iterable[Record], searched: Mapping[int, float | None], metric: Metric | None = None
 ) -> list[dict[str, Any]]:
     """One row a net and recipe, the most accurate first.
 
@@ -50,7 +50,7 @@ def summary(
 
     Args:
         records: retrainings.
-        searched: accuracy or score in the search, by the net's key.
+        searched: accuracy or score in the search, by trial.
         metric: of the run; None is accuracy.
     """
     metric = metric or Metric()
@@ -59,7 +59,11 @@ def summary(
     rows = []
     groups = sorted(by_net(records), key=lambda group: -mean_of(group))
     for group in groups:
-        best, over_seeds, before = best_of(group), spreads(group, metric), searched.get(group[0].key)
+        best, over_seeds, before = (
+            best_of(group),
+            spreads(group, metric),
+            searched.get(group[0].factors.get("trial", -1)),
+        )
         row = {
             "trial": best.factors.get("trial"),
             "net": best.key,

@@ -4,6 +4,7 @@ runs/NAME/run.json          settings, data facts, versions, the exact command
 runs/NAME/records.jsonl     one record a line, only ever appended, each line synced
 runs/NAME/sample.npz        a few validation images, for exports to be checked on
 runs/NAME/study.journal     Optuna's memory; can be rebuilt from the records
+runs/NAME/spent.json        hours and cost of its workers so far
 runs/NAME/study.json        which database has it instead, and under which name
 runs/NAME/checkpoints/      states of nets in training
 runs/NAME/weights/          final weights, KEY.safetensors; of retrainings and studies TRAINING_ID.safetensors
@@ -45,7 +46,7 @@ FIELDS = {  # of run.json
 OPTIONAL = ("command", "versions")  # may be null: only a report needs them
 SETTINGS = {  # of run.json's settings, those that other commands than the search read
     "study": str, "objective": str, "latency": str, "loader": str, "recipe": dict, "limits": dict, "seed": int,
-    "metric": dict,
+    "metric": dict, "tune": dict,
 }  # fmt: skip
 MOST_BYTES = 2**32  # of an array: the confusion of 23,000 classes
 MOST_PIXELS, MOST_CHANNELS = 16384, 65536  # of a side, and of an image: what a net can be built for

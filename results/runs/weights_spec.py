@@ -190,7 +190,7 @@ def _from_run(text: str) -> LoadedWeights:
     label = f"run {run.resolve().name}, trial {record.factors.get('trial', record.trial)}"
     label += f", retrained with seed {record.seed}" if home != run else ""
     if record.status == "duplicate":  # its steps are its twin's
-        record = next((r for r in read_records(home) if r.status == "ok" and r.key == record.key), record)
+        record = next((r for r in read_records(home) if r.status == "ok" and r.trial_key == record.trial_key), record)
     done, before = record.budget.get("done"), record.lineage.get("steps", None if record.lineage else 0)
     steps = None if done is None or before is None else done + before
     return _loaded(network, label, facts | {"data": facts["name"]}, _digest(path), steps)

@@ -24,6 +24,7 @@ from ..trials.controller import Controller
 from .loop import run_loop
 from .pool import Pool
 from .progress import Shown, view
+from .spending import Spending
 
 _command: ContextVar[Sequence[str]] = ContextVar("command", default=())
 
@@ -82,19 +83,23 @@ def drive(
         InputError: if a tracker cannot be opened.
         OperationError: if workers do not start.
     """
-    ended = controller.complete
+    ended, spending = controller.complete, Spending(controller.folder, run)
     with trackers(run.track, controller) as threads:
-        plain = view(shown, console)
+        plain = view(shown, console, spending)
         noted = TrackingView(plain, controller, threads) if threads else plain
-        if not ended:
+        if not ended and not spending.over:
             if controller.artifacts:
                 console.print(f"checkpoints and weights: {controller.artifacts}", highlight=False, soft_wrap=True)
             if run.resources.world > 1:
                 console.print(f"each net trains on {run.resources.world} devices, which share its batches")
-            with plain, closing(Pool(run.resources, data, most, latency)) as pool:
-                ended = run_loop(controller, pool, noted, 3600 * run.budget.hours)
+            with plain, closing(Pool(run.resources, data, most, latency, spending)) as pool:
+                ended = run_loop(controller, pool, noted, 3600 * run.budget.hours, spending)
+    if text := str(spending):
+        console.print(f"spent: {text}", highlight=False)
     if ended:
         mark_ended(controller.folder)
+    elif spending.over:
+        console.print(f"stopped after {spending.over}; the same command with a larger limit resumes")
     else:
         console.print(f"stopped after {run.budget.hours:g} hours; the same command resumes")
     return ended

@@ -11,6 +11,7 @@ from ...archs.errors import OperationError
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Progress
 from ..trials.controller import Controller
+from .spending import Spending
 
 POLL_SECONDS = 0.25
 STALL_SECONDS = 300.0
@@ -47,8 +48,14 @@ class ProgressView(Protocol):
     def refresh(self) -> None: ...
 
 
-def run_loop(controller: Controller, executor: Executor, view: ProgressView, seconds: float = math.inf) -> bool:
-    """Run until no trial is left, and close the controller; or until the time is over, and leave all as it stands.
+def run_loop(
+    controller: Controller,
+    executor: Executor,
+    view: ProgressView,
+    seconds: float = math.inf,
+    spending: Spending | None = None,
+) -> bool:
+    """Run until no trial is left, and close the controller; or until time or money is over, and leave all as it is.
 
     Returns:
         Whether the controller was closed.
@@ -58,7 +65,7 @@ def run_loop(controller: Controller, executor: Executor, view: ProgressView, sec
     """
     began = last = time.monotonic()
     running = set[int]()
-    while time.monotonic() - began < seconds:
+    while time.monotonic() - began < seconds and not (spending and spending.over):
         while (job := _next_job(controller, executor)) is not None:
             executor.submit(job)
             running.add(job.trial)

@@ -24,9 +24,11 @@ from ..training.job import EvaluateJob, Job, LatencyJob, Progress, SupernetJob, 
 from ..trials.controller import SearchController
 from ..trials.forecast import ComputeForecast
 from ..trials.supernet_controller import SupernetController
+from .spending import Spending
 
 FRONT_ROWS = 12
 NOTEBOOK_SECONDS = 1.0  # between two drawings
+DRAWING_SHARE = 0.05  # of the driver's time, at most
 RATE_WINDOW = 200  # ticks over which the rate is averaged
 
 
@@ -37,6 +39,9 @@ class Shown(Protocol):
 
     @property
     def records(self) -> Sequence[Record]: ...  # of the nets that have ended
+
+    @property
+    def statuses(self) -> Counter[str]: ...  # how many of them ended how
 
     @property
     def target(self) -> int: ...  # nets to train in all
@@ -65,9 +70,13 @@ class ShownSearch:
         return self.controller.store.records
 
     @property
+    def statuses(self) -> Counter[str]:
+        return self.forecast.tally.update().statuses
+
+    @property
     def target(self) -> int:
         baselines = len(self.controller.baselines)
-        taken = sum(bool(record.taken_from) and record.trial >= baselines for record in self.records)
+        taken = sum(trial >= baselines for trial in self.forecast.tally.update().taken)
         return self.forecast.nets + baselines + self.controller.references + taken
 
     def amount(self, job: Job, step: int) -> float:
@@ -109,7 +118,7 @@ class ShownSupernet(ShownSearch):
 
     @property
     def target(self) -> int:
-        ended = sum(record.status not in FREE for record in self.records)
+        ended = trained(self.statuses)
         beside = sum(trial.kind in BESIDE for trial in self.supernet.live.values())
         return ended + beside + self.supernet.nets_left
 
@@ -125,11 +134,16 @@ def shown_search(controller: SearchController) -> ShownSearch:
     return ShownSupernet(controller) if isinstance(controller, SupernetController) else ShownSearch(controller)
 
 
+def trained(statuses: Counter[str]) -> int:
+    """How many of the nets that ended were trained."""
+    return sum(nets for status, nets in statuses.items() if status not in FREE)
+
+
 class ProgressCounts:
     """Counts what happened in this session, and estimates what is left."""
 
-    def __init__(self, shown: Shown) -> None:
-        self.shown = shown
+    def __init__(self, shown: Shown, spending: Spending | None = None) -> None:
+        self.shown, self.spending = shown, spending
         self.began = time.monotonic()
         self.jobs: dict[int, Job] = {}
         self.ticks: dict[int, Progress] = {}
@@ -168,7 +182,7 @@ class ProgressCounts:
         pass
 
     def trained(self) -> int:
-        return sum(r.status not in FREE for r in self.shown.records)
+        return trained(self.shown.statuses)
 
     def rate(self) -> float:
         """Work a second; 0 before it is known."""
@@ -187,12 +201,20 @@ class ProgressCounts:
         rate = self.rate()
         return self.work_left() / rate if rate else None
 
+    def _spent(self) -> list[str]:
+        """What is spent, and how long the rest lasts where it is over before the work is."""
+        if not self.spending or not str(self.spending):
+            return []
+        lasts, needed = self.spending.seconds_left, self.seconds_left()
+        runs_out = lasts < math.inf and (needed is None or lasts < needed)
+        return [str(self.spending), *([f"the budget is over in {duration(lasts)}"] if runs_out else [])]
+
 
 class PlainView(ProgressCounts):
     """A line for each net that ends: for logs and pipes."""
 
-    def __init__(self, shown: Shown, console: Console) -> None:
-        super().__init__(shown)
+    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
+        super().__init__(shown, spending)
         self.console = console
 
     def tick(self, tick: Progress) -> None:
@@ -213,7 +235,8 @@ class PlainView(ProgressCounts):
 
     def _clock(self) -> str:
         left = self.seconds_left()
-        return f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
+        text = f"{time.monotonic() - self.began:.0f} s" + (f", {duration(left)} left" if left else "")
+        return ", ".join([text, *self._spent()])
 
 
 class NotebookDisplay:
@@ -242,8 +265,9 @@ class NotebookDisplay:
 class LiveView(ProgressCounts):
     """A display that redraws itself: counts, running nets, what has been found, rate and time left."""
 
-    def __init__(self, shown: Shown, console: Console) -> None:
-        super().__init__(shown)
+    def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
+        super().__init__(shown, spending)
+        self._drawn_at = self._took = 0.0  # ranking a hundred thousand nets takes seconds
         self._live = (
             NotebookDisplay(self._draw)
             if console.is_jupyter
@@ -251,7 +275,11 @@ class LiveView(ProgressCounts):
         )
 
     def refresh(self) -> None:
-        self._live.refresh()
+        began = time.monotonic()
+        if began >= self._drawn_at + self._took / DRAWING_SHARE:
+            self._live.refresh()
+            self._drawn_at = time.monotonic()
+            self._took = self._drawn_at - began
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -275,16 +303,17 @@ class LiveView(ProgressCounts):
         return Group(bar, self._status(), running, self.shown.table())
 
     def _status(self) -> Text:
-        counts, left = Counter(r.status for r in self.shown.records), self.seconds_left()
+        counts, left = self.shown.statuses, self.seconds_left()
         failed = sum(counts[status] for status in FAILED)
         parts = [f"{self.trained()}/{self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
         parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
         parts += [f"about {short(self.work_left())} {self.shown.unit} left"]
         parts += [f"{duration(left)} at this rate" if left is not None else "workers are starting"]
+        parts += self._spent()
         return Text(" · ".join(parts))
 
 
-def view(shown: Shown, console: Console) -> PlainView | LiveView:
+def view(shown: Shown, console: Console, spending: Spending | None = None) -> PlainView | LiveView:
     """The view that suits the console."""
-    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console)
+    return (LiveView if console.is_terminal or console.is_jupyter else PlainView)(shown, console, spending)

@@ -29,7 +29,7 @@ from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 from ..trials.controller import Controller
-from ..trials.trial import Trial
+from ..trials.trial import Trial, step_bytes
 
 if TYPE_CHECKING:
     from ...archs import Network
@@ -228,6 +228,7 @@ class PlanController(Controller):
             store=self.artifacts,
             metric=self.context.metric,
             trainer=self.context.trainer,
+            step_bytes=step_bytes(trial.cost, training.recipe),
         )
         return trial.job
 

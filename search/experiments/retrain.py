@@ -21,6 +21,7 @@ from ...results.runs.store import read_records, read_settings
 from ..config import RunConfig
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
+from ..training.tuned import recipe_of as tuned_recipe
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 from .trained_nets import data_of, recipe_of
@@ -39,7 +40,7 @@ class Retrain:
         top: so many nets: by Pareto rank, then by accuracy.
         trials: these nets instead.
         limits: largest cost of a net, by kind of cost.
-        recipe: None takes that of the search.
+        recipe: None takes that of the search, which is each net's own where it was searched too.
         epochs: of the recipe; None leaves them.
         trainer: the user's own training, where that is how the search trained.
     """
@@ -74,22 +75,21 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     for line in over_limits(run, nets):
         console.print(line, highlight=False)
     recipe = config.recipe or recipe_of(run)
-    recipe = recipe if config.epochs is None else recipe.with_epochs(config.epochs)
     data = trainer.data_set() if trainer and trainer.images else data_of(run, console)
     test = data.test is not None and trainer is None
     if not test:
         of = trainer.name if trainer else data.name
         console.print(f"{of} has no test split: validation accuracy is all there is", highlight=False)
-    steps = recipe.steps(len(data.train))
     used = (
         read_settings(run).get("settings", {}).get("seed", 0)
     )  # made these nets look good, which a mean should not keep
     seeds = [seed for seed in range(config.seeds + 1) if seed != used][: config.seeds]
-    plan = [
-        Training(net_from_dict(net.genotype), recipe, steps, seed, {"trial": net.trial, "net": net.key}, test=test)
-        for net in nets
-        for seed in seeds
-    ]
+    plan = list[Training]()
+    for net in nets:
+        how = recipe if config.recipe else tuned_recipe(recipe, net.genes)
+        how = how if config.epochs is None else how.with_epochs(config.epochs)
+        steps, factors = how.steps(len(data.train)), {"trial": net.trial, "net": net.key}
+        plan += [Training(net_from_dict(net.genotype), how, steps, seed, factors, test=test) for seed in seeds]
     metric = run_metric(run)
     settings = {"objective": objective_of(run), "run": run.name, "metric": asdict(metric)}
     if trainer:
@@ -113,8 +113,8 @@ def _chosen(config: Retrain) -> Sequence[Record]:
     records = read_records(config.search)
     if config.trials:
         named = [find_trial(config.search, trial) for trial in config.trials]
-        first = {r.key: r for r in reversed(records)}  # of a duplicate, the one it repeats
-        return list({r.key: first[r.key] for r in named}.values())
+        first = {r.trial_key: r for r in reversed(records)}  # of a duplicate, the one it repeats
+        return list({r.trial_key: first[r.trial_key] for r in named}.values())
     board = leaderboard_of(config.search, RankingQuery(limits=config.limits))
     if board.why_empty:
         raise InputError(f"run {config.search.name}: {board.why_empty}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 
@@ -101,6 +102,10 @@ class ShownPlan:
     @property
     def records(self) -> Sequence[Record]:
         return self.controller.records
+
+    @property
+    def statuses(self) -> Counter[str]:
+        return Counter(record.status for record in self.controller.ended.values())
 
     @property
     def target(self) -> int:

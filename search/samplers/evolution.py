@@ -21,18 +21,20 @@ from ...spaces import Genes
 from ...spaces.base import mutations
 from .learning_curves import LearningCurves
 from .random import JointSampler
-from .sampler_context import SamplerContext, Traits, TrialReader, is_paused, rung_accuracies
+from .sampler_context import NetFeatures, SamplerContext, TrialReader, is_paused, remember, rung_accuracies
 from .surrogate import Net, Surrogate, expected_hypervolume_improvement
 
 MIN_OBSERVATIONS = 5  # before the surrogate proposes
 FIRST_DRAWS = 32  # of which each net before is one
 MAX_OBSERVATIONS = 160  # that the surrogate keeps in mind
+MAX_PENDING = 160  # nets in training, the last begun, that it takes at their mean
 GROWTH = 1.15  # of the number of readings, until it learns them anew
 N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
 N_TWO_AWAY = 8  # nets two moves from each of them
 N_CROSSINGS = 3  # in each proposal
 N_UNIFORM = 2  # draws in each proposal
 UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
+NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
@@ -54,9 +56,11 @@ class Evolution(JointSampler):
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
         self._running: list[FrozenTrial] = []  # train or wait
-        self._proposed: set[Traits] = set()
+        self._proposed: set[int] = set()  # hashes of candidates, see `Net.candidate`
+        self._noted: set[int] = set()  # the trials whose candidates these are
+        self._first: dict[int, NetFeatures] = {}  # all nets by trial, before the surrogate proposes
         self._readings = 0  # when the constants were learned
-        self._state: object = None  # of the study when the surrogate was conditioned
+        self._count, self._pending = 0, tuple[int, ...]()  # readings and trials that the surrogate was conditioned on
         self._expected: dict[int, tuple[float, Net]] = {}  # by trial
         self._ended: dict[int, float] = {}  # accuracies at the end, by trial
         self._accuracies: Mapping[int, float] | None = None
@@ -66,7 +70,8 @@ class Evolution(JointSampler):
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         self._update(study)
         if self._curves.count < MIN_OBSERVATIONS:
-            return self._far_in_cost(study, number)
+            return self._far_in_cost(number)
+        self._condition(study)
         points, front = self._predicted_front()
         draw = random.Random(f"{self._seed}/{number}")
         candidates = self._candidates(front, number, draw)
@@ -77,17 +82,16 @@ class Evolution(JointSampler):
         neighbors = [self._net(best.genes | step) for step in draw.sample(steps, min(N_NEIGHBORS, len(steps)))]
         return self._most_promising([best, *filter(self._is_new, neighbors)], points).genes
 
-    def _far_in_cost(self, study: optuna.Study, number: int) -> Genes | None:
+    def _far_in_cost(self, number: int) -> Genes | None:
         """Of uniform draws the one whose cost is furthest from those of all nets so far; None without any."""
-        trials = [t for t in study.get_trials(deepcopy=False) if t.params.keys() == self._options.keys()]
-        nets = [net for net in (self._net(t.params) for t in trials) if self._context.is_feasible(net.features.net)]
+        first = self._first.values()
+        known = [self._context.priced(features).costs.objective for features in first if features.is_feasible]
         draw = random.Random(f"{self._seed}/{number}")
         drawn = [self._net(self._context.uniform(draw)) for _ in range(FIRST_DRAWS)]
         new = [net for net in drawn if self._is_new(net)]
-        if not nets or not new:
+        if not known or not new:
             return None
-        known = np.log([net.features.costs.objective for net in nets])
-        nearest = [np.abs(known - math.log(net.features.costs.objective)).min() for net in new]
+        nearest = [np.abs(np.log(known) - math.log(net.features.costs.objective)).min() for net in new]
         return new[int(np.argmax(nearest))].genes
 
     def expected_accuracies(self, study: optuna.Study) -> Mapping[int, float]:
@@ -96,6 +100,8 @@ class Evolution(JointSampler):
         Empty before the surrogate has learned; the same object again while nothing new has come.
         """
         self._update(study)
+        if self._curves.count != self._count and self._curves.count >= MIN_OBSERVATIONS:
+            self._condition(study)  # what is in training changes no mean
         if self._accuracies is None and self._expected:
             waiting = [t for t in self._running if t.number not in self._expected and rung_accuracies(t)]
             means = self._surrogate.predict([self._net(t.params) for t in waiting])[0].tolist() if waiting else ()
@@ -107,21 +113,28 @@ class Evolution(JointSampler):
         """Read the trials that have ended or passed a rung."""
         names = self._options.keys()
         ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
-        self._running = [t for t in self._reader.running if "key" in t.user_attrs and t.params.keys() == names]
-        self._proposed |= {self._context.features_of(t.params).traits for t in (*ended, *self._running)}
+        drawn = [t for t in self._reader.running if t.params.keys() == names]
+        self._running = [t for t in drawn if "key" in t.user_attrs]
+        new = [t for t in (*ended, *self._running) if t.number not in self._noted]
+        self._proposed |= {hash(self._net(t.params).candidate) for t in new}
+        self._noted |= {t.number for t in new}
+        if self._curves.count < MIN_OBSERVATIONS:
+            first = [t for t in (*ended, *drawn) if t.number not in self._first]
+            self._first |= {t.number: self._context.features_of(t.params) for t in first}
         self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
         self._curves.update(ended, self._running)
-        state = self._curves.count, tuple(trial.number for trial in self._training())
-        if state != self._state and self._curves.count >= MIN_OBSERVATIONS:
-            self._state = state
-            self._condition(study)
 
     def _training(self) -> list[FrozenTrial]:
         return [trial for trial in self._running if not is_paused(trial)]
 
     def _condition(self, study: optuna.Study) -> None:
-        """Have the surrogate learn from what is known, and expect what all nets will reach."""
-        training, observations = self._training(), self._curves.observations()
+        """Have the surrogate learn from what is new, and expect what all nets will reach."""
+        training = self._training()[-MAX_PENDING:]
+        numbers = tuple(trial.number for trial in training)
+        if (self._count, self._pending) == (self._curves.count, numbers):
+            return
+        self._count, self._pending = self._curves.count, numbers
+        observations = self._curves.observations()
         pending, is_due = [self._net(trial.params) for trial in training], self._is_due(study)
         learned = self._surrogate.theta
         of_observed, of_pending = self._surrogate.condition(observations, pending, self._curves, is_due)
@@ -155,12 +168,12 @@ class Evolution(JointSampler):
 
     def _candidates(self, front: Sequence[Net], number: int, draw: random.Random) -> list[Net]:
         """Feasible nets that were never proposed, each once."""
-        found: dict[Traits, Net] = {}
+        found: dict[object, Net] = {}
         parents = draw.sample(front, min(N_PARENTS, len(front)))
         genes = chain(self._near_parents(parents), self._crossings(front, draw), self._uniform_draws(number))
         for net in map(self._net, genes):
-            if net.features.traits not in found and self._is_new(net):
-                found[net.features.traits] = net
+            if net.candidate not in found and self._is_new(net):
+                found[net.candidate] = net
         return list(found.values())
 
     def _near_parents(self, parents: Sequence[Net]) -> Iterator[Genes]:
@@ -173,7 +186,7 @@ class Evolution(JointSampler):
                 for _ in range(N_TWO_AWAY if steps else 0):
                     genes = net.genes | draw.choice(steps)
                     near.append(genes | draw.choice(mutations(genes, self._options)))
-                self._near[name] = near
+                remember(self._near, name, near, most=NEAR_KEPT)
             yield from self._near[name]
 
     def _crossings(self, front: Sequence[Net], draw: random.Random) -> Iterator[Genes]:
@@ -195,8 +208,8 @@ class Evolution(JointSampler):
         return Net(genes, self._context.features_of(genes))
 
     def _is_new(self, net: Net) -> bool:
-        """Whether a net is feasible and was never proposed."""
-        return net.features.traits not in self._proposed and self._context.is_feasible(net.features.net)
+        """Whether a net is feasible and was never proposed, or never with this recipe."""
+        return hash(net.candidate) not in self._proposed and net.features.is_feasible
 
     def _most_promising(self, nets: Sequence[Net], points: Sequence[tuple[float, float]]) -> Net:
         """The net that is expected to add most to the front, or most for what its training costs."""

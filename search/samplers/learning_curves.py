@@ -29,23 +29,25 @@ class LearningCurves:
         self._features_of, self._limit = features_of, limit
         self._full: list[Observation] = []  # the nearest to the front
         self._at_rungs: list[Observation] = []  # of the trials that ended last
-        self._running: list[Observation] = []
-        self._ended_count = 0
+        self._running: list[Observation] = []  # the last ones
+        self._ended_count = self._running_count = 0
         self.last_rung = -1
         self.squares, self.freedom = 0.0, 0
 
     @property
     def count(self) -> int:
-        return self._ended_count + len(self._running)
+        return self._ended_count + self._running_count
 
     def update(self, ended: Sequence[FrozenTrial], running: Sequence[FrozenTrial]) -> None:
         """Take in trials that have ended since the last call, and all that have not."""
         full = [self._observe(trial, *self._result(trial)) for trial in ended if trial.state == TrialState.COMPLETE]
         at_rungs = [reading for trial in ended for reading in self._readings(trial)]
-        self._running = [reading for trial in running for reading in self._readings(trial)]
+        passed = [(trial, accuracy, rung) for trial in running for rung, accuracy in rung_accuracies(trial)]
+        self._running_count = len(passed)
+        self._running = [self._observe(*reading) for reading in passed[-self._limit :]]
         self._ended_count += len(full) + len(at_rungs)
         self._at_rungs = [*self._at_rungs, *at_rungs][-self._limit :]
-        self.last_rung = max([self.last_rung, *(reading.rung for reading in (*at_rungs, *self._running))])
+        self.last_rung = max([self.last_rung, *(r.rung for r in at_rungs), *(rung for *_, rung in passed)])
         if full:
             self._full = nearest_to_front([*self._full, *full])[: self._limit]
 

@@ -12,6 +12,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
+from ...archs.candidate import candidate_key
 from ...spaces import FeasibleNets, Gene, Genes, members, options_of
 from ...spaces.base import Option
 from .sampler_context import SamplerContext, TrialReader
@@ -44,13 +45,14 @@ class JointSampler(RandomSampler):
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
         self._options = options_of(context.space)
+        self._distributions = distributions(self._options)
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         """All genes of trial `number`; None to have them drawn uniformly."""
         raise NotImplementedError
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return dict(distributions(self._options))
+        return dict(self._distributions)
 
     def sample_relative(
         self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
@@ -107,7 +109,7 @@ def _feasible_members(context: SamplerContext) -> Iterator[tuple[Genes, str]]:
     for genes, net in members(context.space):
         infeasible = 0 if context.is_feasible(net) else infeasible + 1
         if infeasible == 0:
-            yield genes, net.key
+            yield genes, candidate_key(net.key, genes)
         elif infeasible > MAX_INFEASIBLE:
             yield from FeasibleNets(context.space, context.violation).walk()
             return

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...archs import Encoder, Genotype, Stage
+from ...archs.candidate import recipe_genes
 from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
+MOST_REMEMBERED = 10_000  # nets that are described once, some 10 kB each
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
 
@@ -65,11 +67,13 @@ class NetFeatures:
 
     Attributes:
         traits: every number and name of the genotype, with its place; see `features`.
+        is_feasible: whether it is within the limits.
     """
 
     net: Genotype
     costs: NetCosts
     traits: Traits
+    is_feasible: bool = True
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ class SamplerContext:
     def _options(self) -> dict[str, tuple[Gene, ...]]:
         return options_of(self.space)
 
+    @cached_property
+    def _net_genes(self) -> list[str]:
+        tuned = recipe_genes(self._options)
+        return [name for name in self._options if name not in tuned]
+
     def uniform(self, draw: random.Random) -> Genes:
         """Uniformly drawn genes: of the feasible nets where these are listed, else of all."""
         if self.nets:
@@ -130,12 +139,23 @@ class SamplerContext:
 
     def features_of(self, genes: Genes) -> NetFeatures:
         """Features of the net that these genes give, cached."""
-        name = tuple(map(genes.__getitem__, self._options))
+        name = tuple(genes[gene] for gene in self._net_genes)
         if name not in self._cached:
             net = self.space.sample(FixedChooser(genes))
-            self._cached[name] = NetFeatures(net, self.costs_of(net), self.traits_of(net))
-        cached = self._cached[name]
-        return cached if self.cost_is_exact else replace(cached, costs=self.costs_of(cached.net))
+            described = NetFeatures(net, self.costs_of(net), self.traits_of(net), self.is_feasible(net))
+            remember(self._cached, name, described)
+        return self.priced(self._cached[name])
+
+    def priced(self, features: NetFeatures) -> NetFeatures:
+        """Features with the costs that are known now."""
+        return features if self.cost_is_exact else replace(features, costs=self.costs_of(features.net))
+
+
+def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MOST_REMEMBERED) -> None:
+    """Keep a value in a cache of at most so many; the first that came is the first to go."""
+    if len(cache) >= most:
+        del cache[next(iter(cache))]
+    cache[name] = value
 
 
 class TrialReader:
@@ -168,8 +188,10 @@ def is_paused(trial: FrozenTrial) -> bool:
 
 def rung_accuracies(trial: FrozenTrial) -> list[tuple[int, float]]:
     """Rung and accuracy there, for each that a trial passed."""
-    notes = trial.user_attrs
-    return [(i, notes[f"rung{i}"]) for i in range(len(notes)) if f"rung{i}" in notes]
+    notes, found = trial.user_attrs, list[tuple[int, float]]()
+    while (name := f"rung{len(found)}") in notes:
+        found.append((len(found), notes[name]))
+    return found
 
 
 MAX_BASELINES = 4  # baselines within the limits

@@ -14,10 +14,11 @@ import numpy as np
 from scipy.special import ndtr
 from threadpoolctl import ThreadpoolController
 
+from ...archs.candidate import recipe_genes
 from ...spaces import Gene, Genes
 from .gaussian_process import Data, Layout, Posterior, learn_constants
 from .learning_curves import LearningCurves
-from .sampler_context import NetFeatures, Observation
+from .sampler_context import NetFeatures, Observation, Traits, remember
 
 # Mean and standard deviation of the logarithm of each constant, of accuracies and costs scaled to variance 1: priors
 # that were chosen on some tables and hold on others (docs/log.md). Of a gene's relevance minus log of their number.
@@ -26,6 +27,7 @@ GENE_PRIOR = (-1.5, 1.5)
 TRAITS_PRIOR = (0.0, 1.0)  # of all traits that two nets do not share, as a share of those that a net has
 TREND_PRIOR = (0.0, 1.5)
 NET_PRIOR = (0.7, 0.7)
+RECIPE_GENE_PRIOR = (0.0, 1.5)  # however many: over a field's range, 1 long, accuracy rises and falls (docs/log.md)
 NOISE_PRIOR = (-2.0, 1.0)
 RUNG_SCALE_PRIOR = (-0.3, 0.5)
 RUNG_OWN_PRIOR = (-1.5, 1.0)
@@ -42,6 +44,11 @@ class Net(NamedTuple):
     genes: Genes
     features: NetFeatures
 
+    @property
+    def candidate(self) -> tuple[Traits, frozenset[tuple[str, Gene]]]:
+        """What tells it apart: what the net is, and the genes of its recipe."""
+        return self.features.traits, frozenset(recipe_genes(self.genes).items())
+
 
 class Encoder:
     """Nets as rows of numbers: costs, genes, traits.
@@ -52,6 +59,7 @@ class Encoder:
 
     Attributes:
         genes: number of the genes that vary.
+        recipe_genes: how many of them, the last ones, are the recipe's.
     """
 
     def __init__(self, options: Mapping[str, tuple[Gene, ...]]) -> None:
@@ -63,7 +71,7 @@ class Encoder:
                 rows = np.eye(len(choices)) / math.sqrt(2) if is_named else np.linspace(0, 1, len(choices))[:, None]
                 self._groups += [COSTS + len(self._rows_of)] * rows.shape[1]
                 self._rows_of[name] = dict(zip(choices, rows, strict=True))
-        self.genes = len(self._rows_of)
+        self.genes, self.recipe_genes = len(self._rows_of), len(recipe_genes(self._rows_of))
         self._column_of: dict[object, int] = {}  # by trait
         self._encoded: dict[tuple[Gene, ...], tuple[np.ndarray, np.ndarray]] = {}
         self._traits = 0
@@ -96,7 +104,7 @@ class Encoder:
         if genes not in self._encoded:
             traits = [self._column_of.setdefault(trait, len(self._column_of)) for trait in net.features.traits]
             rows = [of_option[gene] for of_option, gene in zip(self._rows_of.values(), genes, strict=True)]
-            self._encoded[genes] = np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)
+            remember(self._encoded, genes, (np.concatenate([[0.0] * COSTS, *rows]), np.array(traits, dtype=int)))
         row, traits = self._encoded[genes]
         row[:COSTS] = math.log10(net.features.costs.objective), math.log10(net.features.costs.params)
         return row, traits
@@ -105,8 +113,9 @@ class Encoder:
 class Surrogate:
     """Gaussian process that expects what a net reaches at the end of its training.
 
-    It compares log costs, genes and traits, and learns from repeats how noisy trainings are. Readings at rungs are
-    observations of lower fidelity. Runs on one thread: more of them wait for each other where all cores train nets.
+    It compares log costs, genes and traits, knows which genes are the recipe's, and learns from repeats how noisy
+    trainings are. Readings at rungs are observations of lower fidelity. Runs on one thread: more of them wait for each
+    other where all cores train nets.
 
     Attributes:
         theta: what was learned last; None before.
@@ -148,9 +157,10 @@ class Surrogate:
 
     def _prior(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and standard deviation of the logarithm of each constant."""
-        genes, rungs = self._encoder.genes, self._layout.fidelities - 1
+        tuned, rungs = self._encoder.recipe_genes, self._layout.fidelities - 1
+        genes = self._encoder.genes - tuned
         gene = GENE_PRIOR[0] - math.log(max(1, genes)), GENE_PRIOR[1]
-        relevance = [COST_PRIOR] * COSTS + [gene] * genes + [TRAITS_PRIOR]
+        relevance = [COST_PRIOR] * COSTS + [gene] * genes + [RECIPE_GENE_PRIOR] * tuned + [TRAITS_PRIOR]
         of_rungs = [RUNG_SCALE_PRIOR] * rungs + [RUNG_OWN_PRIOR] * rungs
         mean, sd = np.array([*relevance, TREND_PRIOR, NET_PRIOR, *of_rungs, *[NOISE_PRIOR] * (rungs + 1)]).T
         return mean, sd

@@ -199,9 +199,9 @@ def _training(
         fields: of the trial's record.
     """
     about = {"kind": kind, "family": net.family, "key": net.key}
-    if identity := fields.get("training_id"):  # of a plan, whose trials the next session numbers anew
+    if kind in ("retrain", "study"):  # of a plan, whose trials the next session numbers anew
         factors = {**fields["factors"], "seed": seed}
         label = re.sub("[^A-Za-z0-9.]+", "-", " ".join(f"{name} {value}" for name, value in factors.items()))
-        return TrackedTraining(f"{label[:80]}-{identity}", net, about | factors)
+        return TrackedTraining(f"{label[:80]}-{fields['training_id']}", net, about | factors)
     name = f"trial-{trial:05d}" + ("" if seed == fields["seed"] else f"-seed-{seed}")
     return TrackedTraining(name, net, {**about, **genes, "seed": seed})

@@ -116,6 +116,7 @@ class TrainJob:
         metric: what the net is ranked by, whose score its result has as accuracy.
         trainer: the user's own training; None is ours.
         member: the worker, among those that have the same job, each with its share of a step's images.
+        step_bytes: memory that a step is estimated to take; 0 where it is not known.
     """
 
     trial: int
@@ -138,6 +139,7 @@ class TrainJob:
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
     member: Member = ALONE
+    step_bytes: int = 0
 
     @property
     def progress_steps(self) -> int:
@@ -274,11 +276,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Progress:
-    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far."""
+    """A sign of life while training: the last point of the curve, and the seconds spent on this trial so far.
+
+    `saved` where the job's checkpoint stands at that point, so that nothing is lost if the worker is taken away.
+    """
 
     trial: int
     point: Point
     seconds: float
+    saved: bool = False
 
 
 @dataclass(frozen=True)
@@ -288,7 +294,8 @@ class JobResult:
     Attributes:
         trial: number of the trial.
         status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", or what is no fault of the
-            net: "full", the disk is, and "lost", the worker died or cannot reach the artifact store.
+            net: "full", the disk is, "lost", the worker died or cannot reach the artifact store, and "preempted", it
+            was given back to the cluster at a checkpoint.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from ...archs.errors import InputError, check_choice
+from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.files import parse_json
 from .recipe import Augment, Recipe
 
@@ -127,13 +128,24 @@ def get(name: str) -> Recipe:
     """The named recipe, or the one in a JSON file as `alternas recipes NAME` prints it.
 
     Raises:
-        InputError: if the name is unknown, or the file holds no recipe.
+        InputError: if the name is unknown, or the file holds no recipe, or one with ranges for a search.
     """
+    recipe, ranges = read(name)
+    if ranges:
+        raise InputError(f"recipe: {name}: tune is for a search, which draws recipes; leave it out")
+    return recipe
+
+
+def read(name: str) -> tuple[Recipe, dict[str, Any]]:
+    """As `get`, with what a file has as "tune": ranges of fields, see `tuned.tuned_genes`."""
     if not name.endswith(".json"):
-        return RECIPES[check_choice("recipe", name, RECIPES)]()
+        return RECIPES[check_choice("recipe", name, RECIPES)](), {}
     try:
         data = parse_json(Path(name).read_bytes())
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"recipe: {name} cannot be read ({reason})") from None
-    return Recipe.from_dict(data)
+    ranges = data.pop("tune", {}) if isinstance(data, dict) else {}
+    if not isinstance(ranges, dict):
+        raise InputError(f"recipe: {name}: tune must be an object of ranges by field, got {short_repr(ranges)}")
+    return Recipe.from_dict(data), ranges

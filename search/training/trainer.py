@@ -68,11 +68,12 @@ def _trained(trainer: Trainer) -> Iterator[Progress | JobResult]:
         if not math.isfinite(point.loss):
             yield trainer.result("nan", error=f"training loss {point.loss} by step {point.step}")
             return
-        if not job.member.rank:
-            yield Progress(job.trial, point, trainer.seconds)
-        if trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS:
+        is_due = trainer.step < job.stop_step and time.monotonic() - saved > CHECKPOINT_SECONDS
+        if is_due:
             trainer.save()
             saved = time.monotonic()
+        if not job.member.rank:
+            yield Progress(job.trial, point, trainer.seconds, is_due)
     val = trainer.scores or trainer.evaluate("val")
     score, metrics = trainer.score(val), trainer.numbers(val)
     if not math.isfinite(val.nll) or not math.isfinite(score):

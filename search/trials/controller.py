@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,6 +26,7 @@ from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, TrainJob
+from ..training.tuned import recipe_of
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -76,10 +78,13 @@ class Controller(ABC):
         return job
 
     def report(self, result: JobResult) -> Record | None:
-        """Take a job's result. Returns the record if that was the end of the trial."""
+        """Take a job's result. Returns the record of the trial whose end that was: its own, or one passed over."""
         if result.status == "full":  # the disk, which is no fault of the net: the same command resumes
             raise OperationError(result.error)
         trial = self.live[result.trial]
+        if result.status == "preempted":  # it goes on from its checkpoint, before anything new
+            self._queue.appendleft(trial.number)
+            return None
         if result.status == "lost":
             return self._retry(trial, result.error)
         trial.started_at = trial.started_at or now(result.seconds)
@@ -98,7 +103,7 @@ class Controller(ABC):
         self.store.append(record)
         self.live.pop(trial.number, None)
         if status not in FREE:
-            checkpoint = self.folder / "checkpoints" / (record.training_id or record.key)
+            checkpoint = self.folder / "checkpoints" / record.trial_key
             for file in checkpoint.parent.glob(f"{checkpoint.name}*.pt"):  # one for each seed
                 file.unlink()
             if self.artifacts:
@@ -127,7 +132,7 @@ class Controller(ABC):
 
     @abstractmethod
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
-        """Take the result of the trial's job."""
+        """Take the result of the trial's job, as `report`."""
 
     @abstractmethod
     def _learn(self, record: Record) -> None:
@@ -154,7 +159,7 @@ class SearchController(Controller):
     Attributes:
         context: of the search.
         study: the strategy's memory.
-        known: records of the nets that were trained, by key.
+        known: records of the nets that were trained, by what tells trials apart.
         rungs: results at each rung of the scheduler.
         parents: the trained nets that new ones may inherit from; None if they may not.
         pretrained: the net from outside that all nets, baselines too, inherit from; None if there is none.
@@ -168,14 +173,18 @@ class SearchController(Controller):
         self.context, self.settings, self.study = context, context.settings, study
         settings = context.settings
         self.known: dict[str, Record] = {}
+        self._live_by_key: dict[str, Trial] = {}
+        self._beside: set[int] = set()  # numbers of live trials that are not of the search
         self.rungs = RungTable(context.scheduler, context.steps)
         self.parents = ParentPool(self.folder, settings.recipe.batch_size) if settings.inherit else None
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
-        self._ended = self._steps = 0  # nets of the search, and optimiser steps of all trainings, as the records say
+        # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
+        self._ended = self._references = self._steps = 0
         for record in store.records:
             self._recall(record)
+            self._recall_rungs(record)
         self._proposer = Proposer(context, study, lambda key: self._twin(key) is not None, self._proposed)
         candidates = candidate_baselines(context.sampler_context())
         self.baselines = choose_baselines(candidates, context)
@@ -186,7 +195,7 @@ class SearchController(Controller):
     @property
     def started(self) -> int:
         """Distinct nets of the search that have started training, finished ones included."""
-        return self._ended + sum(trial.kind == "search" for trial in self.live.values())
+        return self._ended + len(self.live) - len(self._beside)
 
     @property
     def steps_done(self) -> int:
@@ -197,7 +206,7 @@ class SearchController(Controller):
     def references(self) -> int:
         """Nets of timm that are trained beside the search, those of earlier sessions too."""
         under_way = sum(trial.kind == "reference" for trial in self.live.values())
-        return under_way + sum(record.kind == "reference" for record in self.store.records)
+        return under_way + self._references
 
     @property
     def budget_spent(self) -> bool:
@@ -260,7 +269,7 @@ class SearchController(Controller):
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
         net = cast(Genotype, trial.net)  # of the space, which has no others
-        violation, twin = self.context.over_limits(net), self._twin(net.key)
+        violation, twin = self.context.over_limits(net), self._twin(trial.key)
         if violation:
             self.study.violates(trial.number, violation)
             costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
@@ -269,8 +278,13 @@ class SearchController(Controller):
             number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
             self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)
         else:
-            self.live[trial.number] = trial
+            self._enter(trial)
         return trial.number in self.live
+
+    def _enter(self, trial: Trial) -> None:
+        self.live[trial.number] = self._live_by_key[trial.key] = trial
+        if trial.kind != "search":
+            self._beside.add(trial.number)
 
     def _inherit(self, trial: Trial, parent: Parent | None) -> None:
         """Let a trial start from the weights of `parent`, and train for less."""
@@ -290,8 +304,10 @@ class SearchController(Controller):
 
     def _job(self, trial: Trial) -> Job:
         """What gives a trial its accuracy."""
-        config = self.context.config
-        return trial.start(self.settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
+        config, settings = self.context.config, self.settings
+        if settings.tune:
+            settings = replace(settings, recipe=recipe_of(settings.recipe, trial.genes))
+        return trial.start(settings, self.folder, config.run.budget.trial_minutes, self.artifacts, config.trainer)
 
     # What becomes of it.
 
@@ -307,8 +323,7 @@ class SearchController(Controller):
             rung = trial.pause(result.accuracy)
             self.study.set_attrs(trial.number, note=trial.note())
             self.study.set_attrs(trial.number, **{f"rung{rung}": result.accuracy})
-            self._add_to_rung(trial, rung, paused=True)
-            return None
+            return self._add_to_rung(trial, rung, paused=True)
         trial.complete(result)
         seeds = max(self.settings.repeats, 1 if trial.kind == "search" else BASELINE_SEEDS)
         if len(trial.results_by_seed) < seeds:
@@ -316,11 +331,16 @@ class SearchController(Controller):
             return None
         return self.end(trial, "ok")
 
-    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> None:
+    def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
+        """Enter a result. Returns the record of the trial whose end that is."""
         cost = self.context.cost_of(trial.net.key, trial.cost.totals())
-        self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
+        left_behind = self.rungs.add(rung, RungResult(trial.number, trial.rung_accuracies[rung], cost, paused))
+        return None if left_behind is None else self.end(self.live[left_behind], "pruned")
 
     def _learn(self, record: Record) -> None:
+        self._beside.discard(record.trial)
+        if record.status != "duplicate":
+            self._live_by_key.pop(record.trial_key, None)
         self._recall(record)
         if record.kind == "reference":
             return  # it is in no space, so the strategy is not told
@@ -330,7 +350,8 @@ class SearchController(Controller):
         """Take up what a record says, of this session or an earlier one."""
         if record.status in FREE:
             return
-        self.known[record.key] = record
+        self.known[record.trial_key] = record
+        self._references += record.kind == "reference"
         if self.patience:
             self.patience.add(record)
         if record.taken_from:
@@ -341,6 +362,11 @@ class SearchController(Controller):
         if record.kind != "search":
             return
         self._ended += 1
+
+    def _recall_rungs(self, record: Record) -> None:
+        """Enter the rungs that a trial of an earlier session passed."""
+        if record.status in FREE or record.kind != "search" or record.taken_from:
+            return
         for rung, passed in enumerate(record.rungs):
             if passed["step"] < record.budget.get("full", 0):  # not at the end, where nothing is compared
                 cost = self.context.cost_of(record.key, record.cost)
@@ -349,8 +375,8 @@ class SearchController(Controller):
     # What is known.
 
     def _twin(self, key: str) -> Record | Trial | None:
-        """The finished or running trial of the same net."""
-        return self.known.get(key) or next((t for t in self.live.values() if t.net.key == key), None)
+        """The finished or running trial of the same net, trained alike."""
+        return self.known.get(key) or self._live_by_key.get(key)
 
     def _proposed(self) -> Iterator[Genes]:
         """The genes of all trials, in their order."""
@@ -368,7 +394,7 @@ class SearchController(Controller):
                 self.study.fail(number)
             elif number not in recorded:
                 genes = plain_genes(self.context.space, net) or {}
-                self.live[number] = self._proposer.trial(number, "baseline", net, genes)
+                self._enter(self._proposer.trial(number, "baseline", net, genes))
                 self._inherit(self.live[number], self.pretrained)
                 self._queue.append(number)
 
@@ -380,7 +406,7 @@ class SearchController(Controller):
         for net, cost in self.context.references.items():
             if net.key not in recorded:
                 number += 1
-                self.live[number] = Trial(number, "reference", net, {}, cost, steps, fields)
+                self._enter(Trial(number, "reference", net, {}, cost, steps, fields))
                 self._queue.append(number)
 
     def _resume_unfinished(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from ...archs.cost import BACKWARD_FACTOR
 from ...results.runs.record import FREE, Record
@@ -14,6 +15,39 @@ from .proposer import BASELINE_SEEDS, drawn_macs
 from .trial import BUDGET_SHARE, Trial
 
 PRIOR_NETS = 10  # that uniform draws count as, beside the nets that the strategy has begun
+
+
+class RecordTally:
+    """Sums over the records of a run; each is read once, however often it is asked.
+
+    Attributes:
+        statuses: number of records by status.
+        taken: trials whose records are an earlier run's.
+        begun, macs: nets of the search that were trained, and their MACs.
+        promotions: number of them by rungs that they were promoted from.
+        whole: number of them that were trained to the end.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records, self._read = records, 0
+        self.statuses: Counter[str] = Counter()
+        self.taken: list[int] = []
+        self.begun = self.macs = self.whole = 0
+        self.promotions: Counter[int] = Counter()
+
+    def update(self) -> RecordTally:
+        """Take in the records that came since the last call."""
+        new, self._read = self._records[self._read :], len(self._records)
+        for record in new:
+            self.statuses[record.status] += 1
+            if record.taken_from:
+                self.taken.append(record.trial)
+            elif record.kind == "search" and record.status not in FREE:
+                self.begun += 1
+                self.macs += record.cost["macs"]
+                self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
+                self.whole += record.status == "ok"
+        return self
 
 
 class ComputeForecast:
@@ -26,6 +60,7 @@ class ComputeForecast:
 
     def __init__(self, controller: SearchController) -> None:
         self._controller, self._context = controller, controller.context
+        self.tally = RecordTally(controller.store.records)
         self._drawn = statistics.mean(drawn_macs(controller.context))
 
     def flops_of(self, job: Job, step: int) -> float:
@@ -36,15 +71,16 @@ class ComputeForecast:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
         steps = sum(trial.cost.macs * self._steps_left(trial) for trial in self._controller.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
-        most = self._context.config.run.budget.train_steps - self._controller.steps_done
-        return min(left, self._flops(self.net_macs * max(0.0, most))) if most < math.inf else left
+        most = self._context.config.run.budget.train_steps
+        if most == math.inf:
+            return left
+        return min(left, self._flops(self.net_macs * max(0.0, most - self._controller.steps_done)))
 
     @property
     def net_macs(self) -> float:
         """MACs of a net to come."""
-        begun = [record.cost["macs"] for record in self._records()]
-        begun += [trial.cost.macs for trial in self._searched()]
-        return (PRIOR_NETS * self._drawn + sum(begun)) / (PRIOR_NETS + len(begun))
+        ended, live = self.tally.update(), [trial.cost.macs for trial in self._searched()]
+        return (PRIOR_NETS * self._drawn + ended.macs + sum(live)) / (PRIOR_NETS + ended.begun + len(live))
 
     @property
     def nets(self) -> int:
@@ -54,10 +90,6 @@ class ComputeForecast:
 
     def _flops(self, macs_steps: float) -> float:
         return float(BACKWARD_FACTOR * macs_steps * self._context.settings.recipe.batch_size)
-
-    def _records(self) -> Iterator[Record]:
-        records = self._controller.store.records
-        return (r for r in records if r.kind == "search" and r.status not in FREE and not r.taken_from)
 
     def _searched(self) -> Iterator[Trial]:
         return (trial for trial in self._controller.live.values() if trial.kind == "search")
@@ -74,13 +106,12 @@ class ComputeForecast:
     def _steps_to_come(self) -> float:
         """Steps of the nets to begin, of those that will be promoted, and of their further seeds."""
         settings, rungs = self._context.settings, self._controller.rungs.steps
-        passed = [sum(bool(rung["promoted"]) for rung in record.rungs) for record in self._records()]
-        passed += [trial.promoted for trial in self._searched()]
-        whole = sum(record.status == "ok" for record in self._records())
-        whole += sum(bool(trial.results_by_seed) for trial in self._searched())
+        ended = self.tally.update()
+        passed = ended.promotions + Counter(trial.promoted for trial in self._searched())
+        whole = ended.whole + sum(bool(trial.results_by_seed) for trial in self._searched())
         steps, before = 0.0, 0
         for rung, until in enumerate(rungs):
-            begun = sum(number >= rung for number in passed)
+            begun = sum(nets for number, nets in passed.items() if number >= rung)
             steps += max(0.0, self.nets / settings.eta**rung - begun) * (until - before)
             before = until
         steps += max(0.0, self.nets / settings.eta ** (len(rungs) - 1) - whole) * (settings.repeats - 1) * rungs[-1]

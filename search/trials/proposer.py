@@ -82,7 +82,7 @@ class Proposer:
         is_known: Callable[[str], bool],
         proposed: Callable[[], Iterable[Genes]],
     ) -> None:
-        """`is_known` says of a key whether its net runs or has ended; `proposed` gives the genes of all trials."""
+        """`is_known` says of a key whether its trial runs or has ended; `proposed` gives the genes of all trials."""
         self._context, self._study, self._is_known, self._proposed = context, study, is_known, proposed
         self._rung_steps = context.scheduler.rungs(context.steps)
         self.exhausted = False
@@ -92,7 +92,8 @@ class Proposer:
     def trial(self, number: int, kind: str, net: Genotype, genes: Genes) -> Trial:
         """Make a trial that has yet to start."""
         context = self._context
-        return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, context.record_fields)
+        fields = context.trained_as(net, genes)
+        return Trial(number, kind, net, genes, context.cost_fn(net), self._rung_steps, fields)
 
     def propose(self, started: int, repeats: int) -> Trial | None:
         """The net that the sampler proposes; None if it has none, for now or, once `exhausted`, at all.
@@ -112,8 +113,9 @@ class Proposer:
         number, chooser = self._study.ask()
         recorder = RecordingChooser(chooser)
         net = self._context.space.sample(recorder)
-        self._study.set_attrs(number, key=net.key)
-        return self.trial(number, "search", net, recorder.genes)
+        trial = self.trial(number, "search", net, recorder.genes)
+        self._study.set_attrs(number, key=trial.key)
+        return trial
 
     def _unknown(self, draw: random.Random) -> Genes | None:
         """Genes of a net that is neither known nor over a limit, drawn uniformly where that hits one; None if all are.

@@ -84,9 +84,9 @@ class MoAsha:
     def order(self, results: Sequence[RungResult]) -> list[int]:
         """Indices of the trials, the best first."""
         points = [(result.accuracy, math.log10(result.cost)) for result in results]
-        ranks = pareto_ranks(points)
+        ranks, costs = pareto_ranks(points), [cost for _, cost in points]
         fronts: dict[int, list[int]] = {}
-        for i in sorted(range(len(points)), key=lambda i: points[i][1]):
+        for i in sorted(range(len(points)), key=costs.__getitem__):
             fronts.setdefault(ranks[i], []).append(i)
         added: dict[int, float] = {}  # area that each adds to its front between its neighbours there
         for front in fronts.values():
@@ -116,8 +116,11 @@ def scheduler(name: str, shares: Sequence[float] = RUNGS, eta: float = ETA) -> S
     return kind(tuple(shares), eta) if issubclass(kind, MoAsha) else kind()
 
 
+MOST_COMPARED = 500  # results at a rung, the last to come, among which the best are promoted
+
+
 class RungTable:
-    """The result of every trial that ever reached a rung, and which of them are paused there."""
+    """The last results at each rung, and which of the trials are paused there."""
 
     def __init__(self, by: Scheduler, steps: int) -> None:
         self.scheduler, self.steps = by, by.rungs(steps)
@@ -126,17 +129,31 @@ class RungTable:
         self._orders: dict[tuple[int, bool], list[int]] = {}  # trials that may go on, the best first, by rung and last
         self._expected: Mapping[int, float] = {}  # what these orders go by
 
-    def add(self, rung: int, result: RungResult) -> None:
-        """Enter a trial's result at `rung`, counted from 0."""
-        self._results[rung][result.trial] = result
+    def add(self, rung: int, result: RungResult) -> int | None:
+        """Enter a trial's result at `rung`, counted from 0.
+
+        Returns:
+            A trial that was passed over until it was `MOST_COMPARED` results behind: it is compared no longer.
+        """
+        results = self._results[rung]
+        results[result.trial] = result
         if result.paused:
             self._paused[rung].add(result.trial)
-        self._orders.clear()
+        self._forget_orders(rung)
+        if len(results) <= MOST_COMPARED:
+            return None
+        oldest = results.pop(next(iter(results)))
+        self._paused[rung].discard(oldest.trial)
+        return oldest.trial if oldest.paused else None
 
     def resume(self, rung: int, trial: int) -> None:
         """Note that a trial is paused there no longer."""
         self._results[rung][trial] = replace(self._results[rung][trial], paused=False)
         self._paused[rung].discard(trial)
+
+    def _forget_orders(self, rung: int) -> None:
+        for last in (False, True):
+            self._orders.pop((rung, last), None)
 
     @property
     def any_paused(self) -> bool:

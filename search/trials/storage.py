@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from optuna.distributions import distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 
@@ -23,7 +24,8 @@ from ...results.runs.record import Record
 from ...results.runs.store import write_json
 from ..redact import redact, shown_url
 from ..samplers.sampler_context import SamplerContext, candidate_baselines
-from .study import BROKEN, JOURNAL_STUDY, CostOf, StudyAdapter, check_numbers, fill_study, journal, open_journal
+from .mirror import StudyMirror, journal
+from .study import BROKEN, JOURNAL_STUDY, CostOf, StudyAdapter, check_numbers, fill_study, open_journal, quiet
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -72,6 +74,29 @@ def shown(url: URL) -> str:
     return shown_url(url.render_as_string(hide_password=False))
 
 
+class Database(RDBStorage):
+    """Optuna's storage, which writes the genes of a new trial in one statement.
+
+    It would ask the database for each gene whether trial and distribution fit; the mirror has seen to that.
+    """
+
+    def _set_trial_param_without_commit(
+        self,
+        session: Any,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: Any,
+        previous_distribution: Any = None,
+    ) -> None:
+        from optuna.storages._rdb.models import TrialParamModel
+
+        written = distribution_to_json(distribution)
+        session.add(TrialParamModel(
+            trial_id=trial_id, param_name=param_name, param_value=param_value_internal, distribution_json=written
+        ))  # fmt: skip
+
+
 def connect(url: URL) -> RDBStorage:
     """Optuna's storage in the database at `url`; its tables are made if they are not there.
 
@@ -85,7 +110,7 @@ def connect(url: URL) -> RDBStorage:
     if driver in TIMED and "connect_timeout" not in url.query:
         options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
     try:
-        return RDBStorage(url.render_as_string(hide_password=False), engine_kwargs=options)
+        return Database(url.render_as_string(hide_password=False), engine_kwargs=options)
     except (ImportError, NoSuchModuleError):
         known, install = DRIVERS[url.get_backend_name()]
         hint = install if driver == known else f"install it, or leave the driver out of the URL and {install}"
@@ -129,6 +154,7 @@ def open_study(
     Raises:
         InputError: if the database cannot be used, or the records' numbers are impossible.
     """
+    quiet()
     records = [record for record in records if record.kind != "reference"]  # those are in no space
     check_numbers(records)
     note = study_note(folder)
@@ -140,7 +166,7 @@ def open_study(
     if note.get("storage") == shown(url):
         try:
             database.get_study_id_from_name(note["study"])
-            adapter = StudyAdapter(database, strategy, context, note["study"])
+            adapter = StudyAdapter(StudyMirror(database, database, note["study"]), strategy, context, note["study"])
             adapter.check_has(records, len(candidate_baselines(context)))
             return adapter
         except (KeyError, ValueError) as error:
@@ -148,7 +174,7 @@ def open_study(
                 "study %s in the database is not this run's (%s): rebuilt from the records", note["study"], error
             )
     name = f"{folder.name}-{uuid.uuid4().hex[:8]}"
-    adapter = StudyAdapter(database, strategy, context, name)
+    adapter = StudyAdapter(StudyMirror(database, database, name), strategy, context, name)
     fill_study(adapter, records, context, cost_of)
     write_json(folder / "study.json", {"storage": shown(url), "study": name})  # last: one half filled is never found
     return adapter

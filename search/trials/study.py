@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import Any
 
 import optuna
-from optuna.storages import BaseStorage, JournalStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages import BaseStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from ...archs import Genotype, InputError
+from ...archs.candidate import candidate_key
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import cut_torn_line
 from ...spaces import Gene, Genes, options_of, plain_genes
 from ..samplers.random import TrialChooser, distributions
 from ..samplers.registry import find_strategy, is_own, sampler, user_sampler_errors
 from ..samplers.sampler_context import SamplerContext, candidate_baselines, rung_accuracies
+from .mirror import DIRECTIONS, mirrored_journal
 
 log = logging.getLogger("alternas")
 CostOf = Callable[[str, Mapping[str, int]], float]  # of a net's key and static costs: what accuracy is weighed against
 MOST_MISSING = 10_000  # trials without a record: those that drivers were drawing when they were killed
 JOURNAL_STUDY = "alternas"  # its name in a run's journal
 BROKEN = (ValueError, KeyError, TypeError, AssertionError, RecursionError)  # what Optuna raises on a bad line
-DIRECTIONS = ("maximize", "minimize")  # accuracy and its cost
 OUT_OF_MEMORY = {"memory": 1.0}  # the constraint that a net violates which ran out of memory
 
 
@@ -86,7 +86,7 @@ class StudyAdapter:
 
     def check_has(self, records: Sequence[Record], baselines: int) -> None:
         """Raise ValueError if a recorded trial is not in the study, or another net: some of it was lost or is older."""
-        keys, trials = {r.trial: r.key for r in records}, self._trials()
+        keys, trials = {r.trial: r.trial_key for r in records}, self._trials()
         least = max(baselines, max(keys, default=-1) + 1)  # killed while it was filled, it has not all of the baselines
         if len(trials) < least:
             raise ValueError(f"ends before trial {least - 1}")
@@ -100,7 +100,7 @@ class StudyAdapter:
         if genes is None:
             self.study.add_trial(create_trial(state=TrialState.FAIL))
             return
-        notes = {"key": net.key, "baseline": True}
+        notes = {"key": candidate_key(net.key, genes), "baseline": True}
         trial = create_trial(
             state=TrialState.RUNNING, params=genes, distributions=dict(distributions(options)), user_attrs=notes
         )
@@ -131,8 +131,8 @@ class StudyAdapter:
     def set_attrs(self, trial: int, **attrs: Any) -> None:
         """Set user attributes of a trial, for strategies and for a driver that takes over.
 
-        "key" of its net, "rung0" and so on (accuracy there), "aim" (the rung it was promoted to), "parent" (the trial
-        whose weights it inherits), "note" (of `Trial.note`).
+        "key" (`Trial.key`), "rung0" and so on (accuracy there), "aim" (the rung it was promoted to), "parent" (the
+        trial whose weights it inherits), "note" (of `Trial.note`).
         """
         for name, value in attrs.items():
             self._open[trial].set_user_attr(name, value)
@@ -197,20 +197,15 @@ def open_journal(
     cut_torn_line(path)
     if path.exists() and path.stat().st_size:
         try:
-            adapter = StudyAdapter(journal(path), strategy, context)
+            adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
             adapter.check_has(records, len(candidate_baselines(context)))
             return adapter
         except BROKEN as error:
             log.warning("%s is broken (%r): kept as %s.broken and rebuilt from the records", path, error, path.name)
             path.replace(path.with_name(path.name + ".broken"))
-    adapter = StudyAdapter(journal(path), strategy, context)
+    adapter = StudyAdapter(mirrored_journal(path, JOURNAL_STUDY), strategy, context)
     fill_study(adapter, records, context, cost_of)
     return adapter
-
-
-def journal(path: Path) -> JournalStorage:
-    """Optuna's storage in a file. Its lock is a link to the path, which must lead there from wherever it is read."""
-    return JournalStorage(JournalFileBackend(str(path.absolute())))
 
 
 def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: SamplerContext, cost_of: CostOf) -> None:
@@ -218,7 +213,7 @@ def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: Sample
     space, options, baselines = context.space, options_of(context.space), candidate_baselines(context)
     for net in baselines:
         adapter.reserve(net, plain_genes(space, net), options)
-    trained = {r.key: r for r in records if r.status not in FREE}
+    trained = {r.trial_key: r for r in records if r.status not in FREE}
     by_trial = {r.trial: r for r in records}
     for number in range(len(baselines), max(by_trial, default=-1) + 1):
         record = by_trial.get(number)
@@ -243,7 +238,7 @@ def _past(
         return create_trial(state=TrialState.FAIL)
     if not all(record.genes[name] in choices for name, choices in options.items()):
         return create_trial(state=TrialState.FAIL)
-    attrs: dict[str, Any] = {"key": record.key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
+    attrs: dict[str, Any] = {"key": record.trial_key} | {f"rung{i}": r["accuracy"] for i, r in enumerate(record.rungs)}
     return create_trial(
         **_end_of(known, cost_of),
         params=record.genes,
@@ -262,7 +257,7 @@ def check_numbers(records: Sequence[Record]) -> None:
 
 def told_as(record: Record, trained: Mapping[str, Record]) -> Record:
     """The record that a trial is told: its own, or for a duplicate that of its twin in `trained`, once it has ended."""
-    return trained.get(record.key, record) if record.status == "duplicate" else record
+    return trained.get(record.trial_key, record) if record.status == "duplicate" else record
 
 
 def _end_of(record: Record, cost_of: CostOf) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from ..config import Settings
 from ..samplers.sampler_context import Traits, features
 from ..training.artifacts import ArtifactStore
 from ..training.job import InitWeights, Job, JobResult, TrainJob
+from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
 
 BUDGET_SHARE = 0.5  # of the full budget; as good after a third of it on average: benchmarks/results/inherit.json
@@ -62,11 +63,22 @@ class ParentPool:
         return self._parents.get(trial)
 
     def most_similar(self, net: Genotype) -> Parent | None:
-        """The parent with the most features in common, the earliest of several; None if none is similar enough."""
+        """The parent with the most features in common, the earliest of several; None if none is similar enough.
+
+        No net inherits from itself: with another recipe it would only be trained for longer.
+        """
         own = features(net)
-        shares = {n: len(own & p.features) / max(len(own), len(p.features)) for n, p in self._parents.items()}
+        others = {n: p.features for n, p in self._parents.items() if p.features != own}
+        shares = {n: len(own & theirs) / max(len(own), len(theirs)) for n, theirs in others.items()}
         best = max(shares, key=lambda number: (shares[number], -number), default=None)
         return self._parents[best] if best is not None and shares[best] >= MIN_SIMILARITY else None
+
+
+def step_bytes(cost: Cost | CountedCost, recipe: Recipe) -> int:
+    """Memory that an optimiser step of a net takes, estimated; 0 of nets of timm, whose activations are not known."""
+    if isinstance(cost, CountedCost):
+        return 0
+    return cost.training_bytes(math.ceil(recipe.batch_size / recipe.grad_accum_steps))
 
 
 @dataclass
@@ -112,6 +124,11 @@ class Trial:
     started_at: str = ""
 
     @property
+    def key(self) -> str:
+        """What tells it apart: of its net, or of net and recipe where both are searched."""
+        return self.record_fields.get("training_id") or self.net.key
+
+    @property
     def total_steps(self) -> int:
         """Its full budget, in optimiser steps."""
         return self.rung_steps[-1]
@@ -145,7 +162,7 @@ class Trial:
         """
         repeat = len(self.results_by_seed)
         seed = settings.seed + repeat
-        name = weights_name(self.net.key, self.weights) + (f"-{seed}" if repeat else "")
+        name = weights_name(self.key, self.weights) + (f"-{seed}" if repeat else "")
         seconds = self.last_result.seconds if self.last_result and not repeat else 0.0  # of this training so far
         to_the_end = self.kind in BESIDE or repeat > 0
         self.paused = False
@@ -164,6 +181,7 @@ class Trial:
             store=store,
             metric=settings.metric,
             trainer=trainer,
+            step_bytes=step_bytes(self.cost, settings.recipe),
         )
         return self.job
 

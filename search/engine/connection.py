@@ -1,0 +1,221 @@
+"""Starts Ray, joins a cluster, and leaves it.
+
+Since 2.60 Ray's processes answer only callers with their token; whoever has it runs what he likes as their user.
+A Ray of ours has one that stands in no file, and listens on the loopback alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import current_thread, main_thread
+from typing import Any
+
+import ray
+from ray._private import ray_constants, services
+from ray._private import worker as ray_worker
+from ray._raylet import (
+    AuthenticationTokenLoader,  # pyright: ignore[reportAttributeAccessIssue]
+    Config,  # pyright: ignore[reportAttributeAccessIssue]
+    GcsClient,  # pyright: ignore[reportAttributeAccessIssue]
+)
+from ray.exceptions import AuthenticationError, RayError
+
+from ...archs.errors import InputError, OperationError
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+
+CONNECT_SECONDS = 10.0
+STOPS = (signal.SIGINT, signal.SIGTERM)
+MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
+
+
+def connect(address: str) -> None:
+    """Join the Ray cluster at `address`, or start one of our own for "".
+
+    Raises:
+        InputError: if there is none, it refuses our token, or this process has joined one.
+        OperationError: if Ray does not start, or is of another version there.
+    """
+    if ray.is_initialized():
+        raise InputError("ray: this process has joined a Ray already; ray.shutdown() leaves it (docs/python.md)")
+    host, colon, port = address.rpartition(":")
+    if colon and "/" not in host and port.isdigit():  # Ray would try for minutes
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(f"address: nothing answers at {address} ({error})") from None
+    ray_worker.print_to_stdstream = _log_line
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        _start() if address in ("", "local") else _join(address)
+    except InputError:
+        raise
+    except (ConnectionError, ValueError) as error:
+        raise InputError(f"address: no Ray cluster at {address!r} ({first_line(error)})") from None
+    except KeyboardInterrupt:  # the process may go on: a notebook
+        disconnect()
+        raise
+    except Exception as error:  # noqa: BLE001 - Ray raises this very class where its processes are not up within 30 s
+        raise OperationError(f"Ray cannot be started or joined; was the machine busy? ({first_line(error)})") from None
+    finally:
+        if callable(handler):  # Ray answers SIGTERM with a stack trace of its own
+            _set_handlers({signal.SIGTERM: handler})
+
+
+def disconnect() -> None:
+    """End a Ray of ours, or leave the cluster, which lives on. Not to be interrupted by a second Ctrl-C."""
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in STOPS}
+    _set_handlers(dict.fromkeys(STOPS, signal.SIG_IGN))
+    try:
+        ray.shutdown()
+        _read_environment()
+    finally:
+        _set_handlers(handlers)
+
+
+def check_raylet() -> None:
+    """Raise OperationError if Ray's process on this machine has died: using the object store would then end ours."""
+    node: Any = ray_worker._global_node
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(node.raylet_socket_name)
+        except OSError:
+            why = "killed by somebody or for want of memory; the same command resumes"
+            raise OperationError(f"Ray's raylet on this machine has died, {why}") from None
+
+
+def first_line(error: object) -> str:
+    """The first line of an error of Ray's; stack traces of other processes follow."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def _set_handlers(handlers: Mapping[int, Any]) -> None:
+    if current_thread() is main_thread():  # Python allows it there alone
+        for number, handler in handlers.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _log_line(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Log a message of Ray's processes in one line. Ray would print all of it, into tables and JSON."""
+    logging.getLogger(__name__).warning("Ray: %s", first_line("\n".join(data["lines"])))
+
+
+def _start() -> None:
+    """Start a Ray of ours. Its processes have the token, and the addresses they listen on, from this one."""
+    clusters = ray_constants.ENABLE_RAY_CLUSTER
+    ray_constants.ENABLE_RAY_CLUSTER = False  # what Ray does where it knows no clusters: the loopback for all ports
+    # Ray's processes add to their docstrings, and die where -OO has left none.
+    own = {MODE: "token", TOKEN: secrets.token_hex(32), "PYTHONOPTIMIZE": ""}
+    try:
+        with _environment(own), _interrupt_held_back():
+            _init("local", include_dashboard=False)
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = clusters
+
+
+def _join(address: str) -> None:
+    """Join a cluster, with the token where it asks for one. A driver that asks for it is none for one that does not.
+
+    Raises:
+        InputError: if the cluster refuses the token, or there is none.
+        ConnectionError: if there is no cluster.
+    """
+    if "://" in address:  # Ray's client, which asks by itself
+        _init(address)
+        return
+    asks = f"address: the Ray cluster at {address} asks for its token"
+    mode = os.environ.get(MODE) or ("disabled" if _answers(address, "disabled") else "token")
+    loader = AuthenticationTokenLoader.instance()
+    loader.reset_cache()
+    try:
+        has_token = loader.has_token(ignore_auth_mode=True)
+    except AuthenticationError as error:  # a file is named that cannot be read
+        raise InputError(f"address: {error.message}") from None
+    if mode.lower() == "token" and not has_token:
+        raise InputError(f"{asks}, and there is none here: {REMEDY}")
+    if not _answers(address, mode):
+        source = TOKEN if os.environ.get(TOKEN) else os.environ.get(TOKEN_PATH) or "~/.ray/auth_token"  # Ray's order
+        why = f"refuses that of {source}: {REMEDY}" if mode.lower() == "token" else f"{MODE} is {mode} here"
+        raise InputError(f"{asks}, and {why}")
+    with _environment({MODE: mode}):
+        _init(address)
+
+
+def _init(address: str, **more: Any) -> None:
+    ray.init(address, log_to_driver=False, logging_level=logging.ERROR, **more)
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables, and have Ray read them."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    _read_environment()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            os.environ |= {} if value is None else {name: value}
+
+
+def _read_environment() -> None:
+    """Have Ray, which keeps what it has once read, read its environment variables and its token now."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _answers(address: str, mode: str) -> bool:
+    """Whether a cluster takes our calls. Where it refuses them, Ray goes on asking for 20 s, a line each.
+
+    Raises:
+        ConnectionError: if there is no cluster.
+    """
+    at = services.canonicalize_bootstrap_address(address)
+    try:
+        with _environment({MODE: mode}), _muted_stderr():
+            GcsClient(address=at).check_alive([], timeout=CONNECT_SECONDS)
+    except AuthenticationError:
+        return False
+    except RayError as error:
+        raise ConnectionError(first_line(error)) from None
+    return True
+
+
+@contextmanager
+def _interrupt_held_back() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of a block: a Ray that is half started leaves processes to a notebook that lives on.
+
+    Raises:
+        KeyboardInterrupt: at the end, if it came.
+    """
+    came, before = list[int](), signal.getsignal(signal.SIGINT)
+    if callable(before):  # else it is ignored, as in the background of a shell
+        _set_handlers({signal.SIGINT: lambda number, _: came.append(number)})
+    try:
+        yield
+    finally:
+        _set_handlers({signal.SIGINT: before})
+    if came:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _muted_stderr() -> Iterator[None]:
+    """Silence standard error, to which Ray's C++ writes whatever its log level."""
+    stderr, nothing = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 2)
+    try:
+        yield
+    finally:
+        os.dup2(stderr, 2)
+        os.close(stderr)
+        os.close(nothing)
