@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -31,6 +32,7 @@ from fakes import SilentView
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 WORDS = ["search", "resnet", "--trials", "2", "--epochs", "12", "--strategy", "random", "--cpus-per-trial", "0.5"]
+LOST = re.compile(r"trial \d+: (its worker died|a worker that trains beside this one is gone)")  # whoever says it first
 
 
 def ended(folder: Path) -> dict[str, Record]:
@@ -61,7 +63,7 @@ def test_whichever_worker_is_killed_the_net_goes_on(
     out, err = driver.communicate(timeout=400)
     assert driver.returncode == 0, err
     assert "each net trains on 2 devices" in out
-    assert "its worker died" in err
+    assert LOST.search(err)
     alone, shared = ended(tmp_path / "runs" / "one"), ended(folder)
     assert alone.keys() == shared.keys(), "the same search, whatever trains it"
     assert all(record.runtime["devices"] == 2 for record in shared.values())
@@ -100,4 +102,4 @@ def test_a_net_is_trained_across_nodes_and_outlives_one(
         assert pool.size == 1
         assert run_loop(controller, pool, Killer())
     assert all(record.runtime["devices"] == 2 for record in ended(context.folder).values())
-    assert "its worker died" in caplog.text
+    assert LOST.search(caplog.text)
