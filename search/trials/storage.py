@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import distribution_to_json
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 
@@ -81,14 +81,21 @@ class Database(RDBStorage):
     """
 
     def _set_trial_param_without_commit(
-        self, session: Any, trial_id: int, param_name: str, param_value_internal: float, distribution: Any, *_: Any
+        self,
+        session: Any,
+        trial_id: int,
+        param_name: str,
+        param_value_internal: float,
+        distribution: BaseDistribution,
+        previous_distribution: BaseDistribution | None = None,
     ) -> None:
         from optuna.storages._rdb.models import TrialParamModel
 
         written = distribution_to_json(distribution)
-        session.add(TrialParamModel(
+        gene = TrialParamModel(
             trial_id=trial_id, param_name=param_name, param_value=param_value_internal, distribution_json=written
-        ))  # fmt: skip
+        )
+        session.add(gene)
 
 
 def connect(url: URL) -> RDBStorage:
