@@ -1,6 +1,6 @@
 """A search at size: 256 simulated nodes with four workers each, 100,000 trials, one real driver.
 
-    python benchmarks/at_size.py --strategy random --folder runs/size    # half an hour of CPU time
+    python benchmarks/at_size.py --strategy random --folder runs/size    # half an hour of CPU time for 100,000
     python benchmarks/at_size.py --folder runs/size --trials 101000      # on from there with another strategy
     python benchmarks/at_size.py --folder runs/size --grow 100000        # repeat what it has, and go on from there
     python benchmarks/at_size.py --storage postgresql --trials 5000
@@ -46,7 +46,7 @@ from alternas.spaces import get
 
 NODES, WORKERS_A_NODE, TRIALS = sized(256, 2), 4, sized(100_000, 60)
 WINDOW = sized(1_000, 20)  # trials that a figure is the mean over
-SHOWN = (1, 2, 5, 10, 20, 50, 100, 101)  # windows that are kept, so many from the first trial
+SHOWN = (1, 2, 5, 10, 20, 50, 99, 100, 101)  # windows that are kept, so many from the first trial
 SIDE, CLASSES = 32, 10
 STEPS = 1_600  # optimiser steps of a full training
 CREATE_TRIAL = 4  # of Optuna's journal
@@ -135,15 +135,16 @@ class Meter:
     def _now(self) -> tuple[int, float, float, float]:
         return self._controller.started, time.process_time(), self._cluster.clock, time.monotonic()
 
-    def look(self) -> None:
-        """Write down figures when a window of trials lies behind."""
-        started = self._controller.started
-        if started < self._began[0] + WINDOW:
+    def look(self, least: int = WINDOW) -> None:
+        """Write down figures when a window of at least so many trials lies behind."""
+        begun = self._controller.started - self._began[0]
+        if begun < least:
             return
         (_, cpu, clock, wall), now = self._began, self._now()
         next_jobs, reports = (sorted(times) for times in self._times.values())
         point = {
-            "trials": now[0], "records": len(self._controller.store.records), "live": len(self._controller.live),
+            "trials": now[0], "begun": begun, "records": len(self._controller.store.records),
+            "live": len(self._controller.live),
             "simulated_seconds": round(now[2] - clock, 1), "cpu_seconds": round(now[1] - cpu, 2),
             "wall_seconds": round(now[3] - wall, 1), "share_of_a_core": round((now[1] - cpu) / (now[2] - clock), 4),
             "next_job_ms": round(1e3 * sum(next_jobs) / len(next_jobs), 2),
@@ -205,6 +206,7 @@ def grow(folder: Path, trials: int) -> None:
 
     What a driver that opens it has to read and keep is that of a search of so many, but for nets that are repeated.
     """
+    (folder / "grown").touch()
     lines = (folder / "records.jsonl").read_text().splitlines()
     ended = {row["trial"]: row for row in map(json.loads, lines) if row["status"] in ("ok", "pruned")}
     with open(folder / "study.journal") as journal:
@@ -247,8 +249,9 @@ def measure(folder: Path, asked: Any, storage: str) -> list[dict[str, Any]]:
         view = MeteredView(ShownSearch(controller), Console(file=nowhere))
         view.meter = Meter(controller, cluster, folder)
         run_loop(controller, cluster, view, asked.seconds)
+        view.meter.look(least=1)
     points = [json.loads(line) for line in (folder / "points.jsonl").read_text().splitlines()]
-    return [point for point in points if point.get("trials", 0) // WINDOW in SHOWN or point.get("opened_cpu_seconds")]
+    return [p for p in points if p.get("trials", 0) // WINDOW in SHOWN or "opened_cpu_seconds" in p or p is points[-1]]
 
 
 def main() -> None:
@@ -264,9 +267,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, database(asked.storage) as storage:
         folder = asked.folder or Path(scratch) / "run"
         points = measure(folder, asked, storage)
+        parts = [asked.strategy, asked.scheduler, asked.storage] + ["grown"] * (folder / "grown").exists()
     before = RESULTS / "at_size.json"
     figures = json.loads(before.read_text()) if before.exists() else {}
-    figures |= {f"{asked.strategy}, {asked.scheduler}, {asked.storage}": points}
+    figures |= {", ".join(parts): points}
     keep("at_size", {name: points for name, points in figures.items() if "," in name})
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import distribution_to_json
+from optuna.distributions import BaseDistribution, distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 
@@ -92,9 +92,10 @@ class Database(RDBStorage):
         from optuna.storages._rdb.models import TrialParamModel
 
         written = distribution_to_json(distribution)
-        session.add(TrialParamModel(
+        gene = TrialParamModel(
             trial_id=trial_id, param_name=param_name, param_value=param_value_internal, distribution_json=written
-        ))  # fmt: skip
+        )
+        session.add(gene)
 
 
 def connect(url: URL) -> RDBStorage:
