@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from optuna.distributions import BaseDistribution, distribution_to_json
+from optuna.distributions import distribution_to_json
 from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, RDBStorage
 
