@@ -65,7 +65,7 @@ def runs(as_json: Json = False) -> None:
 @command(5)
 def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     """Show the Pareto front of a run, ranked."""
-    from ..results.ranking.leaderboard import print_front
+    from ..results.render.board import print_front
     from ..results.runs.store import find_run
 
     query = ranking.query()
@@ -80,7 +80,7 @@ def leaderboard(
     as_json: Json = False,
 ) -> None:
     """Rank all nets of a run that were trained for the full budget, front after front."""
-    from ..results.ranking.leaderboard import print_leaderboard
+    from ..results.render.board import print_leaderboard
     from ..results.runs.store import find_run
 
     query = ranking.query()

@@ -35,8 +35,8 @@ DIGITS = "digits"
 
 def _print_found(folder: Path, as_json: bool) -> None:
     """Print what a search has found."""
-    from ..results.ranking.leaderboard import print_front
     from ..results.ranking.objectives import RankingQuery
+    from ..results.render.board import print_front
 
     on_front = print_front(folder, RankingQuery(), as_json)
     if on_front and not as_json:

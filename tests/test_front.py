@@ -24,10 +24,10 @@ from alternas.results.ranking.leaderboard import (
     noise_of,
     pick,
     rank_rows,
-    summary_lines,
 )
 from alternas.results.ranking.objectives import RankingQuery, parse_objectives, train_flops, train_seconds
 from alternas.results.ranking.stats import Noise
+from alternas.results.render.board import summary_lines
 from alternas.results.render.tables import nets_table
 from alternas.results.runs.record import Record
 from runs import made_run

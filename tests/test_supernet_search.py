@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from alternas.archs import Genotype, OperationError, static_cost
-from alternas.results.ranking.leaderboard import rank_rows, sharing_lines
+from alternas.results.ranking.leaderboard import rank_rows
 from alternas.results.ranking.metric import Metric
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.render.board import sharing_lines
 from alternas.results.runs.bank_progress import read_progress
 from alternas.results.runs.store import Store, read_records, weights_file
 from alternas.search.config import RunConfig, Settings

@@ -17,8 +17,9 @@ from alternas.archs.candidate import candidate_key, recipe_genes, tuned_values
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
 from alternas.results.ranking.compare import differing
-from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of, summary_lines
+from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table, open_run
 from alternas.results.report.sections import importance_parts, importances, leaderboard_table, recipe_table
 from alternas.results.runs.record import Record

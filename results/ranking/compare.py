@@ -19,7 +19,6 @@ from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts, read_settings
 from .budgets import budget_lines, count_rising
 from .leaderboard import (
-    TIED,
     Leaderboard,
     bounds_of,
     leaderboard_of,
@@ -31,7 +30,7 @@ from .leaderboard import (
 from .metric import as_shown, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
-from .stats import UNKNOWN_NOISE, Noise, Row
+from .stats import TIED, UNKNOWN_NOISE, Noise, Row
 
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"
 SHOWN = 60  # characters of a value that differs

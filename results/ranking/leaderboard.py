@@ -1,9 +1,7 @@
-"""The leaderboard of a run: its trained nets ranked on accuracy per compute, drawn with what must be known of them."""
+"""The leaderboard of a run: its trained nets ranked on accuracy per compute."""
 
 from __future__ import annotations
 
-import logging
-import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,18 +9,15 @@ from operator import mul
 from pathlib import Path
 from typing import Any
 
-from rich.console import Group, RenderableType
-
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice, short_repr
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
-from ..render.tables import nets_table, short
-from ..render.terminal import plain, print_json, print_lines, print_text
+from ..render.tables import short
 from ..runs.record import Record
 from ..runs.retrained import RETRAINED, by_net, retrained, retrainings
 from ..runs.store import no_collection, read_data_facts, read_records, read_settings
-from .budgets import LongerTraining, budget_lines, longer_training, rising_line, still_rose, validation_images
-from .metric import Metric, as_shown, floor_name, run_metric, score_range, trained_scores, validation_metrics
+from .budgets import LongerTraining, longer_training, rising_line, still_rose, validation_images
+from .metric import run_metric, score_range, trained_scores, validation_metrics
 from .objectives import (
     ACCURACY,
     LATENCY,
@@ -34,16 +29,10 @@ from .objectives import (
     title,
 )
 from .pareto import Bounds, above_chance, dominated_volume, envelope, gain, knee, min_max, normalized_cost, pareto_ranks
-from .stats import UNKNOWN_NOISE, Noise, Row, count_nets, deviation, mark_ties, pooled_noise
+from .stats import Noise, Row, count_nets, deviation, mark_ties, pooled_noise
 
 PICKS = ("accuracy", "gain", "cheapest")
 RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
-TIED = "= 7 +2: tied with net 7 and two more, which the noise does not tell apart (95 %)"
-BOUNDS = {
-    "lower": "gain >= G: cheaper than all plain ResNets of the run, and G points above the cheapest",
-    "upper": "gain <= G: dearer than all plain ResNets of the run, and G points above the best",
-}
-log = logging.getLogger("alternas")
 
 
 @dataclass(frozen=True)
@@ -358,93 +347,3 @@ def limits_of(folder: Path) -> dict[str, float]:
         rule = f"limits must be numbers by {', '.join(RUN_COSTS)}"
         raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
     return limits
-
-
-def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
-    """Print the front of a run, and return how many nets are on it."""
-    board = leaderboard_of(folder, query)
-    _print(board, board.front, f"Pareto front of {folder.name}", as_json)
-    return len(board.front)
-
-
-def print_leaderboard(folder: Path, query: RankingQuery, top: int, as_json: bool) -> None:
-    """Print all ranked nets of a run, or the first `top` of them."""
-    board = leaderboard_of(folder, query)
-    rows = board.rows[: top or None]
-    cut = f" (the first {len(rows)} of {len(board.rows)})" if len(rows) < len(board.rows) else ""
-    _print(board, rows, f"Leaderboard of {folder.name}{cut}", as_json, ranks=True)
-
-
-def _print(board: Leaderboard, rows: list[Row], heading: str, as_json: bool, ranks: bool = False) -> None:
-    """Rows as a table with notes, or as JSON with warnings on stderr of what they do not say themselves."""
-    if as_json:
-        rising = f"{board.rising_line}: {board.longer.command}" if board.longer else ""
-        for line in filter(None, (board.why_empty, *board.left_out, *budget_lines(board.rows), rising)):
-            log.warning("%s", line)
-        print_json([as_shown(row, board.query.metric) for row in rows])
-    else:
-        print_text(board_drawing(board, rows, heading, ranks))
-        if board.longer:  # whole, however narrow the terminal
-            print_lines("", f"train longer:  {board.longer.command}")
-
-
-def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool = False) -> RenderableType:
-    """Rows of a leaderboard as a table, and what must be known to read it."""
-    others = [column(name) for name in board.query.objectives if name != ACCURACY]
-    table = nets_table(rows, heading, others, ranks, board.why_empty, board.query.metric)
-    return Group(table, plain(*summary_lines(board), style="dim"))
-
-
-def summary_lines(board: Leaderboard) -> list[str]:
-    """What must be known to read a leaderboard, a line each."""
-    counts = Counter(r.status for r in board.records)
-    metric, of = board.query.metric, [f"log {title(name)}" for name in board.query.costs]
-    of = [f"{title(name)} above the worst" for name in board.query.metrics] + of
-    if ACCURACY in board.query.objectives:
-        of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
-    bounds = {row["gain_bound"] for row in board.rows}
-    lines = [
-        f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
-        f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
-        f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
-        f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
-        *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
-        *(line for bound, line in BOUNDS.items() if bound in bounds),
-        board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
-    ]
-    if any(row["tied_with"] for row in board.rows):
-        behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
-        lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
-    lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
-    lines += sharing_lines(board.records, metric)
-    if several := sum(row.get("recipes", 1) > 1 for row in board.rows):
-        lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
-    if any("recipe" in row for row in board.rows):
-        lines.append("baselines are trained by the recipe's own values")
-    if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
-        of_steps = ", ".join(map(str, steps))
-        lines.append(
-            f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's {metric.name}"
-        )
-    return lines
-
-
-def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
-    """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
-
-    Differences in percentage points; Spearman's rank correlation from three nets on.
-    """
-    alone = {r.key: r.accuracy for r in records if r.status == "ok" and r.weights == "alone" and r.accuracy is not None}
-    shared = [r for r in records if r.status == "ok" and r.weights == "shared" and r.key in alone]
-    pairs = [(alone[r.key], r.accuracy) for r in shared if r.accuracy is not None]
-    if not pairs:
-        return []
-    difference = 100 * statistics.mean(other - one for one, other in pairs)
-    order = ""
-    if len(pairs) > 2:
-        from scipy.stats import spearmanr
-
-        correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
-        order = f", rank correlation {correlation.statistic:.2f}"
-    nets = count_nets(len(pairs))
-    return [f"shared weights: {nets} on slices {difference:+.1f} {metric.points} from trained alone{order}"]

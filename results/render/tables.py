@@ -68,14 +68,16 @@ def nets_table(
     optional = {"steps": len(budgets) > len({weights for weights, _ in budgets}), "rank": ranks}
     names = [name for name in cells[0] if optional.get(name, any(row[name] for row in cells))]
     if not {*names} <= {*BASE, metric.name, "note"}:  # 80 columns are few; the JSON has all
-        names = [name for name in names if name not in ("net", "acc/GMAC")]
+        gone = ("net", "acc/GMAC", "params", "family") if tuned else ("net", "acc/GMAC")
+        names = [name for name in names if name not in gone]
+    whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in names:
         if name in ("family", "net"):  # on a narrow terminal names give way to numbers
             table.add_column(name, style="dim" * (name == "net"))
         else:
             justify = "left" if name in ("run", "note") else "right"
-            least = max(len(row[name]) for row in cells) if name == "trial" else None  # what a net is asked for by
+            least = max(len(row[name]) for row in cells) if name in whole else None
             head = name.replace("_" if name in (metric.name, *tuned) else " ", "\n")
             table.add_column(Text(head), justify=justify, no_wrap=True, min_width=least)
     for row in cells:
