@@ -36,6 +36,7 @@ N_UNIFORM = 2  # draws in each proposal
 UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
 NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
+REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
 COST_POWER = 0.5  # by the cost itself, nets would be left out where prices differ by hundreds (docs/log.md)
 LEARNED = "surrogate"  # attribute of the study: what was learned last, from how many readings
 
@@ -100,14 +101,18 @@ class Evolution(JointSampler):
         Empty before the surrogate has learned; the same object again while nothing new has come.
         """
         self._update(study)
-        if self._curves.count != self._count and self._curves.count >= MIN_OBSERVATIONS:
+        new_readings = self._curves.count - self._count
+        if new_readings >= max(1, REFRESH * len(self._running)) and self._curves.count >= MIN_OBSERVATIONS:
             self._condition(study)  # what is in training changes no mean
-        if self._accuracies is None and self._expected:
-            waiting = [t for t in self._running if t.number not in self._expected and rung_accuracies(t)]
-            means = self._surrogate.predict([self._net(t.params) for t in waiting])[0].tolist() if waiting else ()
-            expected = {number: mean for number, (mean, _) in self._expected.items()}
-            self._accuracies = self._ended | expected | dict(zip((t.number for t in waiting), means, strict=True))
-        return self._accuracies or {}
+        if not self._expected:
+            return {}
+        if self._accuracies is None:
+            self._accuracies = self._ended | {number: mean for number, (mean, _) in self._expected.items()}
+        waiting = [t for t in self._running if t.number not in self._accuracies and rung_accuracies(t)]
+        if waiting:
+            means = self._surrogate.predict([self._net(t.params) for t in waiting])[0].tolist()
+            self._accuracies = {**self._accuracies, **dict(zip((t.number for t in waiting), means, strict=True))}
+        return self._accuracies
 
     def _update(self, study: optuna.Study) -> None:
         """Read the trials that have ended or passed a rung."""

@@ -195,7 +195,7 @@ class StudyMirror(BaseStorage):
         return trials[self._first_waiting :]
 
 
-class Ledger(JournalFileBackend):
+class WrittenJournal(JournalFileBackend):
     """A journal to write to: of its trials, only that they are there and their states are read back into memory."""
 
     def read_logs(self, log_number_from: int) -> Generator[dict[str, Any], None, None]:
@@ -208,7 +208,7 @@ class Ledger(JournalFileBackend):
 
 def mirrored_journal(path: Path, name: str) -> StudyMirror:
     """The study in a journal, made if it is not there."""
-    return StudyMirror(journal(path), JournalStorage(Ledger(str(path.absolute()))), name)
+    return StudyMirror(journal(path), JournalStorage(WrittenJournal(str(path.absolute()))), name)
 
 
 def journal(path: Path) -> JournalStorage:
