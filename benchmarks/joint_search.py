@@ -68,7 +68,8 @@ def main() -> None:
 def searched(name: str, seed: int, asked: Any) -> Path:
     """The run of an arm: searched, and its front retrained."""
     plain = f"joint-{name.replace(' ', '').replace('/', 'over')}-{seed}"
-    file = Path(f"{plain}.json")
+    file = Path("recipes") / f"{plain}.json"
+    file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(ARMS[name].to_dict()))
     at = ["--workers", str(asked.workers)]
     how = ["--data", "cue", "--recipe", str(file), "--trials", str(asked.trials), "--seed", str(seed), "--name", plain]
