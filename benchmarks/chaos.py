@@ -41,6 +41,7 @@ class Chaos:
     driver: Any = None
     starts: int = 0
     seen: set[psutil.Process] = field(default_factory=set)
+    others: set[psutil.Process] = field(default_factory=lambda: set(psutil.Process().children(recursive=True)))
 
     def open(self) -> None:
         from ray.cluster_utils import Cluster
@@ -64,7 +65,7 @@ class Chaos:
 
     def look(self) -> list[psutil.Process]:
         """The processes that hold one of our actors now; all processes are noted."""
-        self.seen |= set(psutil.Process().children(recursive=True))
+        self.seen |= set(psutil.Process().children(recursive=True)) - self.others
         return [process for process in self.seen if "ray::Worker" in _title(process)]
 
     def records(self) -> list[dict[str, Any]]:

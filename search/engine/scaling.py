@@ -55,7 +55,8 @@ def more_workers(counts: WorkerCounts, load: ClusterLoad, resources: Resources) 
         return -max(0, min(math.ceil(waiting / resources.world), counts.alive - counts.least))
     if counts.idle:
         return 0
-    return max(0, min(fitting(resources, load.free) - counts.starting, counts.most - counts.alive))
+    whole = fitting(resources, load.nodes)  # what looks free may be a moment old
+    return max(0, min(fitting(resources, load.free) - counts.starting, min(counts.most, whole) - counts.alive))
 
 
 def kept_waiting(load: ClusterLoad, resources: Resources) -> int:
