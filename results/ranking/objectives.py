@@ -87,7 +87,8 @@ def parse_objectives(text: str) -> tuple[str, ...]:
     Raises:
         InputError: if one is named twice, or there are not two or three.
     """
-    named = [_directed(part.strip()) for part in text.split(",") if part.strip()]
+    asked = [part.strip() for part in text.split(",") if part.strip()]
+    named = [f"-{name}" if less_is_better(name) else name for name in asked]
     if len(named) == 1 and named != [ACCURACY]:
         named = [ACCURACY, *named]
     if named:
@@ -103,11 +104,6 @@ def column(objective: str) -> str:
 def title(objective: str) -> str:
     """What an objective is called in tables and messages."""
     return OBJECTIVES.get(objective, column(objective))
-
-
-def _directed(name: str) -> str:
-    """An objective as asked for, with "-" where it is known that less is better."""
-    return f"-{name}" if less_is_better(name) else name
 
 
 def _check_count(named: Collection[str], given: object) -> None:

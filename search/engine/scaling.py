@@ -81,8 +81,10 @@ def wished_workers(counts: WorkerCounts, load: ClusterLoad, resources: Resources
     """
     if kept_waiting(load, resources):
         return 0
-    taken = [{name: have - free.get(name, 0) for name, have in node.items()} for node, free in _pairs(load)]
-    used = max((math.ceil(_total(taken, name) / amount) for name, amount in needs_of(resources).items()), default=0)
+    pairs = list(zip(load.nodes, load.free, strict=True))
+    needs = needs_of(resources)
+    taken = {name: sum(node.get(name, 0) - free.get(name, 0) for node, free in pairs) for name in needs}
+    used = max((math.ceil(taken[name] / amount) for name, amount in needs.items()), default=0)
     return resources.world * counts.most + max(0, used - resources.world * counts.alive)
 
 
@@ -94,11 +96,3 @@ def needs_of(resources: Resources) -> Node:
 
 def _holds(node: Node, asked: Node) -> bool:
     return all(node.get(name, 0) >= amount for name, amount in asked.items())
-
-
-def _pairs(load: ClusterLoad) -> list[tuple[Node, Node]]:
-    return list(zip(load.nodes, load.free, strict=True))
-
-
-def _total(nodes: Sequence[Node], name: str) -> float:
-    return sum(node.get(name, 0) for node in nodes)

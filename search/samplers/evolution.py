@@ -129,12 +129,9 @@ class Evolution(JointSampler):
         self._ended |= {trial.number: trial.values[0] for trial in ended if trial.state == TrialState.COMPLETE}
         self._curves.update(ended, self._running)
 
-    def _training(self) -> list[FrozenTrial]:
-        return [trial for trial in self._running if not is_paused(trial)]
-
     def _condition(self, study: optuna.Study) -> None:
         """Have the surrogate learn from what is new, and expect what all nets will reach."""
-        training = self._training()[-MAX_PENDING:]
+        training = [trial for trial in self._running if not is_paused(trial)][-MAX_PENDING:]
         numbers = tuple(trial.number for trial in training)
         if (self._count, self._pending) == (self._curves.count, numbers):
             return
