@@ -12,7 +12,8 @@ from .blocks import registry as _registry  # noqa: F401 - fills BLOCKS
 from .cost import Cost, static_cost
 from .errors import InputError, OperationError
 from .genotype import Genotype
-from .parts import Encoder, Head, Stage, Stem, Style
+from .parts import Encoder, Head, Stem, Style
+from .stage import Stage
 
 if TYPE_CHECKING:
     from .network import Network, build, resized

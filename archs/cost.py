@@ -12,10 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, stage_layout
-from .parts import MOST_CLASSES, Encoder, Stem, Style
+from .parts import MOST_CLASSES, Encoder
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
@@ -69,26 +70,17 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     plan, tally = genotype.plan(image_size, in_chans), CostAccumulator()
     if genotype.stem.kind != "none":
         tally.place = "stem"
-        _stem(tally, genotype.stem, genotype.style, plan, in_chans)
+        stem_cost(tally, genotype.stem, genotype.style, plan, in_chans)
     for blocks in plan.stages:
         tally.take(_stage(blocks[0], tally.input_kept))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
-    if plan.final_norm:
-        tally.norm(plan.channels)
-        x = size(plan.channels, plan.last_map)
-        tally.keep_input(x)
-        tally.alive(x, 2 * x)
-        if plan.grid is not None:  # the encoder's patches keep it
-            tally.keep(x)
-            tally.input_kept = True
+    if plan.final_norm or genotype.head.norm == "batch":
+        last_norm_cost(tally, plan)
     if genotype.encoder is not None:
         _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")
         features = genotype.encoder.embed_dim
     tally.place = "head"
-    for hidden in [genotype.head.hidden] if genotype.head.hidden else []:
-        tally.linear(features, hidden)
-        features = hidden
-    tally.linear(features, num_classes)
+    head_cost(tally, genotype.head, features, num_classes, plan)
     alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
     return Cost(*tally.totals(), alive, kept, tally.parts())
 
@@ -102,32 +94,6 @@ def _stage(first: Block, input_kept: bool) -> CostAccumulator:
         assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
         formula(tally, block)
     return tally
-
-
-def _stem(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in_chans: int) -> None:
-    """The pool behind a 7x7 / 2 conv halves its map once more."""
-    image, out = size(in_chans, plan.image), size(stem.width, plan.stem_map)
-    tally.keep(image)
-    if stem.kind == "patchify":
-        tally.conv(in_chans, stem.width, stem.patch, plan.stem_map, bias=True)
-        at = plan.stem_map
-    elif stem.kind == "cifar":
-        tally.conv(in_chans, stem.width, 3, plan.stem_map)
-        at = plan.stem_map
-    else:
-        at = (-(-plan.image[0] // 2), -(-plan.image[1] // 2))
-        tally.conv(in_chans, stem.width, 7, at)
-    wide, pooled = size(stem.width, at), at != plan.stem_map
-    active = stem.kind == "bit" or (style.order == "post" and stem.kind != "patchify")
-    if active:
-        tally.norm(stem.width)
-        tally.keep(wide, wide)
-    elif pooled:
-        tally.keep(wide)
-    tally.keep(2 * out if pooled else 0)  # the pool's indices are 64 bits
-    tally.input_kept = active and not pooled
-    padded = wide if stem.kind == "bit" else 0
-    tally.alive(image, wide * (2 if active else 1), wide + padded + 3 * out if pooled else out)
 
 
 def _encoder(tally: CostAccumulator, encoder: Encoder, plan: Layout, token: bool) -> None:

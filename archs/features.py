@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .network import Network
@@ -24,6 +23,8 @@ class Features(nn.Module):
         self.network = network
         plan, encoder = network.genotype.plan(network.image_size, network.in_chans), network.genotype.encoder
         maps = [(stage[-1].c_out, stage[-1].map_out[0]) for stage in plan.stages]
+        if maps and network.genotype.head.conv:
+            maps[-1] = (network.genotype.head.conv, maps[-1][1])
         if encoder is not None and plan.grid is not None:
             maps.append((encoder.embed_dim, plan.grid[0]))
         maps = maps or [(plan.channels, plan.stem_map[0])]
@@ -36,9 +37,8 @@ class Features(nn.Module):
         for stage in network.stages:
             x_BCHW = stage(x_BCHW)
             maps.append(x_BCHW)
-        if network.norm is not None:
-            x_BCHW = F.relu(network.norm(x_BCHW))
-            maps[-1] = x_BCHW
+        if maps:
+            x_BCHW = maps[-1] = network.normed(x_BCHW)
         if (encoder := network.encoder) is not None:
             grid = encoder.grid_of(x_BCHW)
             x_BTC = encoder.encode(encoder.embed(x_BCHW), grid)

@@ -17,7 +17,8 @@ from typing import Any
 from .blocks.spec import BLOCKS
 from .errors import InputError, short_repr
 from .layout import ImageSize, Layout, layout
-from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stage, Stem, Style
+from .parts import GROUPS, PREACTIVATION, Encoder, Head, Part, Stem, Style
+from .stage import Stage
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit", "modern")
 TIMM_FIELD = "timm"  # of what records hold of a net of timm, which is no genotype; see `timm_net`
@@ -59,6 +60,8 @@ class Genotype(Part):
             c_in = stage.channels
         if self.head.pool == "token" and self.encoder is None:
             raise InputError("head: pool 'token' needs an encoder, got none")
+        if self.encoder is not None and (self.head.norm != "style" or self.head.conv):
+            raise InputError("head: norm and conv are of nets without an encoder, got one")
 
     def _check_types(self) -> None:
         for name, kind in {"stem": Stem, "stages": tuple, "head": Head, "style": Style}.items():
@@ -76,7 +79,7 @@ class Genotype(Part):
         Raises:
             InputError: if a window or patch does not divide its map.
         """
-        return layout(self.stem, self.stages, self.encoder, self.style, image_size, in_chans)
+        return layout(self.stem, self.stages, self.encoder, self.style, self.head, image_size, in_chans)
 
     def check(self, image_size: ImageSize) -> None:
         """Raise InputError if the net cannot be built at `image_size`."""
@@ -106,14 +109,15 @@ class Genotype(Part):
         """The one spelling of this net: unused fields at their defaults, MSA blocks by place."""
         stages = tuple(stage.canonical() for stage in self.stages)
         stem, style = self.canonical_start()
-        return Genotype(stem, stages, self.encoder.canonical() if self.encoder else None, self.head, style)
+        encoder = self.encoder.canonical() if self.encoder else None
+        return Genotype(stem, stages, encoder, self.head.canonical(), style)
 
     def canonical_start(self) -> tuple[Stem, Style]:
         """Stem and style of `canonical`, which alone depend on other parts."""
         stem, style = self.stem.canonical(), self.style
         if stem.kind == "imagenet" and style == Style("post", "group"):
             stem = replace(stem, kind="bit")  # the same root by two names
-        if stem.kind in ("none", "bit", "patchify"):  # stems without a style
+        if stem.kind in ("none", "bit", "patchify", "conv"):  # stems without a style
             if not any(BLOCKS[kind].ordered for kind in self.kinds):
                 style = replace(style, order="pre")
             if not self.stages:
@@ -151,8 +155,11 @@ class Genotype(Part):
             if isinstance(stage.get("msa"), list):
                 stage["msa"] = tuple(stage["msa"])
         encoder = given.get("encoder")
+        stem = _fields("stem", Stem, given["stem"])
+        if isinstance(stem.get("before"), list):
+            stem["before"] = tuple(stem["before"])
         return cls(
-            Stem(**_fields("stem", Stem, given["stem"])),
+            Stem(**stem),
             tuple(Stage(**stage) for stage in stages),
             None if encoder is None else Encoder(**_fields("encoder", Encoder, encoder)),
             Head(**_fields("head", Head, given.get("head", {}))),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 from .blocks.spec import BLOCKS, BlockForm, BlockSpec
 from .errors import InputError, check_int, short_repr
-from .parts import GROUPS, Encoder, Stage, Stem, Style
+from .parts import GROUPS, Encoder, Head, Stem, Style
+from .stage import Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
@@ -50,15 +52,25 @@ class Block:
         """Channels of the inner convs; of an AlterNet MSA block, its input's over the expansion."""
         return self.c_in // self.stage.expansion if self.spec.inner_of_input else self.stage.width
 
+    def option(self, name: str) -> Any:
+        """An option of the stage, as this block has it."""
+        return self.stage.option(self.kind, name)
+
+    @property
+    def kernel(self) -> int:
+        """Side of its depthwise conv."""
+        return self.option("kernel")
+
     @property
     def inner(self) -> int:
         """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
-        return 4 * self.c_out
+        return max(1, int(self.c_out * self.option("expand") + 1e-6))
 
     @property
     def squeezed(self) -> int:
-        """Hidden channels of an MBConv's squeeze-and-excitation."""
-        return max(1, self.c_out // 4)
+        """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
+        share = self.option("se")
+        return max(1, int(self.c_out * share + 1e-6)) if share else 0
 
     @property
     def projects(self) -> bool:
@@ -80,6 +92,7 @@ class Layout:
     stages: tuple[tuple[Block, ...], ...]
     channels: int
     grid: Map | None
+    head: Head
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -92,8 +105,8 @@ class Layout:
 
     @property
     def final_norm(self) -> bool:
-        """Whether a last norm and ReLU stand behind the stages."""
-        return bool(self.stages) and self.stages[-1][-1].raw
+        """Whether the style's last norm and ReLU stand behind the stages."""
+        return bool(self.stages) and self.stages[-1][-1].raw and self.head.norm == "style"
 
 
 def as_map(image_size: ImageSize) -> Map:
@@ -106,7 +119,13 @@ def as_map(image_size: ImageSize) -> Map:
 
 
 def layout(
-    stem: Stem, stages: tuple[Stage, ...], encoder: Encoder | None, style: Style, image_size: ImageSize, in_chans: int
+    stem: Stem,
+    stages: tuple[Stage, ...],
+    encoder: Encoder | None,
+    style: Style,
+    head: Head,
+    image_size: ImageSize,
+    in_chans: int,
 ) -> Layout:
     """Walk from the image to the head; InputError if a patch or window does not divide its map."""
     image = as_map(image_size)
@@ -114,19 +133,19 @@ def layout(
     if stem.kind == "patchify":
         _must_divide("stem", "patch", stem.patch, image)
     at, channels = _shrink(image, stem.stride), in_chans if stem.kind == "none" else stem.width
-    if stem.kind == "bit" or (style.norm == "group" and style.order == "post" and stem.kind != "patchify"):
+    if stem.kind == "bit" or (style.norm == "group" and style.order == "post" and stem.kind in ("cifar", "imagenet")):
         _check_group("stem", channels, _shrink(image, min(stem.stride, 2)))
     stem_map, laid = at, []
     for number, stage in enumerate(stages, start=1):
         laid.append(stage_layout(f"stage {number}", stage, style, channels, at))
         at, channels = laid[-1][-1].map_out, stage.channels
-    if style.norm == "group" and laid and laid[-1][-1].raw:
+    if style.norm == "group" and laid and laid[-1][-1].raw and head.norm == "style":
         _check_group("last norm", channels, at)
     grid = None
     if encoder is not None:
         _must_divide("encoder", "patch", encoder.patch, at)
         grid = (at[0] // encoder.patch, at[1] // encoder.patch)
-    return Layout(image, stem_map, tuple(laid), channels, grid)
+    return Layout(image, stem_map, tuple(laid), channels, grid, head)
 
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage

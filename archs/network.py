@@ -8,12 +8,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .blocks.encoder import TransformerEncoder
-from .blocks.residual import Layers
+from .blocks.layers import act, conv_norm
 from .blocks.spec import load_class
+from .ends import last_norm, make_head, make_stem
 from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize, Map
-from .parts import MOST_CLASSES, Stem, Style
+from .parts import MOST_CLASSES
 
 
 class Network(nn.Module):
@@ -29,21 +30,18 @@ class Network(nn.Module):
         super().__init__()
         plan, encoder = genotype.plan(image_size, in_chans), genotype.encoder
         self.genotype, self.num_classes, self.image_size, self.in_chans = genotype, num_classes, plan.image, in_chans
-        self.stem = _stem(genotype.stem, genotype.style, in_chans)
+        self.stem, head = make_stem(genotype.stem, genotype.style, in_chans), genotype.head
         self.stages = nn.ModuleList(
             nn.Sequential(*(load_class(b.form.module)(b) for b in stage)) for stage in plan.stages
         )
-        self.norm = Layers(genotype.style).norm(plan.channels) if plan.final_norm else None
+        self.norm = last_norm(plan, genotype.style)
         self.encoder = None
         if encoder is not None:
             assert plan.grid is not None
-            token = genotype.head.pool == "token"
-            self.encoder = TransformerEncoder(encoder, plan.channels, plan.grid, token, dropout)
-        features, hidden = plan.channels if encoder is None else encoder.embed_dim, genotype.head.hidden
-        if not hidden:
-            self.head: nn.Module = nn.Linear(features, num_classes)
-        else:
-            self.head = nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, num_classes))
+            self.encoder = TransformerEncoder(encoder, plan.channels, plan.grid, head.pool == "token", dropout)
+        self.last_conv = nn.Sequential(*conv_norm(plan.channels, head.conv, 1), act(head.act)) if head.conv else None
+        features = plan.channels if encoder is None else encoder.embed_dim
+        self.head = make_head(head, head.conv or features, num_classes)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
         """The last map x_BCHW, normalised, that the pooling or the encoder sees."""
@@ -51,7 +49,19 @@ class Network(nn.Module):
         for stage in self.stages:
             for block in stage.children():  # a call of `stage` would hold its input to its end
                 x_BCHW = block(x_BCHW)
-        return x_BCHW if self.norm is None else F.relu(self.norm(x_BCHW))
+        return self.normed(x_BCHW)
+
+    def normed(self, x_BCHW: Tensor) -> Tensor:
+        """The last map of the stages as the pooling or the encoder takes it."""
+        if self.norm is not None:
+            x_BCHW = self.norm(x_BCHW) if self.genotype.head.norm == "batch" else F.relu(self.norm(x_BCHW))
+        return x_BCHW if self.last_conv is None else self.last_conv(x_BCHW)
+
+    @property
+    def classifiers(self) -> list[nn.Linear]:
+        """The linear layers that make the logits: one, or two of a distilled head."""
+        layers = [module for module in self.head.modules() if isinstance(module, nn.Linear)]
+        return layers[-2:] if self.genotype.head.distilled else layers[-1:]
 
     def set_drop_path(self, rate: float) -> None:
         """Stochastic depth: dropped with probability 0 in the first residual block, `rate` in the last one."""
@@ -98,22 +108,6 @@ def build(
     if drop_path:
         network.set_drop_path(drop_path)
     return network
-
-
-def _stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
-    """x_BCHW -> x_BCHW; the roots of BiT and its hybrids differ in order, padding and where the norm stands."""
-    if stem.kind == "none":
-        return nn.Identity()
-    if stem.kind == "patchify":
-        return nn.Conv2d(in_chans, stem.width, stem.patch, stride=stem.patch)
-    layers = Layers(Style("post", "group") if stem.kind == "bit" else style)
-    if stem.kind == "cifar":
-        parts, pool = [layers.conv(in_chans, stem.width, 3)], []
-    else:
-        parts, pool = [layers.conv(in_chans, stem.width, 7, 2)], layers.root_pool()
-    if layers.style.order == "post":
-        parts += [layers.norm(stem.width), nn.ReLU()]
-    return nn.Sequential(*parts, *pool)
 
 
 def resized(network: Network, image_size: ImageSize, dropout: float = 0.0, drop_path: float = 0.0) -> Network:

@@ -1,4 +1,4 @@
-"""The parts of a genotype: stem, stages of residual blocks, their style, transformer encoder, head.
+"""The parts of a genotype beside its stages (stage.py): stem, style, transformer encoder, head.
 
 Plain frozen records of int / float / bool / str / tuple, so that equality, hashing and JSON come for free. Each
 checks every rule that needs no image size, and knows its canonical form: the one spelling in which fields that do
@@ -11,18 +11,21 @@ networks leave default values out.
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
-from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from .errors import InputError, check_choice, check_int, short_repr
 
-STEMS = ("cifar", "imagenet", "patchify", "bit", "none")
+STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
+STEM_NORMS = ("none", "layer")
+STEM_ENDS = ("act", "norm", "conv")
 ORDERS = ("pre", "post")
 NORMS = ("batch", "group")
 POOLS = ("avg", "token")
+HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch")
+HIDDEN_NORMS = ("none", "batch", "layer")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
+ACTS = ("relu", "silu", "gelu", "hard_swish", "tanh")
 GROUPS = 32  # of every GroupNorm
 MOST_CLASSES = 10_000_000
 
@@ -48,13 +51,31 @@ class Stem(Part):
 
     cifar: 3x3 conv. imagenet: 7x7 / 2 conv, then 3x3 / 2 max-pool. Both as the net's style has them: norm and ReLU
     behind the conv in post-activation nets, none in pre-activation nets. patchify: `patch` x `patch` conv of that
-    stride. bit: the root of the ViT paper's hybrids in any net, weight-standardised 7x7 / 2 conv, GroupNorm, ReLU,
-    3x3 / 2 max-pool, SAME padding. none: the encoder takes the image itself, as a ViT does.
+    stride, or of a larger `kernel`, then `norm`. conv: convs with BatchNorm and `act`, whatever the net's style. bit:
+    the root of the ViT paper's hybrids in any net, weight-standardised 7x7 / 2 conv, GroupNorm, ReLU, 3x3 / 2
+    max-pool, SAME padding. none: the encoder takes the image itself, as a ViT does.
+
+    Attributes:
+        kind: one of these.
+        width: channels that it gives.
+        patch: of patchify, side and stride of the patch.
+        kernel: side of the kernels of "conv"; of patchify, 0 is the patch.
+        norm: of patchify, behind its conv: none, or LayerNorm over the channels.
+        before: of "conv", channels of the convs in front of the last one.
+        halvings: of "conv", how many of its convs, the first ones, stride by 2.
+        act: of "conv", its activation.
+        ends_with: of "conv", what stands behind the last conv: norm and act, the norm alone, or nothing.
     """
 
     kind: str = "cifar"
     width: int = 64
     patch: int = 0
+    kernel: int = 0
+    norm: str = "none"
+    before: tuple[int, ...] = ()
+    halvings: int = 1
+    act: str = "relu"
+    ends_with: str = "act"
 
     def __post_init__(self) -> None:
         check_choice("stem: kind", self.kind, STEMS)
@@ -62,16 +83,45 @@ class Stem(Part):
         check_int("stem", "patch", self.patch, 1 if self.kind == "patchify" else 0, 1024)
         if self.kind == "bit" and self.width % GROUPS:
             raise InputError(f"stem: width of a bit stem must be a multiple of {GROUPS}, got {self.width}")
+        check_int("stem", "kernel", self.kernel, 0, 1024)
+        check_choice("stem: norm", self.norm, STEM_NORMS)
+        check_choice("stem: act", self.act, ACTS)
+        check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
+        if not isinstance(self.before, tuple) or len(self.before) > 16:
+            raise InputError(f"stem: before must be up to 16 widths, got {short_repr(self.before)}")
+        for channels in self.before:
+            check_int("stem", "width in before", channels)
+        check_int("stem", "halvings", self.halvings, 0, 1 + len(self.before))
+        if self.side % 2 == 0 and self.kind == "conv":
+            raise InputError(f"stem: kernel must be odd, got {self.kernel}")
+        if self.kind == "patchify" and self.side < self.patch:
+            raise InputError(f"stem: kernel must be at least the patch, got kernel {self.kernel}, patch {self.patch}")
+
+    @property
+    def side(self) -> int:
+        """Of the kernels of a conv or patchify stem."""
+        return self.kernel or (self.patch if self.kind == "patchify" else 3)
+
+    @property
+    def convs(self) -> tuple[tuple[int, int], ...]:
+        """Channels and stride of each conv of a conv stem."""
+        return tuple((c, 2 if i < self.halvings else 1) for i, c in enumerate((*self.before, self.width)))
 
     def canonical(self) -> Stem:
+        own = {"patchify": ("patch", "kernel", "norm"), "conv": ("kernel", "before", "halvings", "act", "ends_with")}
         if self.kind == "none":
             return Stem("none")
-        return self if self.kind == "patchify" else replace(self, patch=0)
+        kept = {name: getattr(self, name) for name in own.get(self.kind, ())}
+        if self.kind in own and self.side == replace(self, kernel=0).side:
+            kept["kernel"] = 0
+        if not self.before and self.ends_with != "act":  # the only activation is behind the last conv
+            kept.pop("act", None)
+        return Stem(self.kind, self.width, **kept)
 
     @property
     def stride(self) -> int:
         """Downsampling in each direction."""
-        return {"cifar": 1, "none": 1, "patchify": self.patch}.get(self.kind, 4)
+        return {"cifar": 1, "none": 1, "patchify": self.patch, "conv": 2**self.halvings}.get(self.kind, 4)
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,136 +144,6 @@ class Style(Part):
 
 
 PREACTIVATION = Style()
-
-
-@dataclass(frozen=True, repr=False)
-class Stage(Part):
-    """A run of residual blocks, some of them attention blocks.
-
-    Attributes:
-        block: conv block, "basic" or "bottleneck" (expansion 4) in the net's style, or a modern one, "mbconv" or
-            "convnext".
-        depth: number of blocks, conv and attention together.
-        width: base width in channels; the stage's output has width x expansion.
-        stride: of the first block, which must then be a conv block.
-        msa: number of attention blocks placed by the build-up rule (depth >= 2 msa), or their 0-based places, free.
-        heads: attention heads of each attention block.
-        head_dim: channels of each head.
-        window: side of the square attention window; 0 attends over the whole map.
-        attention: which attention block: "msa" and "msa_a" are AlterNet's variants B (pre-activation, its default)
-            and A (post-activation); "transformer" has an MLP.
-        per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
-        mlp_ratio: hidden width of a transformer block's MLP over its channels.
-    """
-
-    POSITIONAL = 3
-
-    block: str = "basic"
-    depth: int = 2
-    width: int = 64
-    stride: int = 1
-    msa: int | tuple[int, ...] = 0
-    heads: int = 1
-    head_dim: int = 64
-    window: int = 0
-    attention: str = "msa"
-    per_head: bool = False
-    mlp_ratio: float = 4.0
-
-    def check(self, place: str) -> None:
-        """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
-        check_choice(f"{place}: block", self.block, conv_kinds())
-        check_choice(f"{place}: attention", self.attention, attention_kinds())
-        check_int(place, "depth", self.depth, 1, 1024)
-        check_int(place, "width", self.width)
-        check_int(place, "stride", self.stride, 1, 8)
-        check_int(place, "heads", self.heads, 1, 4096)
-        check_int(place, "head_dim", self.head_dim, 1, 4096)
-        check_int(place, "window", self.window, 0, 4096)
-        if not isinstance(self.per_head, bool):
-            raise InputError(f"{place}: per_head must be true or false, got {short_repr(self.per_head)}")
-        object.__setattr__(self, "mlp_ratio", _check_ratio(place, self.mlp_ratio, self.channels))
-        if not isinstance(self.msa, tuple):
-            check_int(place, "msa", self.msa, 0, 1024)
-            if self.depth < 2 * self.msa:
-                rule = "the build-up rule needs depth >= 2 msa"
-                raise InputError(f"{place}: {rule}, got depth {self.depth}, msa {self.msa}")
-            return
-        for at in self.msa:
-            check_int(place, "place in msa", at, 0, self.depth - 1)
-        if len(set(self.msa)) != len(self.msa):
-            raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
-        if 0 in self.msa and self.stride != 1:
-            raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
-
-    def check_channels(self, place: str, c_in: int, style: Style) -> None:
-        """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
-        by_input = BLOCKS[self.attention if 0 in self.places else self.block].inner_of_input
-        if by_input and c_in % self.expansion:
-            raise InputError(f"{place}: an MSA block's input width must be a multiple of {self.expansion}, got {c_in}")
-        if style.norm != "group":
-            return
-        grouped = {"input width": c_in, "width": self.width}
-        if by_input:
-            grouped["inner width of the first MSA block"] = c_in // self.expansion
-        for field, channels in grouped.items():
-            if channels % GROUPS:
-                raise InputError(f"{place}: {field} must be a multiple of {GROUPS} under group norm, got {channels}")
-
-    @cached_property
-    def places(self) -> tuple[int, ...]:
-        """0-based places of the attention blocks, ascending."""
-        return tuple(sorted(self.msa)) if isinstance(self.msa, tuple) else build_up(self.depth, self.msa)
-
-    @cached_property
-    def kinds(self) -> tuple[str, ...]:
-        """The kind of each block: `block` or `attention`."""
-        return tuple(self.attention if i in self.places else self.block for i in range(self.depth))
-
-    @cached_property
-    def expansion(self) -> int:
-        return BLOCKS[self.block].expansion
-
-    @cached_property
-    def channels(self) -> int:
-        """Channels of the stage's output."""
-        return self.width * self.expansion
-
-    @property
-    def hidden(self) -> int:
-        """Hidden units of a transformer block's MLP."""
-        return int(self.channels * self.mlp_ratio + 1e-6)
-
-    def canonical(self) -> Stage:
-        plain = Stage(block=self.block, depth=self.depth, width=self.width, stride=self.stride, msa=())
-        if not self.places:
-            return plain
-        block, width, mlp_ratio = self.block, self.width, plain.mlp_ratio
-        has_mlp = BLOCKS[self.attention].has_mlp
-        if has_mlp:
-            mlp_ratio = self.hidden / self.channels
-        if len(self.places) == self.depth:  # without a conv block, only the expansion of `block` is left,
-            if has_mlp:  # and of that only the stage's channels
-                block, width = "basic", self.channels
-            elif self.expansion == 1:
-                block = "basic"
-        per_head = self.per_head and self.heads > 1
-        return replace(self, block=block, width=width, msa=self.places, per_head=per_head, mlp_ratio=mlp_ratio)
-
-
-def build_up(depth: int, count: int) -> tuple[int, ...]:
-    """Places of `count` MSA blocks in a stage of `depth` under the build-up rule.
-
-    Going backwards from the stage's end, every second conv block is swapped: (n - 2m) conv blocks, then m times
-    (conv, MSA). Park & Kim, ICLR 2022, section 4 and their models/alternet.py.
-    """
-    return tuple(sorted(depth - 1 - 2 * i for i in range(count)))
-
-
-def attention_beside(width: int) -> tuple[int, int]:
-    """Heads and channels of a head beside conv blocks of this width: 3 x width channels in all, as AlterNet has."""
-    channels = 3 * width
-    return max(1, channels // 64), min(64, channels)
 
 
 @dataclass(frozen=True, repr=False)
@@ -264,7 +184,7 @@ class Encoder(Part):
         if self.embed_dim % self.heads:
             rule = "heads must divide embed_dim"
             raise InputError(f"encoder: {rule}, got embed_dim {self.embed_dim}, heads {self.heads}")
-        object.__setattr__(self, "mlp_ratio", _check_ratio("encoder", self.mlp_ratio, self.embed_dim))
+        object.__setattr__(self, "mlp_ratio", check_ratio("encoder", self.mlp_ratio, self.embed_dim))
         if not isinstance(self.qkv_bias, bool):
             raise InputError(f"encoder: qkv_bias must be true or false, got {short_repr(self.qkv_bias)}")
         check_int("encoder", "local", self.local, 0, 1023)
@@ -298,20 +218,51 @@ class Head(Part):
 
     Attributes:
         pool: "avg" averages the map or all tokens, "token" reads a class token.
-        hidden: units of a hidden layer with tanh before the logits, the ViT paper's head for pre-training; 0 for none.
+        hidden: units of a hidden layer before the logits; 0 for none. With tanh alone it is the ViT paper's head for
+            pre-training.
+        norm: behind the stages: "style" is that of the net's style with its ReLU, where the last block's output is
+            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, or BatchNorm of them in front of
+            each classifier. Of nets without an encoder.
+        conv: channels of a 1x1 conv with BatchNorm and `act` in front of the pooling, as MobileNets have; 0 for none.
+        act: behind `conv` and in the hidden layer.
+        hidden_norm: of the hidden layer, whose linear layer then has no bias.
+        act_first: whether the hidden layer's activation stands in front of its norm, and its linear layer has a bias.
+        distilled: whether two classifiers are averaged, as nets trained with a teacher's second head have them.
     """
 
     POSITIONAL = 1
 
     pool: str = "avg"
     hidden: int = 0
+    norm: str = "style"
+    conv: int = 0
+    act: str = "tanh"
+    hidden_norm: str = "none"
+    act_first: bool = False
+    distilled: bool = False
 
     def __post_init__(self) -> None:
         check_choice("head: pool", self.pool, POOLS)
         check_int("head", "hidden", self.hidden, 0)
+        check_choice("head: norm", self.norm, HEAD_NORMS)
+        check_int("head", "conv", self.conv, 0)
+        check_choice("head: act", self.act, ACTS)
+        check_choice("head: hidden_norm", self.hidden_norm, HIDDEN_NORMS)
+        for name in ("act_first", "distilled"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"head: {name} must be true or false, got {short_repr(getattr(self, name))}")
+
+    def canonical(self) -> Head:
+        normed = bool(self.hidden) and self.hidden_norm != "none"
+        return replace(
+            self,
+            act=self.act if self.conv or self.hidden else "tanh",
+            hidden_norm=self.hidden_norm if self.hidden else "none",
+            act_first=self.act_first and normed,
+        )
 
 
-def _check_ratio(place: str, value: Any, width: int) -> float:
+def check_ratio(place: str, value: Any, width: int) -> float:
     """The mlp_ratio `value` as a float, if it leaves a hidden unit at `width`."""
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= 64:  # neither does NaN pass

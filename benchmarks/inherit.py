@@ -25,7 +25,7 @@ from typing import Any
 from machine import keep, options, shown, sized
 
 from alternas.archs import Genotype, Stage
-from alternas.archs.parts import attention_beside
+from alternas.archs.stage import attention_beside
 from alternas.results.ranking.stats import mean_ci, paired
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load

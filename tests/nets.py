@@ -45,6 +45,19 @@ NETS = {
     "transformer": Genotype(CIFAR, (replace(MSA, attention="transformer", mlp_ratio=1.5),)),
     "transformer first": Genotype(CIFAR, (replace(MSA, attention="transformer", width=16, msa=(0, 1), window=0),)),
     "post mbconv": replace(modern("mbconv"), style=Style("post")),
+    "mbconv with options": Genotype(CIFAR, (Stage("mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
+    "convnext with options": Genotype(CIFAR, (Stage("convnext", 2, 8, 2, kernel=3, expand=3),)),
+    "conv stem": Genotype(Stem("conv", 8, before=(6,), act="silu"), (Stage("basic", 1, 8),)),
+    "conv stem without an end": Genotype(Stem("conv", 8, before=(6, 4), kernel=5, ends_with="conv"), WIDE[:1]),
+    "patchify with overlap": Genotype(Stem("patchify", 8, 4, kernel=7, norm="layer"), (Stage("convnext", 1, 8),)),
+    "conv head": Genotype(CIFAR, (Stage("basic", 1, 8),), head=Head(norm="none", conv=12, act="silu")),
+    "normed hidden head": Genotype(
+        CIFAR, (Stage("convnext", 1, 8),), head=Head(hidden=12, norm="layer", hidden_norm="layer", act="gelu")
+    ),
+    "distilled head": Genotype(CIFAR, (Stage("mbconv", 1, 8),), head=Head(norm="pooled_batch", distilled=True)),
+    "batch head": Genotype(
+        CIFAR, (Stage("mbconv", 1, 8),), head=Head("avg", 12, "batch", hidden_norm="batch", act_first=True)
+    ),
     "imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),)),
     "post imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),), style=Style("post")),
     "patchify": Genotype(Stem("patchify", 8, 2), (Stage("basic", 1, 8),)),

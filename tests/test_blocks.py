@@ -192,11 +192,11 @@ def test_encoder_is_its_definition(name: str) -> None:
 
 def test_modern_blocks_are_timms() -> None:
     torch.manual_seed(0)
-    block = Genotype(CIFAR, (Stage("convnext", 1, 8),)).plan(16).blocks[0]
+    convnext, mbconv = (Genotype(CIFAR, (Stage(kind, 1, 8),)).plan(16).blocks[0] for kind in ("convnext", "mbconv"))
     x = torch.randn(2, 8, 16, 16)
     pairs = [
-        (ConvNeXt(block), ConvNeXtBlock(8, conv_mlp=True, ls_init_value=None)),
-        (MBConv(block), MbConvBlock(8, 8, cfg=MaxxVitConvCfg())),
+        (ConvNeXt(convnext), ConvNeXtBlock(8, conv_mlp=True, ls_init_value=None)),
+        (MBConv(mbconv), MbConvBlock(8, 8, cfg=MaxxVitConvCfg())),
     ]
     for ours, theirs in pairs:
         lively(theirs)

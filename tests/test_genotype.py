@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, Style, build, static_cost, zoo
-from alternas.archs.parts import build_up
+from alternas.archs.stage import build_up
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
 

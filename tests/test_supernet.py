@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
-from alternas.archs.blocks.registry import Axis
+from alternas.archs.blocks.axes import Axis
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.samplers.sampler_context import features

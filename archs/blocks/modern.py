@@ -44,9 +44,9 @@ class MBConv(ModernBlock):
         inner = b.inner
         self.norm1 = nn.BatchNorm2d(b.c_in)
         self.conv1, self.norm2 = nn.Conv2d(b.c_in, inner, 1, bias=False), nn.BatchNorm2d(inner)
-        self.conv2 = nn.Conv2d(inner, inner, 3, stride=b.stride, padding=1, groups=inner, bias=False)
+        self.conv2 = nn.Conv2d(inner, inner, b.kernel, stride=b.stride, padding=b.kernel // 2, groups=inner, bias=False)
         self.norm3 = nn.BatchNorm2d(inner)
-        self.se = SqueezeExcite(inner, rd_channels=b.squeezed, act_layer=nn.SiLU)
+        self.se = SqueezeExcite(inner, rd_channels=b.squeezed, act_layer=nn.SiLU) if b.squeezed else nn.Identity()
         self.conv3 = nn.Conv2d(inner, b.c_out, 1)
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
@@ -63,7 +63,7 @@ class ConvNeXt(ModernBlock):
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
-        self.conv = nn.Conv2d(b.c_in, b.c_in, 7, stride=b.stride, padding=3, groups=b.c_in)
+        self.conv = nn.Conv2d(b.c_in, b.c_in, b.kernel, stride=b.stride, padding=b.kernel // 2, groups=b.c_in)
         self.norm = LayerNorm2d(b.c_in)
         self.mlp = ConvMlp(b.c_in, b.inner, b.c_out, act_layer=nn.GELU)
 

@@ -67,6 +67,9 @@ class BlockSpec:
         expansion: the output's channels over the stage's width; of conv blocks.
         modern: whether it has norms of its own, whatever the net's.
         inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
+        options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
+        ignores: fields of the stage that it makes nothing of, beside the options that it has not.
+        strided: whether an attention block of this kind can be the first of a stage that strides.
         branches: what it adds to the residual stream.
         style: how it is drawn.
         searched: whether the spaces `modern` and `free` draw it.
@@ -78,6 +81,9 @@ class BlockSpec:
     expansion: int = 1
     modern: bool = False
     inner_of_input: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    ignores: tuple[str, ...] = ()
+    strided: bool = False
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)
     searched: bool = field(default=False, repr=False)
@@ -88,12 +94,12 @@ class BlockSpec:
 
     @cached_property
     def attends(self) -> bool:
-        """Whether it is an attention block, which has heads and a window and cannot stride."""
+        """Whether it is an attention block, which stages place by `msa`."""
         return any(branch.op == "msa" for branch in self.branches)
 
     @cached_property
     def has_mlp(self) -> bool:
-        """Whether an MLP of the stage's `mlp_ratio` follows its attention."""
+        """Whether it has an MLP of the stage's `mlp_ratio`."""
         return any(branch.op == "mlp" for branch in self.branches)
 
     @property

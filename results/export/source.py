@@ -14,8 +14,8 @@ from ...archs import Genotype, Stage
 from ...archs.blocks.spec import BLOCKS
 
 MODULES = (
-    "errors", "blocks/spec", "parts", "layout", "genotype",
-    "blocks/attention", "blocks/residual", "blocks/encoder", "network",
+    "errors", "blocks/spec", "parts", "stage", "layout", "genotype",
+    "blocks/attention", "blocks/residual", "blocks/encoder", "blocks/layers", "ends", "network",
 )  # fmt: skip
 
 
@@ -27,17 +27,30 @@ def load_class(name: str) -> Any:
 
 
 def more_modules(net: Genotype) -> list[str]:
-    """The modules beyond `MODULES` with blocks of `net`: of `archs`, which need timm, or the user's own by name."""
+    """The modules beyond `MODULES` with blocks of `net`: of `archs`, which need timm, or the user's own by name.
+
+    What they import from `archs` in their first lines stands in front of them.
+    """
     names = list[str]()
     for kind in (kind for stage in net.stages for kind in stage.kinds):
         name = BLOCKS[kind].form(net.style.order).module.partition(":")[0]
-        names.append(f"blocks/{name[1:]}" if name.startswith(".") else name)  # ".residual" or "package.module"
+        own = name.startswith(".")  # ".residual" or "package.module"
+        names += [*_needed(f"blocks/{name[1:]}"), f"blocks/{name[1:]}"] if own else [name]
     return [name for name in dict.fromkeys(names) if name not in MODULES]
+
+
+def _needed(module: str) -> list[str]:
+    """The modules of `archs` that a module of `archs` imports at its top, each behind those that it needs."""
+    names = list[str]()
+    for node in ast.parse(_text(module)).body:
+        if isinstance(node, ast.ImportFrom) and _is_ours(node) and (name := _imported(module, node)) not in MODULES:
+            names += [*_needed(name), name]
+    return names
 
 
 def sections(net: Genotype) -> list[tuple[str, str]]:
     """The modules of `archs` that build `net`, in an order in which each needs only those before it, with their use."""
-    names = [*MODULES[:-1], *more_modules(net), MODULES[-1]]
+    names = [*MODULES[:-2], *more_modules(net), *MODULES[-2:]]
     return [(name, (ast.get_docstring(ast.parse(_text(name))) or "").split("\n")[0]) for name in names]
 
 

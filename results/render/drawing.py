@@ -20,7 +20,7 @@ from rich.text import Text
 from ...archs import Genotype, InputError, static_cost
 from ...archs.blocks.spec import BLOCKS, BlockStyle
 from ...archs.layout import Block, ImageSize, Layout
-from ...archs.parts import Encoder
+from ...archs.parts import Encoder, Head, Stem
 from .tables import short
 
 CONV_STYLE, ATTENTION_STYLE = "cyan", "bold magenta"  # of blocks in the terminal
@@ -63,31 +63,55 @@ def net_parts(net: Genotype, plan: Layout, num_classes: int) -> list[NetPart]:
     """The parts of a net in its order."""
     parts, encoder, head = [], net.encoder, net.head
     if net.stem.kind != "none":
-        patch = f" {net.stem.patch}x{net.stem.patch}" if net.stem.kind == "patchify" else ""
         style = f"{net.style.order}-activation, {net.style.norm} norm" if net.stages else ""
         stem = Glyph("stem", net.stem.width, net.stem.stride)
-        parts.append(NetPart("stem", (stem,), net.stem.kind + patch, style, _shape(net.stem.width, plan.stem_map)))
+        parts.append(NetPart("stem", (stem,), _stem_text(net.stem), style, _shape(net.stem.width, plan.stem_map)))
     for blocks in plan.stages:
         glyphs, last = tuple(Glyph(block.kind, block.c_out, block.stride) for block in blocks), blocks[-1]
-        parts.append(NetPart(last.place, glyphs, "", _attention_text(blocks), _shape(last.c_out, last.map_out)))
+        parts.append(NetPart(last.place, glyphs, "", _stage_text(blocks), _shape(last.c_out, last.map_out)))
     if encoder is not None and plan.grid is not None:
         tokens = plan.grid[0] * plan.grid[1] + (head.pool == "token")
         glyphs = (Glyph("transformer", encoder.embed_dim),) * encoder.depth
         parts.append(NetPart("encoder", glyphs, "", _encoder_text(encoder), f"{tokens} x {encoder.embed_dim}"))
-    hidden = f"linear {head.hidden}, tanh, " if head.hidden else ""
-    return [*parts, NetPart("head", (Glyph("head", 0),), f"{head.pool}, {hidden}linear", "", str(num_classes))]
+    return [*parts, NetPart("head", (Glyph("head", 0),), _head_text(head), "", str(num_classes))]
+
+
+def _stem_text(stem: Stem) -> str:
+    if stem.kind == "patchify":
+        kernel = f", kernel {stem.side}x{stem.side}" if stem.side != stem.patch else ""
+        return f"patchify {stem.patch}x{stem.patch}{kernel}" + (", layer norm" if stem.norm == "layer" else "")
+    if stem.kind == "conv":
+        convs = ", ".join(f"{channels}/{stride}" for channels, stride in stem.convs)
+        return f"conv {stem.side}x{stem.side} {convs}, {stem.act}"
+    return stem.kind
+
+
+def _head_text(head: Head) -> str:
+    norm = {"batch": "batch norm", "layer": "layer norm", "pooled_batch": "batch norm"}.get(head.norm)
+    before = [f"conv {head.conv}, {head.act}"] if head.conv else []
+    before = [norm, *before] if head.norm == "batch" and norm else before
+    behind = [norm] if norm and head.norm != "batch" else []
+    hidden = [f"linear {head.hidden}"] if head.hidden else []
+    more = [f"{head.hidden_norm} norm"] if head.hidden and head.hidden_norm != "none" else []
+    acts = [head.act] if head.hidden else []
+    hidden += [*acts, *more] if head.act_first else [*more, *acts]
+    last = "2 x linear, averaged" if head.distilled else "linear"
+    return ", ".join([*before, head.pool, *behind, *hidden, last])
 
 
 def _shape(channels: int, size: tuple[int, int]) -> str:
     return f"{channels} x {size[0]} x {size[1]}"
 
 
-def _attention_text(blocks: Sequence[Block]) -> str:
-    """Heads and window of a stage's attention blocks; "" without any."""
+def _stage_text(blocks: Sequence[Block]) -> str:
+    """Options of a stage's blocks that differ from their kinds' own; heads and window of its attention blocks."""
     first = next((block for block in blocks if block.spec.attends), None)
-    if first is None:
-        return ""
-    return f"{first.stage.heads} heads of {first.stage.head_dim}, window {'x'.join(map(str, first.window))}"
+    said = [f"{name} {value}" for name, value in blocks[0].stage.canonical().given.items()]
+    if first is not None:
+        stage, ignored = first.stage, first.spec.ignores
+        said += [f"{stage.heads} heads of {stage.head_dim}"] * ("heads" not in ignored)
+        said += [f"window {'x'.join(map(str, first.window))}"] * ("window" not in ignored)
+    return ", ".join(said)
 
 
 def _encoder_text(encoder: Encoder) -> str:

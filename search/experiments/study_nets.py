@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from ...archs.errors import InputError, check_choice
 from ...archs.layout import Map
-from ...archs.parts import attention_beside
+from ...archs.stage import attention_beside
 from ...spaces.families import fit_window
 from ...spaces.presets import preset_for
 

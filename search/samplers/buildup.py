@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from rich.table import Table
 
 from ...archs import Genotype, InputError
-from ...archs.parts import build_up
+from ...archs.stage import build_up
 from ...results.ranking.metric import Metric
 from ...results.ranking.stats import CHANGE, MeanCI, mean_ci, paired, verdict
 from ...spaces import FixedChooser, Genes, RecordingChooser, options_of, plain_genes

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...archs import Genotype, Network, build
-from ...archs.blocks.registry import Axis
+from ...archs.blocks.axes import Axis
 from ..training.optim import memory_format
 from .roles import Role, roles_of
 

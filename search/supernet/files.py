@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 
-from ...archs.blocks.registry import Axis
+from ...archs.blocks.axes import Axis
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
 from .bank import Bank, NetInput

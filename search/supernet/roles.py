@@ -6,11 +6,13 @@ same name. What cannot nest is told apart by the role's name: kinds of stem, pat
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
-from ...archs import Network
-from ...archs.blocks.registry import Axis, tensor_axes
+from ...archs import Head, Network, Stem
+from ...archs.blocks.axes import Axis, tensor_axes
 from ...archs.layout import Block, Layout
+from ...archs.stage import OPTIONS
 
 
 class Role(NamedTuple):
@@ -40,15 +42,25 @@ def _role(net: Network, layout: Layout, name: str, shape: tuple[int, ...]) -> Ro
         return _encoder_role(net, layout, rest, shape)
     genotype, stages = net.genotype.canonical(), len(layout.stages)
     if part == "stem":  # of one kind and patch all kernels are alike
-        place = f"{genotype.stem.kind} {genotype.stem.patch}"
+        place = _stem_place(genotype.stem)
     else:
-        place = f"of tokens, hidden {genotype.head.hidden}" if net.encoder else f"behind {stages} stages"
+        own = genotype.head
+        more = "" if replace(own, pool="avg", hidden=0) == Head() else f" {own}"
+        place = (f"of tokens, hidden {own.hidden}" if net.encoder else f"behind {stages} stages") + more
     return Role(f"{part} {place} {_style(net)}/{rest}", _whole(shape))
+
+
+def _stem_place(stem: Stem) -> str:
+    """The stem's kind, with what does not nest; its widths do."""
+    if stem.kind == "conv":
+        return f"conv {stem.kernel} {len(stem.before)} {stem.halvings} {stem.act} {stem.ends_with}"
+    return f"{stem.kind} {stem.patch}" + f" {stem.kernel} {stem.norm}" * (stem.kernel > 0 or stem.norm != "none")
 
 
 def _block_role(b: Block, number: int, tensor: str, dims: int) -> Role:
     """Of a residual block: its registry entry says how its tensors slice."""
     style = "" if b.spec.modern else f" {b.style.order if b.spec.ordered else ''} {b.style.norm}"
+    style += "".join(f" {name} {b.option(name)}" for name in b.spec.options if not OPTIONS[name].nests)
     table = f" of {dims} axes" if tensor.endswith("table") else ""  # one for each head, or one for all
     return Role(f"{b.place} block {number + 1} {b.kind}{style}/{tensor}{table}", tensor_axes(b, tensor, dims))
 

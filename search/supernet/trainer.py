@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from ...archs import Genotype, InputError
-from ...archs.blocks.registry import Axis
+from ...archs.blocks.axes import Axis
 from ...archs.files import atomic_write
 from ...results.ranking.metric import all_numbers
 from ..training.augment import mixed

@@ -19,6 +19,7 @@ from ...archs import Network
 from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.residual import Projection
 from ...archs.layout import Block
+from ...archs.stage import OPTIONS
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import read
 from .job import FREEZE_POLICIES, InitWeights
@@ -33,7 +34,7 @@ class Inherited:
     """What one part of the child took.
 
     Attributes:
-        place: "stem", "stage 1 block 2" (from 1), "last norm", "encoder tokens" (patch projection,
+        place: "stem", "stage 1 block 2" (from 1), "last norm", "last conv", "encoder tokens" (patch projection,
             class token, positions), "encoder block 3", "encoder norm" or "head".
         source: the parent's part, named alike; "" if nothing came from the parent.
         how: "copied"; "fitted", cut or widened where sizes differ, or short of a piece that the
@@ -58,11 +59,13 @@ def inherit(child: Network, parent: Network) -> list[Inherited]:
         copy_stem(child.stem, parent.stem, tally)
     rows.append(_row("stem", child.stem.parameters(), "stem", tally))
     rows += _stages(child, parent)
-    if child.norm is not None:
-        tally = CopyCount()
-        if parent.norm is not None:
-            copy_module(child.norm, parent.norm, tally)
-        rows.append(_row("last norm", child.norm.parameters(), "last norm", tally))
+    lasts = (("last norm", child.norm, parent.norm), ("last conv", child.last_conv, parent.last_conv))
+    for place, own, other in lasts:
+        if own is not None:
+            tally = CopyCount()
+            if other is not None:
+                copy_module(own, other, tally)
+            rows.append(_row(place, own.parameters(), place, tally))
     if child.encoder is not None:
         image = (child.genotype.stem.kind == "none", parent.genotype.stem.kind == "none")
         rows += _encoder(child.encoder, parent.encoder, image)
@@ -144,9 +147,10 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
     return rows
 
 
-def _species(b: Block) -> tuple[str, str, str]:
-    """The block's kind with what of the style it depends on."""
-    return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm)
+def _species(b: Block) -> tuple[Hashable, ...]:
+    """The block's kind with what of the style it depends on, and options in which weights do not nest."""
+    apart = tuple(b.option(name) for name in b.spec.options if not OPTIONS[name].nests)
+    return (b.kind, b.style.order if b.spec.ordered else "", "" if b.spec.modern else b.style.norm, *apart)
 
 
 def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally: CopyCount) -> None:
@@ -231,9 +235,9 @@ def init_weights(net: Network | TimmNetwork, start: InitWeights | None) -> Initi
     assert isinstance(net, Network), "a search gives references no weights"
     policy, rows = FREEZE_POLICIES[start.freeze], inherit(net, read(Path(start.weights)))
     if start.zero_head:  # all classes are equally likely then (Dosovitskiy et al., 2021, section 3.2)
-        last = [module for module in net.head.modules() if isinstance(module, nn.Linear)][-1]
-        nn.init.zeros_(last.weight)
-        nn.init.zeros_(last.bias)
+        for last in net.classifiers:
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
         rows = [row if row.place != "head" else Inherited("head", "", "zero", row.params, 0) for row in rows]
     places = parts(net)
     if policy.new:
@@ -257,8 +261,9 @@ def parts(net: Network) -> dict[str, list[nn.Module | nn.Parameter]]:
     places: dict[str, list[nn.Module | nn.Parameter]] = {"stem": [net.stem], "head": [net.head]}
     for s, stage in enumerate(net.stages):
         places |= {f"stage {s + 1} block {i + 1}": [block] for i, block in enumerate(stage.children())}
-    if net.norm is not None:
-        places["last norm"] = [net.norm]
+    places |= {
+        f"last {name}": [part] for name, part in (("norm", net.norm), ("conv", net.last_conv)) if part is not None
+    }
     if (encoder := net.encoder) is not None:
         token = [] if encoder.cls_token is None else [encoder.cls_token]
         places["encoder tokens"] = [encoder.proj, encoder.positions, *token]

@@ -73,6 +73,14 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def centred(weight: Tensor, sides: torch.Size) -> Tensor:
+    """Kernels (..., h, w) of other sides: the middle of larger ones, or within zeros, which changes no output."""
+    more = [side - had for side, had in zip(sides, weight.shape[-2:], strict=True)]
+    if any(extra % 2 for extra in more):
+        return torch.zeros(*weight.shape[:-2], *sides)
+    return nn.functional.pad(weight, [extra // 2 for extra in reversed(more) for _ in range(2)])
+
+
 def repeated(source: Tensor, channels: int) -> Tensor:
     """`source` (..., P) with `channels` channels."""
     return source[..., torch.arange(channels) % source.shape[-1]]
@@ -126,7 +134,7 @@ def copy_linear(
     gain: Tensor | None = None,
     image: bool = False,
 ) -> None:
-    """Fill a conv or linear layer of the same kernel.
+    """Fill a conv or linear layer; a kernel of another side is cut, or padded by zeros.
 
     Args:
         rows, columns: its outputs and inputs, cyclic by default.
@@ -135,8 +143,10 @@ def copy_linear(
     """
     weight = source = plain(parent.weight)
     channels, had = child.weight.shape[1], source.shape[1]
-    if child.weight.shape[2:] != source.shape[2:]:
-        return
+    if (sides := child.weight.shape[2:]) != source.shape[2:]:
+        if image or type(child) is not nn.Conv2d or child.stride != parent.stride:
+            return
+        weight = centred(weight, sides)
     if image and channels != had:  # as timm's `adapt_input_conv`: the sum over the image's channels stays
         repeats = weight[:, torch.arange(channels) % had] * (had / channels)
         weight = weight.sum(1, keepdim=True) if channels == 1 else repeats

@@ -1,4 +1,4 @@
-"""Named nets, with paper, original code and what differs. Names follow timm without the resolution.
+"""The three families of the papers: ResNets and BiTs, ViTs and hybrids, AlterNets.
 
 For the ResNet and AlterNet names, stem and window follow the image size: up to 64 px the CIFAR
 stem and window 4, above it the ImageNet stem and window 7. The functions that make the families
@@ -7,13 +7,12 @@ are public: `alternet`, `resnet`, `preresnet`, `bit`, `vit`, `vit_hybrid`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from .errors import InputError, check_choice
-from .genotype import Genotype
-from .layout import ImageSize, as_map
-from .parts import PREACTIVATION, Encoder, Head, Stage, Stem, Style
+from ..errors import InputError, check_choice
+from ..genotype import Genotype
+from ..layout import ImageSize, as_map
+from ..parts import PREACTIVATION, Encoder, Head, Stem, Style
+from ..stage import Stage
+from .entry import Entry
 
 SMALL_IMAGE = 64
 POSTACTIVATION = Style("post")
@@ -119,16 +118,7 @@ def vit_hybrid(size: str, depths: tuple[int, ...], patch: int = 1) -> Genotype:
     return Genotype(Stem("bit", 64), stages, encoder, Head("token"), style)
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One named net: how to make it at an image size, where it comes from, its name in timm."""
-
-    make: Callable[[ImageSize], Genotype]
-    about: str
-    timm: str = ""
-
-
-def _resnets() -> dict[str, Entry]:
+def resnets() -> dict[str, Entry]:
     entries = {}
     for n in ALTERNETS:  # 200 layers are BiT's alone
         block, depths = RESNETS[n]
@@ -145,7 +135,7 @@ def _resnets() -> dict[str, Entry]:
     return entries
 
 
-def _bits() -> dict[str, Entry]:
+def bits() -> dict[str, Entry]:
     in_timm = {(50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4)}
     sizes = [(n, x) for n in (50, 101, 152) for x in (1, 2, 3, 4)] + [(200, 3)]
     return {
@@ -158,7 +148,7 @@ def _bits() -> dict[str, Entry]:
     }
 
 
-def _vits() -> dict[str, Entry]:
+def vits() -> dict[str, Entry]:
     entries = {}
     for size, patches in {"tiny": (16,), "small": (8, 16, 32), "base": (8, 16, 32), "large": (14, 16, 32)}.items():
         for patch in patches:
@@ -173,7 +163,7 @@ def _vits() -> dict[str, Entry]:
     return entries
 
 
-def _hybrids() -> dict[str, Entry]:
+def hybrids() -> dict[str, Entry]:
     trunks = [("r26_s32", "r26"), ("r50_s32", "r50"), ("r50_s16", "r50 in three stages")]
     sizes = {"small": trunks[:1], "base": trunks, "large": trunks[1:]}
     in_timm = {"vit_small_r26_s32", "vit_base_r26_s32", "vit_base_r50_s16", "vit_large_r50_s32"}
@@ -189,7 +179,7 @@ def _hybrids() -> dict[str, Entry]:
     return entries
 
 
-def _alternets() -> dict[str, Entry]:
+def alternets() -> dict[str, Entry]:
     entries = {
         f"alternet{n}": Entry(
             lambda size, n=n: _alternet(size, *ALTERNETS[n]),
@@ -211,21 +201,3 @@ def _alternet(size: ImageSize, block: str, depths: tuple[int, ...], msa: tuple[i
 
 def _stem(size: ImageSize) -> str:
     return "cifar" if max(as_map(size)) <= SMALL_IMAGE else "imagenet"
-
-
-ZOO: dict[str, Entry] = _alternets() | _resnets() | _bits() | _vits() | _hybrids()
-
-
-def names() -> list[str]:
-    """The names that `get` knows."""
-    return list(ZOO)
-
-
-def get(name: str, image_size: ImageSize = 224) -> Genotype:
-    """The named net, with the stem and window that suit `image_size`; InputError if the name is unknown."""
-    return ZOO[check_choice("architecture", name, ZOO)].make(image_size)
-
-
-def timm_name(genotype: Genotype) -> str | None:
-    """The model of timm that is this net at 224 px, if one of the zoo's is."""
-    return next((e.timm for e in ZOO.values() if e.timm and e.make(224).key == genotype.key), None)

@@ -1,0 +1,70 @@
+"""`Axis` and `tensor_axes`: how the tensors of a block slice, by the words of its entry. Torch-free."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import NamedTuple
+
+from ..layout import Block
+from ..stage import OPTIONS
+
+
+class Axis(NamedTuple):
+    """One axis of a tensor, of nested `sizes` that are sliced apart: the rows of q, k and v are 3 x heads x head_dim.
+
+    Attributes:
+        sizes: their product is the axis' length.
+        centred: a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning.
+    """
+
+    sizes: tuple[int, ...]
+    centred: bool = False
+
+    def index_in(self, larger: Axis) -> list[int]:
+        """The places in a larger axis of the same name that this one takes."""
+        index = [0]
+        for part, whole in zip(self.sizes, larger.sizes, strict=True):
+            start = (whole - part) // 2 if self.centred else 0
+            index = [outer * whole + start + i for outer, i in product(index, range(part))]
+        return index
+
+    @property
+    def length(self) -> int:
+        return prod(self.sizes)
+
+
+def tensor_axes(b: Block, name: str, dims: int) -> tuple[Axis, ...]:
+    """The axes of one tensor of a block.
+
+    Args:
+        b: the block.
+        name: of the tensor in the module's state dict.
+        dims: its number of axes. A bias or a running statistic has the first of its layer's, a step count none.
+
+    Raises:
+        KeyError: if the block's entry does not name the tensor's layer.
+    """
+    axes = b.form.axes
+    names = (axes[name] if name in axes else axes[name.rpartition(".")[0]]).split()
+    if name.endswith("attn.table"):
+        names = names[-dims:]  # a table that all heads share has no axis of heads
+    return tuple(_axis(b, axis) for axis in names[:dims])
+
+
+def _axis(b: Block, name: str) -> Axis:
+    """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
+    if name.isdecimal():
+        return Axis((int(name),), centred=True)
+    if name in OPTIONS and OPTIONS[name].allowed == "odd":
+        return Axis((b.option(name),), centred=True)
+    heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
+    named = {
+        "hidden": Axis((b.stage.hidden,)),
+        "qkv": Axis((3, heads, dim)),
+        "attended": Axis((heads, dim)),
+        "heads": Axis((heads,)),
+        "rows": Axis((2 * height - 1,), centred=True),
+        "columns": Axis((2 * width - 1,), centred=True),
+    }
+    return named[name] if name in named else Axis((getattr(b, name),))

@@ -1,0 +1,62 @@
+"""Pieces of the cost formulas that blocks of several kinds share, and of the axes of their tensors. Torch-free."""
+
+from __future__ import annotations
+
+from ..layout import Block
+from .accumulator import CostAccumulator, size
+
+SHORTCUT = {"shortcut": "c_out c_in 1 1"}
+SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
+TABLE = {"attn.table": "heads rows columns"}
+SQUEEZE = {"se.fc1": "squeezed inner 1 1", "se.fc2": "inner squeezed 1 1"}
+MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
+
+
+def shortcut_cost(acc: CostAccumulator, b: Block, norm: bool = False) -> int:
+    """Elements of a projected shortcut, 0 for the identity."""
+    if not b.projects:
+        return 0
+    y = size(b.c_out, b.map_out)
+    acc.conv(b.c_in, b.c_out, 1, b.map_out)
+    if norm:
+        acc.norm(b.c_out)
+        acc.keep(y)
+    return y
+
+
+def pre_ends(acc: CostAccumulator, b: Block) -> int:
+    """First norm and shortcut of a pre-activation block."""
+    x = size(b.c_in, b.map_in)
+    acc.norm(b.c_in)
+    acc.keep_input(x)
+    acc.keep(x)
+    return shortcut_cost(acc, b)
+
+
+def post_ends(acc: CostAccumulator, b: Block) -> int:
+    """Shortcut and last ReLU of a post-activation block, whose output the next block need not keep."""
+    acc.keep_input(size(b.c_in, b.map_in))
+    acc.keep(size(b.c_out, b.map_out))
+    acc.input_kept = True
+    return shortcut_cost(acc, b, norm=True)
+
+
+def attention_cost(acc: CostAccumulator, b: Block, dim: int) -> int:
+    """Projections, products and table of attention on a map of `dim` channels; elements of q, k, v and the result."""
+    (height, width), pixels = b.window, b.map_out[0] * b.map_out[1]
+    inner, tables = b.stage.heads * b.stage.head_dim, b.stage.heads if b.stage.per_head else 1
+    acc.linear(dim, 3 * inner, pixels, bias=False)
+    acc.attention(pixels, height * width, inner)
+    acc.add("position", tables * (2 * height - 1) * (2 * width - 1))
+    acc.linear(inner, b.c_out, pixels)
+    qkv, logits = 3 * inner * pixels, b.stage.heads * pixels * height * width
+    # Kept: the windows, q and k once more scaled, v, the weights, what the output layer takes.
+    acc.keep(dim * pixels, qkv, logits, inner * pixels)
+    return qkv + 2 * inner * pixels
+
+
+def squeeze_cost(acc: CostAccumulator, b: Block, channels: int) -> None:
+    """Squeeze-and-excitation of a map of so many channels, where the block has it."""
+    if b.squeezed:
+        acc.conv(channels, b.squeezed, 1, (1, 1), bias=True)
+        acc.conv(b.squeezed, channels, 1, (1, 1), bias=True)

@@ -1,0 +1,22 @@
+"""Layers that blocks of several kinds, stems and heads are made of."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from .residual import Projection
+
+
+def act(name: str) -> nn.Module:
+    """The activation of that name."""
+    known = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "hard_swish": nn.Hardswish, "tanh": nn.Tanh}
+    return known[name]()
+
+
+def conv_norm(c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
+    """A conv without bias that pads to ceil(side / stride), and its BatchNorm."""
+    if kernel == 1 and groups == 1:
+        conv = Projection(c_in, c_out, stride)
+    else:
+        conv = nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
+    return [conv, nn.BatchNorm2d(c_out)]

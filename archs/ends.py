@@ -1,0 +1,86 @@
+"""The two ends of a net as modules: `make_stem`, the norm behind the stages, and `make_head`."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from .blocks.encoder import LN_EPS
+from .blocks.layers import act, conv_norm
+from .blocks.residual import Layers
+from .layout import Layout
+from .parts import Head, Stem, Style
+
+
+def make_stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
+    """x_BCHW -> x_BCHW; the roots of BiT and its hybrids differ in order, padding and where the norm stands."""
+    if stem.kind == "none":
+        return nn.Identity()
+    if stem.kind == "patchify":
+        conv = nn.Conv2d(in_chans, stem.width, stem.side, stride=stem.patch, padding=(stem.side - stem.patch + 1) // 2)
+        if stem.norm == "none":
+            return conv
+        from timm.layers.norm import LayerNorm2d
+
+        return nn.Sequential(conv, LayerNorm2d(stem.width, eps=LN_EPS))
+    if stem.kind == "conv":
+        return conv_stem(stem, in_chans)
+    layers = Layers(Style("post", "group") if stem.kind == "bit" else style)
+    if stem.kind == "cifar":
+        parts, pool = [layers.conv(in_chans, stem.width, 3)], []
+    else:
+        parts, pool = [layers.conv(in_chans, stem.width, 7, 2)], layers.root_pool()
+    if layers.style.order == "post":
+        parts += [layers.norm(stem.width), nn.ReLU()]
+    return nn.Sequential(*parts, *pool)
+
+
+def conv_stem(stem: Stem, in_chans: int) -> nn.Sequential:
+    """Convs with BatchNorm and activation, the first ones with stride 2."""
+    parts: list[nn.Module] = []
+    for c_out, stride in stem.convs:
+        parts += [*conv_norm(in_chans, c_out, stem.side, stride), act(stem.act)]
+        in_chans = c_out
+    kept = {"act": len(parts), "norm": len(parts) - 1, "conv": len(parts) - 2}[stem.ends_with]
+    return nn.Sequential(*parts[:kept])
+
+
+def last_norm(plan: Layout, style: Style) -> nn.Module | None:
+    """The norm of the map behind the stages: the style's, which a ReLU follows, or the head's own."""
+    if plan.final_norm:
+        return Layers(style).norm(plan.channels)
+    return nn.BatchNorm2d(plan.channels) if plan.head.norm == "batch" else None
+
+
+def make_head(head: Head, features: int, num_classes: int) -> nn.Module:
+    """z_BC -> logits (B, num_classes), behind the pooling. The logits' linear layer alone where there is no more."""
+    parts: list[nn.Module] = []
+    if head.norm == "layer":
+        parts.append(nn.LayerNorm(features, eps=LN_EPS))
+    if head.hidden:
+        normed, bias = head.hidden_norm != "none", head.hidden_norm == "none" or head.act_first
+        layers = [act(head.act), hidden_norm(head)] if head.act_first else [hidden_norm(head), act(head.act)]
+        parts += [nn.Linear(features, head.hidden, bias), *(layers if normed else [act(head.act)])]
+        features = head.hidden
+    logits = [classifier(head, features, num_classes) for _ in range(1 + head.distilled)]
+    last = Distilled(*logits) if head.distilled else logits[0]
+    return nn.Sequential(*parts, last) if parts else last
+
+
+def classifier(head: Head, features: int, num_classes: int) -> nn.Module:
+    last = nn.Linear(features, num_classes)
+    return nn.Sequential(nn.BatchNorm1d(features), last) if head.norm == "pooled_batch" else last
+
+
+def hidden_norm(head: Head) -> nn.Module:
+    return nn.BatchNorm1d(head.hidden) if head.hidden_norm == "batch" else nn.LayerNorm(head.hidden, eps=LN_EPS)
+
+
+class Distilled(nn.Module):
+    """z_BC -> the mean of two classifiers' logits (DeiT, Touvron et al., ICML 2021, as nets are used)."""
+
+    def __init__(self, own: nn.Module, distilled: nn.Module) -> None:
+        super().__init__()
+        self.own, self.distilled = own, distilled
+
+    def forward(self, z_BC: Tensor) -> Tensor:
+        return (self.own(z_BC) + self.distilled(z_BC)) / 2

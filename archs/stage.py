@@ -1,0 +1,226 @@
+"""`Stage`: a run of residual blocks, and `OPTIONS`, what only blocks of some kinds have. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
+from .errors import InputError, check_choice, check_int, short_repr
+from .parts import ACTS, GROUPS, Part, Style, check_ratio
+
+MLP_RATIO = 4.0
+MOST_SIDE = 255  # of a kernel
+
+
+class Option(NamedTuple):
+    """What a stage may say of blocks of some kinds.
+
+    Attributes:
+        about: its meaning.
+        allowed: a text, or the numbers that are: "odd", "whole", "share" (0 to 1), "ratio" (above 0), "flag", or names.
+        nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
+    """
+
+    about: str
+    allowed: str | tuple[str, ...]
+    nests: bool = True
+
+
+OPTIONS = {
+    "kernel": Option("side of the depthwise conv", "odd"),
+    "expand": Option("inner channels over the block's", "ratio"),
+    "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
+    "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
+    "act": Option("activation", ACTS, nests=False),
+}
+
+
+@dataclass(frozen=True, repr=False)
+class Stage(Part):
+    """A run of residual blocks, some of them attention blocks.
+
+    Attributes:
+        block: conv block, "basic" or "bottleneck" (expansion 4) in the net's style, or a modern one, "mbconv" or
+            "convnext".
+        depth: number of blocks, conv and attention together.
+        width: base width in channels; the stage's output has width x expansion.
+        stride: of the first block, which must then be a conv block.
+        msa: number of attention blocks placed by the build-up rule (depth >= 2 msa), or their 0-based places, free.
+        heads: attention heads of each attention block.
+        head_dim: channels of each head.
+        window: side of the square attention window; 0 attends over the whole map.
+        attention: which attention block: "msa" and "msa_a" are AlterNet's variants B (pre-activation, its default)
+            and A (post-activation); "transformer" has an MLP.
+        per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
+        mlp_ratio: hidden width of a transformer block's MLP over its channels.
+        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
+            has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
+            have them.
+    """
+
+    POSITIONAL = 3
+
+    block: str = "basic"
+    depth: int = 2
+    width: int = 64
+    stride: int = 1
+    msa: int | tuple[int, ...] = 0
+    heads: int = 1
+    head_dim: int = 64
+    window: int = 0
+    attention: str = "msa"
+    per_head: bool = False
+    mlp_ratio: float = MLP_RATIO
+    kernel: int | None = None
+    expand: float | None = None
+    se: float | None = None
+    fused: bool | None = None
+    act: str | None = None
+
+    def check(self, place: str) -> None:
+        """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
+        check_choice(f"{place}: block", self.block, conv_kinds())
+        check_choice(f"{place}: attention", self.attention, attention_kinds())
+        check_int(place, "depth", self.depth, 1, 1024)
+        check_int(place, "width", self.width)
+        check_int(place, "stride", self.stride, 1, 8)
+        check_int(place, "heads", self.heads, 1, 4096)
+        check_int(place, "head_dim", self.head_dim, 1, 4096)
+        check_int(place, "window", self.window, 0, 4096)
+        if not isinstance(self.per_head, bool):
+            raise InputError(f"{place}: per_head must be true or false, got {short_repr(self.per_head)}")
+        object.__setattr__(self, "mlp_ratio", check_ratio(place, self.mlp_ratio, self.channels))
+        for name, value in self.given.items():
+            object.__setattr__(self, name, _check_option(place, name, value))
+            if not any(name in BLOCKS[kind].options for kind in (self.block, self.attention)):
+                kinds = [kind for kind, spec in BLOCKS.items() if name in spec.options]
+                raise InputError(f"{place}: {name} is of blocks {', '.join(kinds)}, got block {self.block!r}")
+        if not isinstance(self.msa, tuple):
+            check_int(place, "msa", self.msa, 0, 1024)
+            if self.depth < 2 * self.msa:
+                rule = "the build-up rule needs depth >= 2 msa"
+                raise InputError(f"{place}: {rule}, got depth {self.depth}, msa {self.msa}")
+            return
+        for at in self.msa:
+            check_int(place, "place in msa", at, 0, self.depth - 1)
+        if len(set(self.msa)) != len(self.msa):
+            raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
+        if 0 in self.msa and self.stride != 1 and not BLOCKS[self.attention].strided:
+            raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
+
+    def check_channels(self, place: str, c_in: int, style: Style) -> None:
+        """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
+        by_input = BLOCKS[self.attention if 0 in self.places else self.block].inner_of_input
+        if by_input and c_in % self.expansion:
+            raise InputError(f"{place}: an MSA block's input width must be a multiple of {self.expansion}, got {c_in}")
+        if style.norm != "group":
+            return
+        grouped = {"input width": c_in, "width": self.width}
+        if by_input:
+            grouped["inner width of the first MSA block"] = c_in // self.expansion
+        for field, channels in grouped.items():
+            if channels % GROUPS:
+                raise InputError(f"{place}: {field} must be a multiple of {GROUPS} under group norm, got {channels}")
+
+    @cached_property
+    def places(self) -> tuple[int, ...]:
+        """0-based places of the attention blocks, ascending."""
+        return tuple(sorted(self.msa)) if isinstance(self.msa, tuple) else build_up(self.depth, self.msa)
+
+    @cached_property
+    def kinds(self) -> tuple[str, ...]:
+        """The kind of each block: `block` or `attention`."""
+        return tuple(self.attention if i in self.places else self.block for i in range(self.depth))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are not None."""
+        return {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
+
+    def option(self, kind: str, name: str) -> Any:
+        """An option as blocks of a kind that has it are made: given here, or the kind's own."""
+        value = getattr(self, name)
+        return BLOCKS[kind].options[name] if value is None else value
+
+    @cached_property
+    def expansion(self) -> int:
+        return BLOCKS[self.block].expansion
+
+    @cached_property
+    def channels(self) -> int:
+        """Channels of the stage's output."""
+        return self.width * self.expansion
+
+    @property
+    def hidden(self) -> int:
+        """Hidden units of a transformer block's MLP."""
+        return int(self.channels * self.mlp_ratio + 1e-6)
+
+    def canonical(self) -> Stage:
+        """The one spelling: what no block of the stage makes use of is at its default."""
+        used = {*self.kinds}
+        options = {name: self._spelt(name, used) for name in OPTIONS}
+        if BLOCKS[self.block].has_mlp and self.block in used:
+            options["mlp_ratio"] = self.hidden / self.channels
+        if not self.places:
+            return Stage(self.block, self.depth, self.width, self.stride, (), **options)
+        block, width, mlp_ratio = self.block, self.width, options.pop("mlp_ratio", MLP_RATIO)
+        if BLOCKS[self.attention].has_mlp:
+            mlp_ratio = self.hidden / self.channels
+        if len(self.places) == self.depth:  # without a conv block, only the expansion of `block` is left,
+            if not BLOCKS[self.attention].inner_of_input:  # and of that only the stage's channels
+                block, width = "basic", self.channels
+            elif self.expansion == 1:
+                block = "basic"
+        stage = replace(
+            self,
+            block=block,
+            width=width,
+            msa=self.places,
+            per_head=self.per_head and self.heads > 1,
+            mlp_ratio=mlp_ratio,
+            **options,
+        )
+        return replace(stage, **{name: getattr(Stage, name) for name in BLOCKS[self.attention].ignores})
+
+    def _spelt(self, name: str, used: set[str]) -> Any:
+        """An option; None where no block has it, or each is made so of itself."""
+        own = [BLOCKS[kind].options[name] for kind in used if name in BLOCKS[kind].options]
+        value = getattr(self, name)
+        return None if all(value == kinds for kinds in own) else value
+
+
+def _check_option(place: str, name: str, value: Any) -> Any:
+    """The value of an option, if it is allowed."""
+    allowed = OPTIONS[name].allowed
+    if isinstance(allowed, tuple):
+        return check_choice(f"{place}: {name}", value, allowed)
+    if allowed == "flag":
+        fits, rule = isinstance(value, bool), "true or false"
+    elif allowed in ("odd", "whole"):
+        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value % 2 == 0)
+        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number up to {MOST_SIDE}"
+    else:
+        number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
+        fits = number and least <= value <= most and (value > 0 or allowed == "share")  # neither does NaN pass
+        rule = "a number from 0 to 1" if allowed == "share" else "a number above 0 and at most 64"
+    if not fits:
+        raise InputError(f"{place}: {name} must be {rule}, got {short_repr(value)}")
+    return float(value) if allowed in ("share", "ratio") else value
+
+
+def build_up(depth: int, count: int) -> tuple[int, ...]:
+    """Places of `count` MSA blocks in a stage of `depth` under the build-up rule.
+
+    Going backwards from the stage's end, every second conv block is swapped: (n - 2m) conv blocks, then m times
+    (conv, MSA). Park & Kim, ICLR 2022, section 4 and their models/alternet.py.
+    """
+    return tuple(sorted(depth - 1 - 2 * i for i in range(count)))
+
+
+def attention_beside(width: int) -> tuple[int, int]:
+    """Heads and channels of a head beside conv blocks of this width: 3 x width channels in all, as AlterNet has."""
+    channels = 3 * width
+    return max(1, channels // 64), min(64, channels)

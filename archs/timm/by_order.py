@@ -1,0 +1,75 @@
+"""Nets of the zoo whose tensors stand in the same order in timm's: weights are taken over one by one.
+
+A net is known by timm's name of its architecture. Shapes must agree but for axes of 1, and outputs are compared.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from ..genotype import Genotype
+from ..network import Network, build
+from ..zoo import BY_ORDER
+from .checks import check_outputs, need
+from .models import create
+
+
+class Pair(NamedTuple):
+    """A tensor of ours and timm's in its place."""
+
+    name: str
+    own: Tensor
+    their_name: str
+    theirs: Tensor
+
+
+def of_timm(model: Any) -> Genotype | None:
+    """The zoo's net of this model's architecture, if it is one of those; it may have other classes and channels."""
+    name = (getattr(model, "pretrained_cfg", None) or {}).get("architecture", "")
+    return BY_ORDER[name].make(224) if name in BY_ORDER else None
+
+
+def by_order_name(net: Genotype) -> str | None:
+    """timm's name of a net that is taken over by order; None if it is none of those."""
+    return next((name for name, entry in BY_ORDER.items() if entry.make(224).key == net.key), None)
+
+
+def taken_over(model: Any, genotype: Genotype) -> Network:
+    """A model of timm as one of our networks, with its weights and outputs.
+
+    Raises:
+        InputError: if it is another net than its name says.
+    """
+    first, (_, height, width) = next(model.parameters()), model.pretrained_cfg["input_size"]
+    channels = next(module.in_channels for module in model.modules() if isinstance(module, nn.Conv2d))
+    classes = getattr(model, "num_classes", 0)
+    need(classes > 0, "no head; give num_classes")
+    ours = build(genotype, classes, (height, width), channels)
+    pairs = _paired(ours.state_dict(), model.state_dict())
+    ours.load_state_dict({pair.name: pair.theirs.reshape(pair.own.shape) for pair in pairs}, strict=False)
+    ours.to(first.device, first.dtype)
+    check_outputs(ours, model, (channels, height, width))
+    return ours.train(model.training)
+
+
+def given_over(network: Network, name: str) -> dict[str, Tensor]:
+    """The network's weights by the names and shapes of timm's model `name`, which is the same net."""
+    with torch.device("meta"):
+        model = create(name, False, network.num_classes, network.in_chans)
+    pairs = _paired(network.state_dict(), model.state_dict())
+    return {pair.their_name: pair.own.reshape(pair.theirs.shape) for pair in pairs}
+
+
+def _paired(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> list[Pair]:
+    """Tensors of two nets in their order, but for the numbers of steps that norms have seen."""
+    own, other = ([item for item in state.items() if item[1].dim()] for state in (ours, theirs))
+    need(len(own) == len(other), f"{len(other)} tensors, where the zoo's net has {len(own)}")
+    pairs = [Pair(*mine, *its) for mine, its in zip(own, other, strict=True)]
+    for pair in pairs:
+        sides, others = ([side for side in tensor.shape if side > 1] for tensor in (pair.own, pair.theirs))
+        got, had = (tuple(tensor.shape) for tensor in (pair.theirs, pair.own))
+        need(sides == others, f"{pair.their_name} of shape {got}, where the zoo's {pair.name} has {had}")
+    return pairs

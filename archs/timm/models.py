@@ -1,0 +1,54 @@
+"""timm's models by name."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import timm
+from torch import nn
+
+from ..errors import InputError
+from ..layout import Map
+
+
+def create(
+    name: str,
+    pretrained: bool = False,
+    num_classes: int | None = None,
+    in_chans: int | None = None,
+    image_size: Map | None = None,
+    drop_path: float = 0.0,
+) -> nn.Module:
+    """timm's model `name`; what is None is left to timm, and `image_size` where the net takes any.
+
+    Stochastic depth of `drop_path` is timm's own.
+
+    Raises:
+        InputError: if timm does not know the name or refuses the numbers.
+    """
+    known, tagged = timm.list_models(), timm.list_pretrained()
+    if name not in known and name not in tagged:
+        base = name.split(".")[0]
+        candidates = [n for n in tagged if n.startswith(f"{base}.")] if base in known else known
+        near = difflib.get_close_matches(name, candidates, n=1)
+        raise InputError(f"timm has no model {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+    more: dict[str, Any] = {"drop_path_rate": drop_path} if drop_path else {}
+    try:
+        given = create_args(name, num_classes, in_chans, image_size)
+        return timm.create_model(name, pretrained=pretrained, **given, **more)
+    except (RuntimeError, ValueError, AssertionError, TypeError) as error:
+        raise InputError(f"timm: {name}: {first_line(error)}") from None
+
+
+def create_args(name: str, num_classes: int | None, in_chans: int | None, image_size: Map | None) -> dict[str, Any]:
+    """What `timm.create_model` is given beside the name: what is not None, and the image size where it is fixed."""
+    given: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
+    config = timm.get_pretrained_cfg(name)
+    if config and config.fixed_input_size:  # the model is built for one image size
+        given["img_size"] = image_size
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

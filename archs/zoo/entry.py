@@ -1,0 +1,26 @@
+"""`Entry`: one named net."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..genotype import Genotype
+from ..layout import ImageSize
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One named net.
+
+    Attributes:
+        make: makes it at an image size.
+        about: what it is, where it comes from, and what differs.
+        timm: its name in timm at 224 px, if it is there.
+        by_order: whether timm's tensors stand in the order of ours, and so weights are taken over (timm/by_order.py).
+    """
+
+    make: Callable[[ImageSize], Genotype]
+    about: str
+    timm: str = ""
+    by_order: bool = False
