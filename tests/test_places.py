@@ -57,7 +57,7 @@ def test_whichever_worker_is_killed_the_net_goes_on(
     driver = start(tmp_path, *WORDS, "--devices-per-trial", "2", "--workers", "1", "--name", "two")
     reaper.append(driver)
     folder = tmp_path / "runs" / "two"
-    wait_for(lambda: list(folder.glob("checkpoints/meeting-*")))
+    wait_for(lambda: list(folder.glob("checkpoints/rendezvous-*")))
     time.sleep(1.0)
     sorted(workers_of(driver), key=psutil.Process.create_time)[rank].send_signal(signal.SIGKILL)
     out, err = driver.communicate(timeout=400)

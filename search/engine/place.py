@@ -16,7 +16,7 @@ from ..training.job import Job, TrainJob
 from ..training.member import Member
 from .resources import Resources
 
-MEETING = "meeting-"  # beginning of the names of files where the workers of a place meet
+RENDEZVOUS = "rendezvous-"  # beginning of the names of files by which the workers of a place find each other
 
 
 @dataclass(eq=False, frozen=True)
@@ -39,7 +39,7 @@ class Place:
         """
         if len(self.workers) == 1 or not isinstance(job, TrainJob):
             return [job]
-        meet = Path(job.checkpoint).with_name(MEETING + secrets.token_hex(8))
+        meet = Path(job.checkpoint).with_name(RENDEZVOUS + secrets.token_hex(8))
         meet.parent.mkdir(parents=True, exist_ok=True)
         meet.touch()
         members = (Member(rank, len(self.workers), str(meet), local) for rank in range(len(self.workers)))

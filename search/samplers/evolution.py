@@ -57,6 +57,7 @@ class Evolution(JointSampler):
         self._context, self._reader, self._surrogate = context, TrialReader(), Surrogate(self._options)
         self._curves = LearningCurves(context.features_of, MAX_OBSERVATIONS)
         self._running: list[FrozenTrial] = []  # train or wait
+        self._drawn: set[int] = set()  # of the running trials, those known to have this space's genes
         self._proposed: set[int] = set()  # hashes of candidates, see `Net.candidate`
         self._noted: set[int] = set()  # the trials whose candidates these are
         self._first: dict[int, NetFeatures] = {}  # all nets by trial, before the surrogate proposes
@@ -118,7 +119,9 @@ class Evolution(JointSampler):
         """Read the trials that have ended or passed a rung."""
         names = self._options.keys()
         ended = [t for t in self._reader.newly_finished(study) if t.params.keys() == names]
-        drawn = [t for t in self._reader.running if t.params.keys() == names]
+        running = self._reader.running
+        drawn = [t for t in running if t.number in self._drawn or t.params.keys() == names]
+        self._drawn = {t.number for t in drawn}
         self._running = [t for t in drawn if "key" in t.user_attrs]
         new = [t for t in (*ended, *self._running) if t.number not in self._noted]
         self._proposed |= {hash(self._net(t.params).candidate) for t in new}

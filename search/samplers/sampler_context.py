@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...archs import Encoder, Genotype, Stage
+from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
+from ...archs.stage import OPTIONS
 from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
 
 if TYPE_CHECKING:
@@ -20,11 +21,16 @@ if TYPE_CHECKING:
 
 FULL_TRAINING = sys.maxsize  # the rung behind all others
 MOST_REMEMBERED = 10_000  # nets that are described once, some 10 kB each
+COMMON = ("kind", "width", "patch", "pool", "hidden")  # fields of stems and heads that are always traits
 Traits = frozenset[tuple[tuple[str | int, ...], Any]]
 
 
 def features(net: Genotype) -> Traits:
-    """The canonical genotype as a set of (place, value) pairs, which a kernel or a distance can count."""
+    """The canonical genotype as a set of (place, value) pairs, which a kernel or a distance can count.
+
+    Options that no block has are left out, and what stems and heads of few kinds have, where it is at its default:
+    pairs that nearly all nets share would only thin the others.
+    """
     stem, style = net.canonical_start()
     stages = [(("stages", number), stage) for number, stage in enumerate(net.stages)]
     parts = [(("stem",), stem), *stages, (("encoder",), net.encoder), (("head",), net.head), (("style",), style)]
@@ -33,7 +39,7 @@ def features(net: Genotype) -> Traits:
 
 @lru_cache(maxsize=4096)  # nets that a strategy compares share most of their parts
 def _part_features(place: tuple[str | int, ...], part: Any) -> Traits:
-    return frozenset(_flatten(place, part.canonical() if isinstance(part, Stage | Encoder) else part))
+    return frozenset(_flatten(place, part.canonical() if isinstance(part, Stage | Encoder | Head) else part))
 
 
 def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[str | int, ...], Any]]:
@@ -41,8 +47,11 @@ def _flatten(place: tuple[str | int, ...], part: Any) -> Iterator[tuple[tuple[st
         for number, inner in enumerate(part):
             yield from _flatten((*place, number), inner)
     elif is_dataclass(part):
-        for name in part.__dataclass_fields__:
-            yield from _flatten((*place, name), getattr(part, name))
+        for name, field in part.__dataclass_fields__.items():
+            value = getattr(part, name)
+            rare = name in OPTIONS or (isinstance(part, Stem | Head) and name not in COMMON)
+            if not (rare and value == field.default):
+                yield from _flatten((*place, name), value)
     else:
         yield place, part
 
