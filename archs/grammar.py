@@ -35,6 +35,7 @@ def grammar() -> dict[str, list[Row]]:
         **{part.__name__: field_rows(part) for part in PARTS},
         "stems": [{"kind": f"`{kind}`", "meaning": text} for kind, text in stem_kinds().items()],
         "blocks": [_block_row(spec) for spec in BLOCKS.values()],
+        "files": [{"file": f"`{_path(module).name}`", "holds": _file_text(module)} for module in _modules()],
     }
 
 
@@ -48,7 +49,8 @@ def page() -> str:
         if part is Stage:
             parts.append("Options have no default: beside each kind of block that has one stands the kind's own value.")
     about = "Conv blocks are a stage's `block`, attention blocks its `attention`."
-    return "\n\n".join([*parts, "## Kinds of blocks", about, _table(rows["blocks"])])
+    parts += ["## Kinds of blocks", about, _table(rows["blocks"])]
+    return "\n\n".join([*parts, "Their files in `archs/blocks/`, with papers and sources:", _table(rows["files"])])
 
 
 def field_rows(part: type[Any]) -> list[Row]:
@@ -126,23 +128,41 @@ def _block_row(spec: BlockSpec) -> Row:
         "options, its own": _values(dict(spec.options)),
         "fields without effect": ", ".join(f"`{name}`" for name in spec.ignores),
         "made as": made,
+        "file": f"`{_path(_module(spec.pre)).name}`",
     }
 
 
 def described(form: BlockForm) -> str:
-    """The docstring of a block's module, read off its file: paper and source stand there."""
-    file, _, name = form.module.partition(":")
-    return " ".join(_docstrings(file).get(name, "").split())
+    """The docstring of a block's module."""
+    name = form.module.partition(":")[2]
+    nodes = [node for node in _tree(_module(form)).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return " ".join((ast.get_docstring(nodes[0]) or "").split()) if nodes else ""
 
 
-@cache
-def _docstrings(module: str) -> dict[str, str]:
-    """By name, of each class of a module, which is not imported: blocks need torch."""
+def _file_text(module: str) -> str:
+    return " ".join((ast.get_docstring(_tree(module)) or "").split())
+
+
+def _modules() -> list[str]:
+    """The modules that hold the blocks, in the order of the kinds."""
+    return [*dict.fromkeys(_module(spec.pre) for spec in BLOCKS.values())]
+
+
+def _module(form: BlockForm) -> str:
+    return form.module.partition(":")[0]
+
+
+def _path(module: str) -> Path:
     spec = find_spec(module, f"{__package__}.blocks")
     assert spec is not None
     assert spec.origin is not None
-    body = ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body
-    return {node.name: ast.get_docstring(node) or "" for node in body if isinstance(node, ast.ClassDef)}
+    return Path(spec.origin)
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    """The syntax tree of a module, which is not imported: blocks need torch."""
+    return ast.parse(_path(module).read_text(encoding="utf-8"))
 
 
 def _doc(part: type[Any]) -> str:

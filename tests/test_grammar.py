@@ -47,6 +47,7 @@ def test_every_kind_is_explained() -> None:
     blocks = {row["kind"].strip("`"): row for row in grammar()["blocks"]}
     assert [*blocks] == [*BLOCKS]
     assert all(row["block"] and row["made as"] for row in blocks.values())
+    assert {row["file"] for row in blocks.values()} == {row["file"] for row in grammar()["files"] if row["holds"]}
 
 
 def test_what_stands_in_the_rows() -> None:
