@@ -61,10 +61,18 @@ def cost(
 
 
 @command(12)
-def archs(as_json: Json = False) -> None:
+def archs(
+    grammar: Annotated[
+        bool, option("Print what nets are made of instead: each field and kind of block, as Markdown.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """List the zoo: named nets and their sources."""
+    from ..archs import grammar as fields
     from ..archs.zoo import ZOO
 
+    if grammar:
+        return print_json(fields.grammar()) if as_json else print_lines(*fields.page().splitlines())
     rows = [{"name": name, "timm": entry.timm, "about": entry.about} for name, entry in ZOO.items()]
     print_listing(rows, as_json)
 

@@ -144,6 +144,8 @@ def _write_facts(folder: Path, context: SearchContext) -> None:
     space = context.space.nets if isinstance(context.space, JointSpace) else context.space
     if isinstance(space, FileSpace):
         facts["space_source"] = space.source  # to read; never run
+        if space.neighbours:
+            facts["space_neighbours"] = space.neighbours
     if context.config.trainer:
         facts["trainer_source"] = context.config.trainer.source  # to read; never run
     write_run_json(folder, context.data, context.artifacts, context.config.storage, **facts)

@@ -11,10 +11,9 @@ Without that, no strategy learns from the nets before, and no search resumes.
 from __future__ import annotations
 
 import hashlib
-import importlib.util
+import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -27,6 +26,7 @@ from ..archs.user_code import time_limit, user_code_errors
 from .base import Chooser, FixedChooser, Gene, Genes, Option, RandomChooser, RecordingChooser, members
 from .families import plain_resnets
 from .presets import preset_for
+from .user_modules import UserModules
 
 COUNTED = 10_000  # combinations of genes that are tried to count the distinct nets
 DRAWS = 1000
@@ -40,6 +40,7 @@ class FileSpace:
     Attributes:
         name: of the file.
         source: its text.
+        neighbours: the texts of the modules beside it that it imports, by path from its folder.
         options: of every gene.
 
     Raises:
@@ -56,8 +57,9 @@ class FileSpace:
             raise InputError(f"{self._what}: cannot be read ({error.strerror})") from None
         with time_limit(self._what):
             with user_code_errors(self._what):
-                self.source = importlib.util.decode_source(content)
-                module = _run(content, path)
+                modules = UserModules(path, content)
+                self.source, self.neighbours = modules.source, modules.neighbours
+                module = modules.run()
             kind = _only_class(self._what, module)
             with user_code_errors(f"{self._what}: {kind.__name__}({self._image_size})"):
                 self._own: Any = kind(self._image_size)
@@ -70,8 +72,9 @@ class FileSpace:
 
     @property
     def identity(self) -> str:
-        """The file and what stands in it, by a hash: another source is another space."""
-        return f"{self.name} of source {hashlib.sha256(self.source.encode()).hexdigest()[:16]}"
+        """The file and what stands in it and its neighbours, by a hash: another source is another space."""
+        text = json.dumps([self.source, self.neighbours]) if self.neighbours else self.source
+        return f"{self.name} of source {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def sample(self, chooser: Chooser) -> Genotype:
         genes = {name: chooser.choose(name, options) for name, options in self.options.items()}
@@ -101,15 +104,6 @@ class FileSpace:
 def is_file(space: str) -> bool:
     """Whether what was typed for a space is a file rather than a name."""
     return space.endswith(".py") or os.sep in space
-
-
-def _run(content: bytes, path: Path) -> ModuleType:
-    """Run just these bytes: an import could take an older compiled copy, and leaves one beside the file."""
-    module = ModuleType(f"space_file_{path.stem}")
-    module.__file__ = str(path)
-    sys.modules[module.__name__] = module  # where dataclasses look their types up
-    exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)
-    return module
 
 
 def _only_class(what: str, module: ModuleType) -> Any:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +22,7 @@ from alternas.search.samplers.registry import check_strategy
 from alternas.search.trials.controller import SearchController
 from alternas.spaces import FileSpace, FixedChooser, find, get, members
 from alternas.spaces.base import RandomChooser
+from command_line import ALTERNAS
 from fakes import FakeExecutor, SilentView
 
 EXAMPLE = Path(alternas.__file__).parent / "examples" / "my_space.py"
@@ -247,3 +252,120 @@ def test_a_strategy_that_never_loads_is_one_line(tmp_path: Path, monkeypatch: py
     Path("endless.py").write_text("while True: pass\n")
     with pytest.raises(InputError, match=r"cannot be imported: endless\.py:1: takes longer than 0\.5 s"):
         check_strategy("endless:Sampler")
+
+
+BESIDE = f"""{MOST}from my_widths import WIDTHS
+import my_parts.stages as stages
+from my_parts import stems
+class Mine:
+    def __init__(self, image_size): ...
+    def sample(self, chooser):
+        import my_late
+        width = my_late.chosen(chooser, WIDTHS)
+        return Genotype(stems.stem(width), (stages.stage(),))
+"""
+NEIGHBOURS = {
+    "my_widths.py": "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+                    "@dataclass\nclass Width:\n    value: int\nWIDTHS = (Width(4).value, 8)\n",
+    "my_late.py": "def chosen(chooser, options): return chooser.choose('width', options)\n",
+    "my_parts/__init__.py": "from . import stems\n",
+    "my_parts/stems.py": "from alternas.archs import Stem\nfrom .deep.kinds import KIND\n"
+                         "def stem(width): return Stem(KIND, width)\n",
+    "my_parts/stages.py": "from alternas.archs import Stage\ndef stage(): return Stage(width=8)\n",
+    "my_parts/deep/__init__.py": "",
+    "my_parts/deep/kinds.py": "from ..stages import stage\nKIND = 'cifar'\n",
+}  # fmt: skip
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(exist_ok=True, parents=True)
+        Path(name).write_text(text)
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_a_space_imports_its_neighbours(made: Made, on_path: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules, packages, relative ones, from within a function; also where the folder is on the import path."""
+    if on_path:
+        monkeypatch.syspath_prepend(str(Path.cwd()))
+    write(NEIGHBOURS | {"my_unused.py": "1 / 0\n"})
+    path, finders = list(sys.path), list(sys.meta_path)
+    space = made(BESIDE)
+    assert space.options == {"width": (4, 8)}
+    assert space.sample(FixedChooser({"width": 8})).stem.width == 8
+    assert space.neighbours == dict(sorted(NEIGHBOURS.items()))
+    assert (sys.path, sys.meta_path) == (path, finders)
+    assert not [name for name in sys.modules if name.startswith("my_")]
+    assert not list(Path().rglob("*.pyc"))
+
+
+def test_neighbours_are_run_as_they_are_and_are_part_of_the_space(made: Made) -> None:
+    write(NEIGHBOURS)
+    before = made(BESIDE)
+    assert made(BESIDE).identity == before.identity
+    for name, text in NEIGHBOURS.items():
+        write({name: text + "# more\n"})
+        assert made(BESIDE).identity != before.identity, name
+        write({name: text})
+    write({"my_widths.py": NEIGHBOURS["my_widths.py"].replace("8)", "9)"), "my_unused.py": "x = 1\n"})
+    assert made(BESIDE).options == {"width": (4, 9)}, "of the same length, in the same second"
+    assert before.sample(FixedChooser({"width": 8})).stem.width == 8, "a space that was made before keeps its own"
+    alone = made(FINE)
+    assert alone.neighbours == {}
+    assert alone.identity == f"mine.py of source {hashlib.sha256(FINE.encode()).hexdigest()[:16]}"  # of older runs
+
+
+@pytest.mark.parametrize("name", ["random", "numpy", "yaml", "sys"])
+def test_a_neighbour_does_not_shadow_what_is_installed(made: Made, name: str) -> None:
+    write({f"{name}.py": "x = 1\n", "my_part.py": f"def f():\n    import {name}\n"})
+    assert made(FINE).neighbours == {}, "it is not imported"
+    said = rf"my_part.py:2: {name} is an installed module, and {name}.py beside it has its name; rename that file$"
+    with pytest.raises(InputError, match=said):
+        made("import my_part\n" + FINE)
+    write({"alternas/__init__.py": "1 / 0\n"})
+    assert made(FINE).neighbours == {}, "a checkout of alternas beside the file"
+
+
+WRONG_BESIDE = {
+    "raises on import": ("import my_part\n", "x = 1\n1 / 0\n", "my_part.py:2: ZeroDivisionError"),
+    "does not parse": ("import my_part\n", "\ndef f(:\n", "my_part.py:2: SyntaxError: invalid syntax"),
+    "is no text": ("import my_part\n", b"x = 1\ny = '\xff'\n", "my_part.py:2: SyntaxError"),
+    "imports what is not there": ("import my_part\n", "import my_other\n", "my_part.py:1: ModuleNotFoundError"),
+    "has not the name": ("from my_part import x\n", "", "mine.py:1: ImportError: cannot import name 'x'"),
+    "is no package": ("import my_part.x\n", "", "mine.py:1: ModuleNotFoundError: No module named 'my_part.x'"),
+    "goes round": ("import my_part\n", "from my_part import x\n", "my_part.py:1: ImportError"),
+    "is in no package": ("import my_part\n", "from . import mine\n", "my_part.py:1: ImportError"),
+    "never ends": ("import my_part\n", "while True: pass\n", "my_part.py:1: takes longer than 1 s"),
+    "raises when called": ("import my_part\nmy_part.f()\n", "def f():\n    return {}[1]\n", "my_part.py:2: KeyError"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_BESIDE)
+def test_what_is_wrong_in_a_neighbour_is_one_line(made: Made, case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blame, "SECONDS", 1.0 if case == "never ends" else 60.0)
+    head, neighbour, said = WRONG_BESIDE[case]
+    Path("my_part.py").write_bytes(neighbour if isinstance(neighbour, bytes) else neighbour.encode())
+    with pytest.raises(InputError) as error:
+        made(head + FINE)
+    assert str(error.value).startswith("space ./mine.py: " + said)
+    assert "\n" not in str(error.value)
+
+
+def test_a_run_is_of_its_neighbours_too(tmp_path: Path) -> None:
+    """They stand in run.json; the same search goes on, with a changed one it is refused. Workers need none of them."""
+    words = ["search", "./mine.py", "--trials", "1", "--epochs", "0.1", "--workers", "1", "--name", "mine", "--json"]
+
+    def search() -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*ALTERNAS, *words], cwd=tmp_path, capture_output=True, text=True)
+
+    small = BASELINES + "[Genotype(Stem('cifar', 4), (Stage(depth=1, width=4),))]\n"
+    for name, text in {"mine.py": "from my_part import f\n" + small, "my_part.py": "def f(): ...\n"}.items():
+        (tmp_path / name).write_text(text)
+    assert (done := search()).returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "runs" / "mine" / "run.json").read_text())
+    assert facts["space_neighbours"] == {"my_part.py": "def f(): ...\n"}
+    assert search().stdout == done.stdout
+    (tmp_path / "my_part.py").write_text("def f(): 1\n")
+    done = search()
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "space is 'mine.py of source " in done.stderr

@@ -1,0 +1,180 @@
+"""What a net can be made of, from the code: every field of a genotype's parts, every kind of block. Torch-free.
+
+Meanings are those of the docstrings. What is allowed is what a part answers to a value that is none: its own rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from dataclasses import Field, fields
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from .blocks.spec import BLOCKS, BlockForm, BlockSpec
+from .errors import InputError
+from .parts import STEMS, Encoder, Head, Stem, Style
+from .stage import OPTIONS, Stage
+
+PARTS: tuple[type[Any], ...] = (Stem, Stage, Encoder, Head, Style)
+WIDEST: dict[type[Any], dict[str, Any]] = {Stem: {"before": (1,) * 16}, Stage: {"depth": 1024}}  # ranges go by these
+Row = dict[str, str]
+HEAD = """# The grammar of nets
+
+A net is a `Genotype`: one `Stem`, `Stage`s, an `Encoder` if it has one, one `Head` and one `Style`. This page is made \
+from the code by `alternas archs --grammar > docs/grammar.md`. Rules that take two fields together are checked when a \
+net is made, and say in one line what they ask for."""
+
+
+def grammar() -> dict[str, list[Row]]:
+    """The rows of every table, by what the table is of."""
+    return {
+        **{part.__name__: field_rows(part) for part in PARTS},
+        "stems": [{"kind": f"`{kind}`", "meaning": text} for kind, text in stem_kinds().items()],
+        "blocks": [_block_row(spec) for spec in BLOCKS.values()],
+        "files": [{"file": f"`{_path(module).name}`", "holds": _file_text(module)} for module in _modules()],
+    }
+
+
+def page() -> str:
+    """The grammar as a page of Markdown."""
+    rows, parts = grammar(), [HEAD]
+    for part in PARTS:
+        parts += [f"## {part.__name__}", _about(part), _table(rows[part.__name__])]
+        if part is Stem:
+            parts += ["Its kinds:", _table(rows["stems"])]
+        if part is Stage:
+            parts.append("Options have no default: beside each kind of block that has one stands the kind's own value.")
+    about = "Conv blocks are a stage's `block`, attention blocks its `attention`."
+    parts += ["## Kinds of blocks", about, _table(rows["blocks"])]
+    return "\n\n".join([*parts, "Their files in `archs/blocks/`, with papers and sources:", _table(rows["files"])])
+
+
+def field_rows(part: type[Any]) -> list[Row]:
+    """Field, default, what is allowed and what it means, of each field of a part.
+
+    Raises:
+        KeyError: if the docstring explains a field nowhere.
+    """
+    said = meanings(part) | ({name: option.about for name, option in OPTIONS.items()} if part is Stage else {})
+    return [
+        {"field": f"`{f.name}`", "default": _default(f, part), "allowed": allowed(part, f), "meaning": said[f.name]}
+        for f in fields(part)
+    ]
+
+
+def meanings(part: type[Any]) -> dict[str, str]:
+    """What the section Attributes of a docstring says of each field."""
+    _, _, text = _doc(part).partition("Attributes:\n")
+    said = dict[str, str]()
+    for entry in re.split(r"^    (?=\S)", text, flags=re.MULTILINE)[1:]:
+        names, _, meaning = entry.partition(": ")
+        said |= dict.fromkeys(names.split(", "), " ".join(meaning.split()))
+    return said
+
+
+def stem_kinds() -> dict[str, str]:
+    """What the docstring of `Stem` says of each kind: sentences behind "KIND: "."""
+    text = " ".join(_doc(Stem).partition("Attributes:\n")[0].split())
+    parts = re.split(rf"(?<=\. )({'|'.join(STEMS)}): ", text)[1:]
+    return {kind: meaning.strip() for kind, meaning in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def allowed(part: type[Any], field: Field[Any]) -> str:
+    """The values that a field may have."""
+    rule = _rule(part, field.name, object())
+    if "tuple" not in str(field.type):
+        return rule
+    several = ", or several" if "|" in str(field.type) else ""
+    return f"{rule}{several}, each {_rule(part, field.name, (object(),))}"
+
+
+def _rule(part: type[Any], name: str, value: object) -> str:
+    """What a part says that a field must be, if it is given a value that is none."""
+    try:
+        record = part(**WIDEST.get(part, {}) | {name: value})
+        if isinstance(record, Stage):
+            record.check("stage")
+    except InputError as error:
+        text = str(error)
+    else:
+        raise AssertionError(f"{part.__name__} takes any {name}")
+    if "known: " in text:
+        return ", ".join(f"`{choice}`" for choice in text.partition("known: ")[2].split(", "))
+    return text.partition(" must be ")[2].rpartition(", got ")[0]
+
+
+def _default(field: Field[Any], part: type[Any]) -> str:
+    if part is Stage and field.name in OPTIONS:
+        return _values({kind: spec.options[field.name] for kind, spec in BLOCKS.items() if field.name in spec.options})
+    return f"`{field.default!r}`"
+
+
+def _values(values: dict[str, Any]) -> str:
+    return ", ".join(f"{name} `{value!r}`" for name, value in values.items())
+
+
+def _block_row(spec: BlockSpec) -> Row:
+    made = described(spec.pre)
+    if spec.post is not None:
+        made = f"Pre-activation: {made} Post-activation: {described(spec.post)}"
+    return {
+        "kind": f"`{spec.name}`",
+        "block": spec.style.label,
+        "of": "attention" if spec.attends else "conv",
+        "options, its own": _values(dict(spec.options)),
+        "fields without effect": ", ".join(f"`{name}`" for name in spec.ignores),
+        "made as": made,
+        "file": f"`{_path(_module(spec.pre)).name}`",
+    }
+
+
+def described(form: BlockForm) -> str:
+    """The docstring of a block's module."""
+    name = form.module.partition(":")[2]
+    nodes = [node for node in _tree(_module(form)).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return " ".join((ast.get_docstring(nodes[0]) or "").split()) if nodes else ""
+
+
+def _file_text(module: str) -> str:
+    return " ".join((ast.get_docstring(_tree(module)) or "").split())
+
+
+def _modules() -> list[str]:
+    """The modules that hold the blocks, in the order of the kinds."""
+    return [*dict.fromkeys(_module(spec.pre) for spec in BLOCKS.values())]
+
+
+def _module(form: BlockForm) -> str:
+    return form.module.partition(":")[0]
+
+
+def _path(module: str) -> Path:
+    spec = find_spec(module, f"{__package__}.blocks")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin)
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    """The syntax tree of a module, which is not imported: blocks need torch."""
+    return ast.parse(_path(module).read_text(encoding="utf-8"))
+
+
+def _doc(part: type[Any]) -> str:
+    return inspect.cleandoc(part.__doc__ or "") + "\n"
+
+
+def _about(part: type[Any]) -> str:
+    """The first paragraph of the docstring."""
+    return " ".join(_doc(part).partition("\n\n")[0].split())
+
+
+def _table(rows: list[Row]) -> str:
+    """Rows of the same fields as a table of Markdown."""
+    lines = [[*rows[0]], ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
+    return "\n".join("| " + " | ".join(re.sub(r"([|*])", r"\\\1", cell) for cell in line) + " |" for line in lines)
