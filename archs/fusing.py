@@ -14,6 +14,6 @@ def fused(network: nn.Module) -> nn.Module:
     network = copy.deepcopy(network).eval()
     for parent in [*network.modules()]:
         for name, child in parent.named_children():
-            if hasattr(child, "fuse"):
-                setattr(parent, name, child.fuse().eval())
+            if (fuse := getattr(child, "fuse", None)) is not None:
+                setattr(parent, name, fuse().eval())
     return network

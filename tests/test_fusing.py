@@ -27,7 +27,9 @@ def test_outputs_are_those_of_the_trained_net(net: Genotype) -> None:
 
 def test_convs_of_the_blocks_have_no_branches_and_no_norms(net: Genotype) -> None:
     shipped = fused(build(net, 5, 16, 2))
-    assert not [m for m in shipped.stages.modules() if isinstance(m, nn.BatchNorm2d) or hasattr(m, "fuse")]
+    assert not [
+        m for m in shipped.get_submodule("stages").modules() if isinstance(m, nn.BatchNorm2d) or hasattr(m, "fuse")
+    ]
     assert not shipped.training
 
 

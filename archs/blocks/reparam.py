@@ -8,26 +8,35 @@ convs and identity, squeeze-and-excitation, MLP. Modules with a method `fuse` ar
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
-from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from ..layout import Block
 from .layers import conv_norm
 
 
-class FusableConv(nn.Sequential):
+class FusableConv(nn.Module):
     """A conv and its BatchNorm, which are one conv once the net is trained."""
 
     def __init__(self, c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
-        super().__init__(*conv_norm(c_in, c_out, kernel, stride, groups))
-        self.stride, self.groups = stride, groups
+        super().__init__()
+        layers: list[Any] = conv_norm(c_in, c_out, kernel, stride, groups)
+        self.conv: nn.Conv2d = layers[0]
+        self.norm: nn.BatchNorm2d = layers[1]
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.norm(self.conv(x_BCHW))
+
+    def kernel(self) -> tuple[Tensor, Tensor]:
+        """Weight and bias of the one conv."""
+        return folded(self.conv.weight, 0, self.norm)
 
     def fuse(self) -> nn.Conv2d:
-        conv, norm = self
-        return conv_of(*folded(conv.weight, None, norm), self.stride, self.groups)
+        return conv_of(*self.kernel(), self.conv.stride[0], self.conv.groups)
 
 
 class RepDepthwise(nn.Module):
@@ -43,10 +52,10 @@ class RepDepthwise(nn.Module):
         return self.norm(self.conv(x_BCHW) + self.pointwise(x_BCHW) + x_BCHW)
 
     def fuse(self) -> nn.Conv2d:
-        conv, point = self.conv.fuse(), self.pointwise
-        assert conv.bias is not None and point.bias is not None
-        weight = conv.weight + padded(point.weight + 1, conv.weight)
-        return conv_of(*folded(weight, conv.bias + point.bias, self.norm), 1, conv.groups)
+        (weight, bias), point = self.conv.kernel(), self.pointwise
+        assert point.bias is not None
+        weight = weight + padded(point.weight + 1, weight)
+        return conv_of(*folded(weight, bias + point.bias, self.norm), 1, len(weight))
 
 
 class RepVit(nn.Module):
@@ -91,27 +100,29 @@ class RepVgg(nn.Module):
         return F.relu(y_BCHW if self.identity is None else y_BCHW + self.identity(x_BCHW))
 
     def fuse(self) -> nn.Sequential:
-        conv, point = self.conv.fuse(), self.pointwise.fuse()
-        assert conv.bias is not None and point.bias is not None
-        weight, bias = conv.weight + padded(point.weight, conv.weight), conv.bias + point.bias
+        weight, bias = self.conv.kernel()
+        branches = [self.pointwise.kernel()]
         if self.identity is not None:
             one = torch.eye(len(weight), dtype=weight.dtype, device=weight.device)[:, :, None, None]
-            own, own_bias = folded(one, None, self.identity)
+            branches.append(folded(one, 0, self.identity))
+        for own, own_bias in branches:
             weight, bias = weight + padded(own, weight), bias + own_bias
-        return nn.Sequential(conv_of(weight, bias, self.conv.stride, 1), nn.ReLU())
+        return nn.Sequential(conv_of(weight, bias, self.conv.conv.stride[0], 1), nn.ReLU())
 
 
 def fusable_mlp(channels: int, hidden: int) -> nn.Sequential:
     """1x1 conv, GELU, 1x1 conv back, each conv with a BatchNorm, the last one's scale 0 at first."""
     last = FusableConv(hidden, channels, 1)
-    nn.init.zeros_(last[1].weight)
+    nn.init.zeros_(last.norm.weight)
     return nn.Sequential(FusableConv(channels, hidden, 1), nn.GELU(), last)
 
 
-def folded(weight: Tensor, bias: Tensor | None, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
+def folded(weight: Tensor, bias: Tensor | float, norm: nn.BatchNorm2d) -> tuple[Tensor, Tensor]:
     """Weight and bias of a conv with the BatchNorm behind it."""
-    assert norm.running_mean is not None and norm.running_var is not None
-    return fuse_conv_bn_weights(weight, bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
+    return weight * scale[:, None, None, None], norm.bias + (bias - norm.running_mean) * scale
 
 
 def padded(weight: Tensor, larger: Tensor) -> Tensor:
