@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
-from .blocks.spec import BLOCKS
 from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
@@ -89,8 +88,7 @@ def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, i
     Memory of training is that of the net as it is trained.
     """
     cost = static_cost(genotype, num_classes, image_size, in_chans)
-    order = genotype.style.order
-    if all(BLOCKS[kind].form(order).fused_cost is None for kind in genotype.kinds):
+    if not genotype.reparametrised:
         return cost
     shipped = _cost(genotype, num_classes, image_size, in_chans, fused=True)
     trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
