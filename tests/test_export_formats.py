@@ -74,7 +74,7 @@ def test_every_format_gives_the_nets_outputs(tmp_path: Path) -> None:
 
 def test_reparametrised_convs_leave_as_one_conv_each(tmp_path: Path) -> None:
     """onnx and pt2 are of the fused net; model.py is of the trainable one, and fuses it."""
-    network = network_of(replace(NETS["repvit"], stages=(*NETS["repvit"].stages, Stage("repvgg", 2, 16))))
+    network = network_of(replace(NETS["repvgg"], stages=(Stage("repvgg", 1, 8), Stage("repvit", 2, 8, 2, se=0.25))))
     folder, found = folder_of(network, tmp_path, ("package", "onnx", "pt2"))
     assert max(found.values()) < 1e-4, found
     facts = json.loads((folder / "config.json").read_text())

@@ -169,7 +169,9 @@ class SupernetController(SearchController):
         steps, batch, records = self.context.steps, self.settings.recipe.batch_size, self.store.records
         trained = {r.key for r in records if r.kind == "baseline"}
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
-        macs += BASELINE_SEEDS * sum(trial.cost.training_macs for trial in self.live.values() if trial.kind == "reference")
+        macs += BASELINE_SEEDS * sum(
+            trial.cost.training_macs for trial in self.live.values() if trial.kind == "reference"
+        )
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
         evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
         polish = max(0.0, self.budget.polish - polished)
