@@ -7,7 +7,7 @@ checked against measurements on CPU (tests/test_memory.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +34,8 @@ class Cost:
     training_activation_bytes: int  # activations that autograd keeps for the backward pass
     # params, MACs and activations by place and kind of operator
     parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
+    # params and MACs while it is trained, where it is shipped with fewer
+    trained: tuple[int, int] | None = None
 
     def by(self, field: str) -> dict[str, OperatorCost]:
         """Totals grouped by "place" or by "kind", in the order of the net."""
@@ -42,16 +44,27 @@ class Cost:
             groups.setdefault(getattr(part, field), []).append(part)
         return {name: total_of(parts, **{field: name}) for name, parts in groups.items()}
 
+    @property
+    def training_params(self) -> int:
+        """Parameters while the net is trained."""
+        return self.trained[0] if self.trained else self.params
+
+    @property
+    def training_macs(self) -> int:
+        """Multiply-accumulates of a forward pass while the net is trained."""
+        return self.trained[1] if self.trained else self.macs
+
     def training_bytes(self, batch: int) -> int:
         """Memory of a training step with AdamW: weights, gradients, moments, kept activations."""
-        return OPTIMISER_COPIES * FLOAT_BYTES * self.params + batch * self.training_activation_bytes
+        return OPTIMISER_COPIES * FLOAT_BYTES * self.training_params + batch * self.training_activation_bytes
 
     def training_flops(self, images: float) -> float:
         """FLOPs of training on so many images (epochs counted): 6 x MACs x images, as the ViT paper's table 6."""
-        return BACKWARD_FACTOR * self.macs * images
+        return BACKWARD_FACTOR * self.training_macs * images
 
     def totals(self) -> dict[str, int]:
-        names = ("params", "macs", "activation_bytes", "peak_activation_bytes", "training_activation_bytes")
+        names = ["params", "macs", "activation_bytes", "peak_activation_bytes", "training_activation_bytes"]
+        names += ["training_params", "training_macs"] if self.trained else []
         return {name: getattr(self, name) for name in names}
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,13 +79,30 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     Raises:
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
+    return _cost(genotype, num_classes, image_size, in_chans, fused=False)
+
+
+def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
+    """The same of `fused(build(...))`, the net as it is shipped; `trained` holds what differs while it is trained.
+
+    Memory of training is that of the net as it is trained.
+    """
+    cost = static_cost(genotype, num_classes, image_size, in_chans)
+    if not genotype.reparametrised:
+        return cost
+    shipped = _cost(genotype, num_classes, image_size, in_chans, fused=True)
+    trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
+    return replace(shipped, training_activation_bytes=kept, trained=trained)
+
+
+def _cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int, fused: bool) -> Cost:
     check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
     plan, tally = genotype.plan(image_size, in_chans), CostAccumulator()
     if genotype.stem.kind != "none":
         tally.place = "stem"
         stem_cost(tally, genotype.stem, genotype.style, plan, in_chans)
     for blocks in plan.stages:
-        tally.take(_stage(blocks[0], tally.input_kept))
+        tally.take(_stage(blocks[0], tally.input_kept, fused))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm or genotype.head.norm == "batch":
         last_norm_cost(tally, plan)
@@ -86,11 +116,11 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
 
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
-def _stage(first: Block, input_kept: bool) -> CostAccumulator:
+def _stage(first: Block, input_kept: bool, fused: bool) -> CostAccumulator:
     """Cost of the stage that begins with this block."""
     tally = CostAccumulator(first.place, input_kept)
     for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
-        formula = block.form.cost
+        formula = (fused and block.form.fused_cost) or block.form.cost
         assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
         formula(tally, block)
     return tally

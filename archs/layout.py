@@ -67,6 +67,11 @@ class Block:
         return max(1, int(self.c_out * self.option("expand") + 1e-6))
 
     @property
+    def inner_of_c_in(self) -> int:
+        """The same for an MLP on the block's input, as RepViT's downsampling has."""
+        return max(1, int(self.c_in * self.option("expand") + 1e-6))
+
+    @property
     def squeezed(self) -> int:
         """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
         share = self.option("se")

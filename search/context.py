@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from .. import spaces
-from ..archs import Cost, Genotype, InputError, static_cost
+from ..archs import Cost, Genotype, InputError, deployed_cost
 from ..archs.candidate import candidate_key
 from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
@@ -109,7 +109,7 @@ class SearchContext:
         config: as asked for.
         data: the data set.
         space: the nets allowed.
-        cost_fn: static cost of a net on the data.
+        cost_fn: cost of a net on the data, as it is shipped.
         steps: the full budget of a net, in optimiser steps.
         folder: of the run.
         record_fields: fields that every record of the run shares.
@@ -183,7 +183,7 @@ class SearchContext:
         def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
             objective = self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective)
-            return NetCosts(objective, cost.params, 1.0 if self.bank else cost.macs)
+            return NetCosts(objective, cost.params, 1.0 if self.bank else cost.training_macs)
 
         exact, first = self.latencies is None, self.known.genes
         return SamplerContext(self.space, self.settings.seed, costs, self.violation, exact, first=first)
@@ -203,7 +203,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
 
     def cost_fn(net: Genotype) -> Cost:
-        return static_cost(net, len(data.classes), data.image_size, data.in_chans)
+        return deployed_cost(net, len(data.classes), data.image_size, data.in_chans)
 
     _check_limits(space, settings, data, cost_fn)
     references = count_references(config.references, data, settings)
@@ -238,7 +238,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
         references=references, pretrained=pretrained,
     )  # fmt: skip
     if bank:
-        drawn = NetSampler(space, lambda net: float(cost_fn(net).macs), context.violation, settings.seed)
+        drawn = NetSampler(space, lambda net: float(cost_fn(net).training_macs), context.violation, settings.seed)
         drawn.check_shared()
         context = replace(context, bank=bank, nets=drawn, bank_facts=bank_facts)
     if config.start_with:

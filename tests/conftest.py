@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
 
-from alternas.archs import Cost, Genotype, static_cost
+from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
 from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.store import Store
@@ -122,7 +122,7 @@ def small_scale() -> SpacePreset:
 
 
 def _cost_fn(net: Genotype) -> Cost:
-    return static_cost(net, 10, 8, 1)
+    return deployed_cost(net, 10, 8, 1)
 
 
 @pytest.fixture

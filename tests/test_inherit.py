@@ -67,6 +67,15 @@ def test_the_same_net_is_copied_whole(name: str) -> None:
     assert apart(child, parent) == 0
 
 
+@pytest.mark.parametrize(("kind", "other"), [("repvgg", "convnext"), ("convnext", "repvit"), ("repvit", "repvgg")])
+def test_blocks_without_a_shortcut_take_the_place_of_others(kind: str, other: str) -> None:
+    """Where it changes the shape such a block is no near identity: it is all that passes anything on."""
+    parent = trained(Genotype(CIFAR, (Stage(kind, 2, 16, 2),)))
+    child, rows = child_of(parent, Genotype(CIFAR, (Stage(other, 2, 16, 2),)))
+    check_report(child, rows)
+    assert child.forward_features(images()).std() > 0.01
+
+
 def check_report(child: Network, rows: list[Inherited]) -> None:
     assert sum(row.params for row in rows) == sum(p.numel() for p in child.parameters())
     assert len({row.place for row in rows}) == len(rows)

@@ -40,6 +40,7 @@ class BlockForm:
     Attributes:
         module: its nn.Module, built from a `layout.Block`, as "package.module:Class"; ".file:Class" is in this folder.
         cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
+        fused_cost: the same as it is shipped, each reparametrised conv as one; None where nothing differs.
         axes: by layer, the axes of its weight, such as "c_out width 3 3": attributes of a `layout.Block`, sides of
             kernels, and the names that registry.py explains. By these weights are sliced when they are inherited.
             Layers that begin with "shortcut" are there where the block projects.
@@ -54,6 +55,7 @@ class BlockForm:
     scaled_by: tuple[str, ...] = field(default=(), repr=False)
     scaled_by_group: tuple[str, ...] = field(default=(), repr=False)
     norms_input: bool = field(default=False, repr=False)
+    fused_cost: Callable[[Any, Any], None] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)

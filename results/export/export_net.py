@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.export import Dim, ExportedProgram
 
-from ...archs import Network, static_cost
+from ...archs import Genotype, Network, deployed_cost, fused
 from ...archs.timm_net import counted_cost
 from ...archs.timm_network import TimmNetwork
 from ..runs.record import versions
@@ -48,10 +48,15 @@ class ExportNet:
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
+        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of.
+
+        Reparametrised convs are one conv each.
+        """
+        net = self.network.genotype
+        network = fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
         two_BCHW = self.normalised()[:2]  # one image would be taken for a net of one image
         with torch.no_grad():  # a net is traced as it predicts
-            return torch.export.export(self.network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
+            return torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
 
     def logits(self) -> Tensor:
         """The net's own logits, first of the first image alone, then of all."""
@@ -116,11 +121,12 @@ def export_net_of(
 def _facts(network: Network) -> dict[str, Any]:
     """What is known of one of our nets alone."""
     net = network.genotype
-    cost = static_cost(net, network.num_classes, network.image_size, network.in_chans)
+    cost = deployed_cost(net, network.num_classes, network.image_size, network.in_chans)
     global_attention = any(stage.places and not stage.window for stage in net.stages)
     fixed_size = global_attention or (net.encoder is not None and net.encoder.position != "none")
     facts = {"name": f"{net.family}_{net.key}", "stages": len(net.stages), "fixed_size": fixed_size}
-    return facts | {"macs": cost.macs, "params": cost.params}
+    trained = {"training_macs": cost.training_macs, "training_params": cost.training_params} if cost.trained else {}
+    return facts | {"macs": cost.macs, "params": cost.params} | trained
 
 
 def _facts_of_timm(network: TimmNetwork) -> dict[str, Any]:

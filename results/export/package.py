@@ -28,11 +28,16 @@ logits = net(model.preprocess(images))  # images: (N, C, H, W), a tensor or an a
 Where the data were pictures, `model.preprocess(model.open_image("a.jpg"))` brings a file to the net's size as in \
 training. `python model.py` loads the net and prints what it is.
 """
+FUSED = """
+`net` is as it was trained, and can be trained on. `model.fused(net)` gives it as it is shipped: each reparametrised \
+conv is one conv, and the outputs are the same. `model.onnx` and `model.pt2` are of that net.
+"""
 
 
 def usage(facts: Mapping[str, Any]) -> str:
     """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
-    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
+    text = USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
+    return text + FUSED * ("training_params" in facts)
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _needed(module: str) -> list[str]:
 
 def sections(net: Genotype) -> list[tuple[str, str]]:
     """The modules of `archs` that build `net`, in an order in which each needs only those before it, with their use."""
-    names = [*MODULES[:-2], *more_modules(net), *MODULES[-2:]]
+    names = [*MODULES[:-2], *more_modules(net), *["fusing"] * net.reparametrised, *MODULES[-2:]]
     return [(name, (ast.get_docstring(ast.parse(_text(name))) or "").split("\n")[0]) for name in names]
 
 

@@ -18,7 +18,7 @@ from torch import nn
 from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError
 from ...archs.timm_net import TIMM, Net, net_from_dict
-from ...archs.timm_network import build_net
+from ...archs.timm_network import build_deployed
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
@@ -91,7 +91,7 @@ def _nets_of_run(folder: Path, image_size: str, top: int) -> list[TimedNet]:
 
 def _timed(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> TimedNet:
     cost, size = scene.cost(net), scene.image_size
-    make = partial(build_net, net, scene.classes, size, scene.channels)
+    make = partial(build_deployed, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
     peak = cost.peak_activation_bytes if isinstance(cost, Cost) else 0
     return TimedNet(name, net.key, make, (scene.channels, *size), facts, peak)

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ...archs import Cost, Genotype, InputError, static_cost, zoo
+from ...archs import Cost, Genotype, InputError, deployed_cost, static_cost, zoo
 from ...archs.errors import check_count, is_whole, short_repr
 from ...archs.layout import as_map
 from ...archs.timm_net import TIMM, CountedCost, Net, TimmNet, net_cost, net_from_dict
@@ -267,6 +267,10 @@ def cost_facts(
         f"memory, float32, estimated: {short(cost.peak_activation_bytes)}B of activations an image; "
         f"{short(step_bytes)}B a training step with AdamW, batch {batch}"
     ]
+    if net.reparametrised:
+        shipped = deployed_cost(net, spec.classes, spec.image_size, spec.channels)
+        facts["deployed"] = {"params": shipped.params, "macs": shipped.macs}
+        lines.append(f"shipped, its reparametrised convs fused: {shipped.params:,} params, {shipped.macs:,} MACs")
     if images:
         facts["training_flops"] = cost.training_flops(images)
         lines.append(_compute_line(facts["training_flops"], images))

@@ -90,6 +90,11 @@ class Record:
         return f"timm:{self.genotype.get('timm')}" if self.family == "timm" else self.family
 
     @property
+    def training_macs(self) -> int:
+        """MACs of a forward pass while the net is trained; its `cost` is of what is shipped."""
+        return self.cost.get("training_macs", self.cost["macs"])
+
+    @property
     def trial_key(self) -> str:
         """What tells trainings of a run apart that are no repeats: of the net, or of the net and how it is trained."""
         return self.training_id or self.key

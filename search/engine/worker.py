@@ -142,11 +142,11 @@ def local_files(job: TrainJob) -> Iterator[TrainJob]:
 
 
 def _measure(job: LatencyJob) -> JobResult:
-    from ...archs.timm_network import build_net
+    from ...archs.timm_network import build_deployed
     from ...results.latency.measure import measure
 
     channels, height, width = job.image
-    network = build_net(job.genotype, job.classes, (height, width), channels)
+    network = build_deployed(job.genotype, job.classes, (height, width), channels)
     latency = measure(network, job.image, job.setting).to_dict()
     del latency["busy"]  # the machine's load: its average over a minute still holds the training before
     return JobResult(job.trial, "ok", latency=latency)

@@ -96,7 +96,8 @@ class ShownPlan:
     def __init__(self, controller: PlanController) -> None:
         self.controller = controller
         self._step_macs = {  # forward and backward
-            i: 3.0 * t.cost(controller.context.data).macs * t.recipe.batch_size for i, t in controller.plan.items()
+            i: 3.0 * t.cost(controller.context.data).training_macs * t.recipe.batch_size
+            for i, t in controller.plan.items()
         }
 
     @property

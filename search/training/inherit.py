@@ -128,7 +128,9 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
         for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
             tally, source = CopyCount(), "" if j is None else f"stage {s + 1} block {j + 1}"
             new = bool(other.stages) if j is None else _species(b) != _species(had[j])
-            if new:
+            if new and not (
+                b.projects and getattr(block, "shortcut", None) is None
+            ):  # such a block has its branch alone
                 # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
                 by_norm = b.style.norm == "group" and b.form.scaled_by_group
                 silence(block, b.form.scaled_by_group if by_norm else b.form.scaled_by)
@@ -159,7 +161,7 @@ def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally
         copy_module(block.get_submodule("norm1"), trained.get_submodule("norm1"), tally)
     # What a projection sees: the activated input, the raw one, or (with a norm behind it) the raw one.
     sees, saw = ("modern" if x.spec.modern else "pre" if x.form.norms_input else "post" for x in (b, p))
-    if sees == saw and b.projects and p.projects:
+    if sees == saw and b.projects and p.projects and all(hasattr(x, "shortcut") for x in (block, trained)):
         copy_module(block.get_submodule("shortcut"), trained.get_submodule("shortcut"), tally)
 
 

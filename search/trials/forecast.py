@@ -44,7 +44,7 @@ class RecordTally:
                 self.taken.append(record.trial)
             elif record.kind == "search" and record.status not in FREE:
                 self.begun += 1
-                self.macs += record.cost["macs"]
+                self.macs += record.training_macs
                 self.promotions[sum(bool(rung["promoted"]) for rung in record.rungs)] += 1
                 self.whole += record.status == "ok"
         return self
@@ -65,11 +65,11 @@ class ComputeForecast:
 
     def flops_of(self, job: Job, step: int) -> float:
         """FLOPs of a training under way from its first step to `step`."""
-        return self._flops(self._controller.live[job.trial].cost.macs * step)
+        return self._flops(self._controller.live[job.trial].cost.training_macs * step)
 
     def left(self) -> float:
         """FLOPs of all that has not ended; a job that runs counts from its first step to where it will stop."""
-        steps = sum(trial.cost.macs * self._steps_left(trial) for trial in self._controller.live.values())
+        steps = sum(trial.cost.training_macs * self._steps_left(trial) for trial in self._controller.live.values())
         left = self._flops(steps + self.net_macs * self._steps_to_come())
         most = self._context.config.run.budget.train_steps
         if most == math.inf:
@@ -79,7 +79,7 @@ class ComputeForecast:
     @property
     def net_macs(self) -> float:
         """MACs of a net to come."""
-        ended, live = self.tally.update(), [trial.cost.macs for trial in self._searched()]
+        ended, live = self.tally.update(), [trial.cost.training_macs for trial in self._searched()]
         return (PRIOR_NETS * self._drawn + ended.macs + sum(live)) / (PRIOR_NETS + ended.begun + len(live))
 
     @property

@@ -34,7 +34,7 @@ def choose_baselines(candidates: Sequence[Genotype], context: SearchContext) -> 
     settings, search, spent, chosen = context.settings, search_macs(context), 0.0, list[Genotype]()
     for net in candidates:
         cost = context.cost_fn(net)
-        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.macs, bool(settings.over_limit(cost))
+        macs, is_over = max(BASELINE_SEEDS, settings.repeats) * cost.training_macs, bool(settings.over_limit(cost))
         is_needed = not is_over and (not chosen or settings.strategy == "buildup")
         too_dear = spent + macs >= search and not is_needed
         if too_dear or (is_over and macs >= MAX_SHARE_OVER_LIMIT * (search + spent)):
@@ -64,8 +64,8 @@ def drawn_macs(context: SearchContext) -> list[float]:
     """MACs of uniform draws within the limits; of the cheapest net where none of them is."""
     settings, space = context.settings, context.space
     costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
-    macs = [float(cost.macs) for cost in costs if not settings.over_limit(cost)]
-    return macs or [cheapest(space, lambda net: context.cost_fn(net).macs)[0]]
+    macs = [float(cost.training_macs) for cost in costs if not settings.over_limit(cost)]
+    return macs or [cheapest(space, lambda net: context.cost_fn(net).training_macs)[0]]
 
 
 class Proposer:

@@ -169,7 +169,9 @@ class SupernetController(SearchController):
         steps, batch, records = self.context.steps, self.settings.recipe.batch_size, self.store.records
         trained = {r.key for r in records if r.kind == "baseline"}
         macs = BASELINE_SEEDS * sum(self.sampler.macs(net) for net in self.baselines if net.key not in trained)
-        macs += BASELINE_SEEDS * sum(trial.cost.macs for trial in self.live.values() if trial.kind == "reference")
+        macs += BASELINE_SEEDS * sum(
+            trial.cost.training_macs for trial in self.live.values() if trial.kind == "reference"
+        )
         polished = sum(own_flops(r) for r in records if r.weights == "polished")
         evaluation = 0.0 if self.proposed_all else self._to_evaluate * self._mean_evaluation
         polish = max(0.0, self.budget.polish - polished)
@@ -208,8 +210,8 @@ class SupernetController(SearchController):
         """A trial that trains a net on from its slices for so many FLOPs, evaluation included."""
         net, data = Genotype.from_dict(record.genotype), self.context.data
         cost, batch = self.context.cost_fn(net), self.settings.recipe.batch_size
-        measured = FORWARD_FACTOR * cost.macs * 2 * len(data.val)  # on validation and as many training images
-        steps = round((flops - measured) / (BACKWARD_FACTOR * cost.macs * batch))
+        measured = FORWARD_FACTOR * cost.training_macs * 2 * len(data.val)  # on validation and as many training images
+        steps = round((flops - measured) / (BACKWARD_FACTOR * cost.training_macs * batch))
         steps = max(1, min(round(MAX_POLISH * self.context.steps), steps))
         fields = self.context.record_fields | {"recipe": polish_recipe(self.settings.recipe).to_dict()}
         start = InitWeights(str(weights_file(self.folder, record)), f"trial {record.trial}", self.budget.steps)

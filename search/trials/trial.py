@@ -55,7 +55,7 @@ class ParentPool:
         if record.status != "ok" or not file.exists():
             return
         done, lineage = record.budget.get("done", 0), record.lineage
-        flops = BACKWARD_FACTOR * record.cost["macs"] * done * self._batch_size + lineage.get("flops", 0)
+        flops = BACKWARD_FACTOR * record.training_macs * done * self._batch_size + lineage.get("flops", 0)
         start = InitWeights(str(file), f"trial {record.trial}", done + lineage.get("steps", 0))
         self._parents[record.trial] = Parent(start, record.trial, flops, features(Genotype.from_dict(record.genotype)))
 
