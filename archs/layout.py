@@ -78,9 +78,35 @@ class Block:
         return max(1, int(self.c_out * share + 1e-6)) if share else 0
 
     @property
+    def expanded(self) -> int:
+        """Channels of an inverted bottleneck's inner convs: over its input's, as multiples of 8."""
+        return divisible(self.c_in * self.option("expand")) if self.expands else self.c_in
+
+    @property
+    def expands(self) -> bool:
+        """Whether an inverted bottleneck has an expansion: with a ratio of 1 its depthwise conv stands alone."""
+        return self.option("expand") != 1 or self.option("fused") or not self.option("kernel")
+
+    @property
+    def squeezed_input(self) -> int:
+        """Hidden channels of an inverted bottleneck's squeeze-and-excitation, over its input's; 0 without."""
+        share = self.option("se")
+        return max(1, round(self.c_in * share)) if share else 0
+
+    @property
+    def reshapes(self) -> bool:
+        """Whether its output has another shape than its input."""
+        return self.stride != 1 or self.c_in != self.c_out
+
+    @property
     def projects(self) -> bool:
         """Whether the shortcut is a 1x1 conv instead of the identity."""
-        return self.stride != 1 or self.c_in != self.c_out
+        return self.reshapes and self.spec.projected
+
+    @property
+    def skips(self) -> bool:
+        """Whether it has a shortcut, to which it adds."""
+        return bool(self.spec.branches) and (self.spec.projected or not self.reshapes)
 
     @property
     def raw(self) -> bool:
@@ -170,6 +196,12 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
         blocks.append(block)
         at, c_in = out, stage.channels
     return tuple(blocks)
+
+
+def divisible(channels: float) -> int:
+    """The nearest multiple of 8, at least 8 and not below 0.9 of `channels`, as MobileNets and EfficientNets round."""
+    nearest = max(8, int(channels + 4) // 8 * 8)
+    return nearest + 8 if nearest < 0.9 * channels else nearest
 
 
 def _check_group(place: str, channels: int, at: Map) -> None:

@@ -19,7 +19,8 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd", "whole", "share" (0 to 1), "ratio" (above 0), "flag", or names.
+        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "whole", "share" (0 to 1),
+            "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -31,9 +32,12 @@ class Option(NamedTuple):
 OPTIONS = {
     "kernel": Option("side of the depthwise conv", "odd"),
     "expand": Option("inner channels over the block's", "ratio"),
-    "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
+    "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "multiple"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
+    "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd"),
+    "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
+    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
 }
 
 
@@ -55,8 +59,8 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
-            has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
+        kernel, expand and those behind them: options of some kinds of blocks, explained in `OPTIONS`; None is what the
+            kind has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
             have them.
     """
 
@@ -78,6 +82,9 @@ class Stage(Part):
     se: float | None = None
     fused: bool | None = None
     act: str | None = None
+    start_kernel: int | None = None
+    kv_stride: int | None = None
+    layer_scale: float | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
@@ -94,9 +101,15 @@ class Stage(Part):
         object.__setattr__(self, "mlp_ratio", check_ratio(place, self.mlp_ratio, self.channels))
         for name, value in self.given.items():
             object.__setattr__(self, name, _check_option(place, name, value))
-            if not any(name in BLOCKS[kind].options for kind in (self.block, self.attention)):
+            specs = [spec for kind in (self.block, self.attention) if name in (spec := BLOCKS[kind]).options]
+            if not specs:
                 kinds = [kind for kind, spec in BLOCKS.items() if name in spec.options]
                 raise InputError(f"{place}: {name} is of blocks {', '.join(kinds)}, got block {self.block!r}")
+            if OPTIONS[name].allowed == "odd" and value == 0 and not all(name in spec.optional for spec in specs):
+                raise InputError(f"{place}: {name} of {specs[0].name} blocks must be odd, got 0")
+        for kind in (self.block, self.attention):
+            if (rule := BLOCKS[kind].check) is not None:
+                rule(place, self)
         if not isinstance(self.msa, tuple):
             check_int(place, "msa", self.msa, 0, 1024)
             if self.depth < 2 * self.msa:
@@ -200,15 +213,15 @@ def _check_option(place: str, name: str, value: Any) -> Any:
     if allowed == "flag":
         fits, rule = isinstance(value, bool), "true or false"
     elif allowed in ("odd", "whole"):
-        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value % 2 == 0)
+        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value and value % 2 == 0)
         rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number up to {MOST_SIDE}"
     else:
         number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
-        fits = number and least <= value <= most and (value > 0 or allowed == "share")  # neither does NaN pass
-        rule = "a number from 0 to 1" if allowed == "share" else "a number above 0 and at most 64"
+        fits = number and least <= value <= most and (value > 0 or allowed != "ratio")  # neither does NaN pass
+        rule = "a number above 0 and at most 64" if allowed == "ratio" else f"a number from 0 to {most:g}"
     if not fits:
         raise InputError(f"{place}: {name} must be {rule}, got {short_repr(value)}")
-    return float(value) if allowed in ("share", "ratio") else value
+    return float(value) if allowed in ("share", "multiple", "ratio") else value
 
 
 def build_up(depth: int, count: int) -> tuple[int, ...]:

@@ -22,7 +22,11 @@ from alternas.results.analysis_tools.hooks import entering
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
-ATTENTIVE = [name for name, net in NETS.items() if net.encoder or any(stage.places for stage in net.stages)]
+ATTENTIVE = [
+    name
+    for name, net in NETS.items()
+    if net.encoder or any(stage.places and stage.attention != "mqa" for stage in net.stages)
+]
 
 
 def net_of(name: str) -> Any:

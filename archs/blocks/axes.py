@@ -64,6 +64,7 @@ def _axis(b: Block, name: str) -> Axis:
         "qkv": Axis((3, heads, dim)),
         "attended": Axis((heads, dim)),
         "heads": Axis((heads,)),
+        "head_dim": Axis((dim,)),
         "rows": Axis((2 * height - 1,), centred=True),
         "columns": Axis((2 * width - 1,), centred=True),
     }

@@ -5,20 +5,24 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
+from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .reparam_entries import REPVGG, REPVIT
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
-ENTRIES = (
+ENTRIES = (  # in the order of lists and legends
     BASIC,
     BOTTLENECK,
     MBCONV,
     CONVNEXT,
+    UIB,
+    CONV,
     REPVIT,
     REPVGG,
     MSA,
     MSA_A,
     TRANSFORMER,
-)  # in the order of lists and legends
+    MQA,
+)
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

@@ -69,7 +69,7 @@ class RepVit(nn.Module):
         super().__init__()
         self.token_mixer = RepDepthwise(b.c_in, b.kernel)
         self.se, self.down = nn.Identity(), None
-        if b.projects:
+        if b.reshapes:
             self.mlp = fusable_mlp(b.c_in, b.inner_of_c_in)
             convs = (b.c_in, b.c_in, b.kernel, b.stride, b.c_in), (b.c_in, b.c_out, 1)
             self.down = nn.Sequential(*(FusableConv(*conv) for conv in convs))
@@ -90,7 +90,7 @@ class RepVgg(nn.Module):
 
     def __init__(self, b: Block) -> None:
         super().__init__()
-        self.identity = None if b.projects else nn.BatchNorm2d(b.c_out)
+        self.identity = None if b.reshapes else nn.BatchNorm2d(b.c_out)
         self.conv = FusableConv(b.c_in, b.c_out, 3, b.stride)
         self.pointwise = FusableConv(b.c_in, b.c_out, 1, b.stride)
         self.drop_path = nn.Identity()

@@ -39,7 +39,7 @@ def _mlp(acc: CostAccumulator, channels: int, hidden: int, at: Map, fused: bool)
 
 def repvit(acc: CostAccumulator, b: Block, fused: bool = False) -> None:
     _mixer(acc, b.c_in, b.kernel, b.map_in, fused)
-    if b.projects:
+    if b.reshapes:
         _mlp(acc, b.c_in, b.inner_of_c_in, b.map_in, fused)
         _conv(acc, 1, b.c_in, b.kernel, b.map_out, fused)
         _conv(acc, b.c_in, b.c_out, 1, b.map_out, fused)
@@ -93,7 +93,7 @@ def repvgg(acc: CostAccumulator, b: Block, fused: bool = False) -> None:
     _conv(acc, b.c_in, b.c_out, 3, b.map_out, fused)
     if not fused:
         _conv(acc, b.c_in, b.c_out, 1, b.map_out, fused)
-        if not b.projects:
+        if not b.reshapes:
             acc.norm(b.c_out)
     acc.keep_input(x)
     acc.keep(3 * y)
@@ -117,5 +117,6 @@ REPVGG = BlockSpec(
         fused_cost=partial(repvgg, fused=True),
     ),
     modern=True,
+    projected=False,
     style=BlockStyle("V", "#E69F00", "RepVGG block"),
 )

@@ -71,8 +71,11 @@ class BlockSpec:
         inner_of_input: whether its inner width is its input's over the stage's expansion, instead of the stage's width.
         options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
         ignores: fields of the stage that it makes nothing of, beside the options that it has not.
+        optional: kernels among its options that may be 0, for a block without that conv.
+        check: raises InputError if options of a stage, whose place it is told, do not go together.
         strided: whether an attention block of this kind can be the first of a stage that strides.
-        branches: what it adds to the residual stream.
+        projected: whether its shortcut is a 1x1 conv where stride or width change; else it has none there.
+        branches: what it adds to the residual stream; nothing where it has no shortcut at all.
         style: how it is drawn.
         searched: whether the spaces `modern` and `free` draw it.
     """
@@ -85,7 +88,10 @@ class BlockSpec:
     inner_of_input: bool = False
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     ignores: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+    check: Callable[[str, Any], None] | None = field(default=None, repr=False)
     strided: bool = False
+    projected: bool = True
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)
     searched: bool = field(default=False, repr=False)

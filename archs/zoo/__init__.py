@@ -11,6 +11,7 @@ from ..genotype import Genotype
 from ..layout import ImageSize
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
+from .mobile import mobiles
 from .reparam import repvits
 
 __all__ = [
@@ -27,7 +28,7 @@ __all__ = [
     "vit_hybrid",
 ]
 
-ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | repvits()
+ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | mobiles() | repvits()
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 
 

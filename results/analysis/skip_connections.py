@@ -39,7 +39,7 @@ def additions(net: nn.Module) -> list[Addition]:
     """Every addition of a branch to the residual stream, in the order of depth."""
     places = []
     for site in residual_points(net):
-        if site.op == "stem":
+        if not site.branch[0]:
             continue
         block = net.get_submodule(site.block)
         shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
