@@ -10,5 +10,6 @@ from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
-ENTRIES = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, UIB, CONV, MSA, MSA_A, TRANSFORMER, MQA)  # in the order of lists and legends
+# In the order of lists and legends.
+ENTRIES = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, UIB, CONV, MSA, MSA_A, TRANSFORMER, MQA)
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)
