@@ -54,8 +54,8 @@ NETS = {
     "uib strided first": Genotype(CIFAR, (Stage("uib", 2, 16, 2, kernel=0, start_kernel=5, layer_scale=0.5),)),
     "uib separable": Genotype(CIFAR, (Stage("uib", 2, 16, 2, expand=1, se=1.5, act="hard_swish"),)),
     "uib fused": Genotype(CIFAR, (Stage("uib", 2, 16, 2, fused=True, se=0.25, act="silu"),)),
-    "uib feed-forward": Genotype(CIFAR, (Stage("uib", 2, 8, kernel=0, expand=1.5),)),
-    "conv": Genotype(CIFAR, (Stage("conv", 2, 8, kernel=1), Stage("conv", 1, 12, 2, act="silu"))),
+    "uib feed-forward": Genotype(CIFAR, (Stage("uib", 2, 8, kernel=0, expand=1.5), Stage("conv", 1, 8))),
+    "conv": Genotype(CIFAR, (Stage("conv", 2, 8), Stage("conv", 1, 12, 2, kernel=1, act="silu"), Stage("uib", 1, 12))),
     "mqa": Genotype(CIFAR, (Stage("uib", 2, 8, msa=(1,), heads=2, head_dim=4, attention="mqa"),)),
     "mqa strided": Genotype(
         CIFAR,

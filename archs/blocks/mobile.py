@@ -1,13 +1,13 @@
 """Blocks of MobileNets and EfficientNets: inverted bottlenecks, mobile attention, convs without a shortcut.
 
-Post-norm: a BatchNorm stands behind each conv, no activation behind the projection, whose output is raw. Shortcuts are
-identities, where stride and width stay; there is none elsewhere. The layers of a block run in the order of its
-children.
+Post-norm: a BatchNorm stands behind each conv, no activation behind the projection, whose output is raw. Shortcuts
+are identities, where stride and width stay; there is none elsewhere. A block runs its children in their order.
 """
 
 from __future__ import annotations
 
 import torch.nn.functional as F
+from timm.layers.activations import HardSigmoid
 from timm.layers.layer_scale import LayerScale2d
 from timm.layers.squeeze_excite import SqueezeExcite
 from torch import Tensor, nn
@@ -20,10 +20,10 @@ class UniversalInvertedBottleneck(nn.Module):
     """Depthwise conv or none, 1x1 expansion, depthwise conv or none, squeeze-and-excitation or none, 1x1 projection.
 
     With the second depthwise conv it is MBConv (MobileNetV2, Sandler et al., CVPR 2018; MobileNetV3, Howard et al.,
-    ICCV 2019; EfficientNet, Tan & Le, ICML 2019), with an expansion of 1 their depthwise separable conv, with the
-    first one much of a ConvNeXt block, with both "extra depthwise", with neither a feed-forward layer (MobileNetV4,
-    Qin et al., ECCV 2024). Fused, expansion and second depthwise conv are one full conv (EfficientNetV2, Tan & Le,
-    ICML 2021). The stride is the second one's, without it the first one's. timm _efficientnet_blocks.py.
+    ICCV 2019; EfficientNet, Tan & Le, ICML 2019), with an expansion of 1 their depthwise separable conv, with the first
+    one much of a ConvNeXt block, with both "extra depthwise", with neither a feed-forward layer (MobileNetV4, Qin et
+    al., ECCV 2024). Fused, expansion and second depthwise conv are one full conv (EfficientNetV2, Tan & Le, ICML 2021).
+    The stride is the second one's, without it the first one's. timm _efficientnet_blocks.py.
     """
 
     def __init__(self, b: Block) -> None:
@@ -66,7 +66,7 @@ class UniversalInvertedBottleneck(nn.Module):
 def squeeze_excite(channels: int, hidden: int, active: str) -> SqueezeExcite:
     """As MobileNetV3 has it beside ReLU and hard-swish, ReLU and hard sigmoid; else `active` and sigmoid."""
     hard = active in ("relu", "hard_swish")
-    inside, gate = (nn.ReLU, "hard_sigmoid") if hard else (type(act(active)), "sigmoid")
+    inside, gate = (nn.ReLU, HardSigmoid) if hard else (type(act(active)), nn.Sigmoid)
     return SqueezeExcite(channels, rd_channels=hidden, act_layer=inside, gate_layer=gate)
 
 
@@ -80,10 +80,9 @@ class PlainConv(nn.Sequential):
 
 
 class MobileAttention(nn.Module):
-    """BatchNorm, multi-query attention over the whole map (MobileNetV4, Qin et al., ECCV 2024;
-    _efficientnet_blocks.py).
+    """BatchNorm, multi-query attention over the whole map (MobileNetV4, Qin et al., ECCV 2024).
 
-    No MLP: the inverted bottlenecks beside it play its role. No position embedding, and no other bias.
+    timm _efficientnet_blocks.py. No MLP: the inverted bottlenecks beside it play its role. No positions, no biases.
     """
 
     def __init__(self, b: Block) -> None:

@@ -50,8 +50,8 @@ MOBILENETV3 = {  # depth, width, stride, kernel, inner channels, squeezed channe
         (2, 160, 1, 5, 960, 240, "hard_swish"),
     ),
 }
-# depth, width, stride, first kernel, second kernel, expansion, stride of an attention block's keys behind
-MOBILENETV4 = {
+MOBILENETV4: dict[str, tuple[tuple[int, int, int, int, int, float, int], ...]] = {
+    # depth, width, stride, first kernel, second kernel, expansion, stride of keys of the attention block behind, if any
     "conv_small": (
         (1, 96, 2, 5, 5, 3.0, 0),
         (4, 96, 1, 0, 3, 2.0, 0),

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import nn
 
+from ...archs.errors import InputError
 from ..analysis_tools.hooks import hooked, residual_points, silence, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
 from ..analysis_tools.output import OPS
@@ -65,6 +66,8 @@ def lesioned(net: nn.Module, unit: Unit) -> AbstractContextManager[None]:
 def analyse(subject: AnalysisInput) -> AnalysisResult:
     """The change of accuracy when one unit is taken out, unit by unit."""
     net, rows = subject.net, []
+    if not units(net):
+        raise InputError("lesion: this net has no conv, MSA or MLP that could be taken out")
     with undisturbed(net):
         whole_N = hits(net, subject.images)
         for place, unit in enumerate(units(net)):

@@ -19,6 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ...archs.errors import InputError
 from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
 from ..analysis_tools.output import curves
@@ -103,6 +104,8 @@ def without_skip(net: nn.Module, place: Addition) -> AbstractContextManager[None
 def analyse(subject: AnalysisInput, batch: int = 64) -> AnalysisResult:
     """Ratio of each skip to its branch, and accuracy of the trained net when that one skip is dropped."""
     net, images, places = subject.net, subject.images, additions(subject.net)
+    if not places:
+        raise InputError("skips: this net has no skip connection")
     ratios = skip_ratios(net, places, images.inputs(batch))
     rows = []
     with undisturbed(net):
