@@ -38,7 +38,7 @@ def conv_stem(stem: Stem, in_chans: int) -> nn.Sequential:
     """Convs with BatchNorm and activation, the first ones with stride 2."""
     parts: list[nn.Module] = []
     for c_out, stride in stem.convs:
-        parts += [*conv_norm(in_chans, c_out, stem.side, stride), act(stem.act)]
+        parts += [*conv_norm(in_chans, c_out, stem.side, stride, bias=stem.bias), act(stem.act)]
         in_chans = c_out
     kept = {"act": len(parts), "norm": len(parts) - 1, "conv": len(parts) - 2}[stem.ends_with]
     return nn.Sequential(*parts[:kept])

@@ -73,6 +73,23 @@ class Block:
         return max(1, int(self.c_out * share + 1e-6)) if share else 0
 
     @property
+    def keyed(self) -> int:
+        """Channels of the keys of all heads."""
+        return self.stage.heads * self.stage.head_dim
+
+    @property
+    def valued(self) -> int:
+        """Channels of the values of all heads, where they have more than keys."""
+        return 4 * self.keyed
+
+    @property
+    def distances(self) -> Map:
+        """Sides of a table with a bias for each distance in rows and columns: those of the map of keys."""
+        if "attention_stride" in self.spec.options:
+            return _shrink(self.map_out, max(1, self.option("attention_stride")))
+        return self.map_in
+
+    @property
     def projects(self) -> bool:
         """Whether the shortcut is a 1x1 conv instead of the identity."""
         return self.stride != 1 or self.c_in != self.c_out

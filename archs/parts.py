@@ -65,6 +65,7 @@ class Stem(Part):
         halvings: of "conv", how many of its convs, the first ones, stride by 2.
         act: of "conv", its activation.
         ends_with: of "conv", what stands behind the last conv: norm and act, the norm alone, or nothing.
+        bias: of "conv", whether its convs have biases in front of their norms.
     """
 
     kind: str = "cifar"
@@ -76,6 +77,7 @@ class Stem(Part):
     halvings: int = 1
     act: str = "relu"
     ends_with: str = "act"
+    bias: bool = False
 
     def __post_init__(self) -> None:
         check_choice("stem: kind", self.kind, STEMS)
@@ -87,6 +89,8 @@ class Stem(Part):
         check_choice("stem: norm", self.norm, STEM_NORMS)
         check_choice("stem: act", self.act, ACTS)
         check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
+        if not isinstance(self.bias, bool):
+            raise InputError(f"stem: bias must be true or false, got {short_repr(self.bias)}")
         if not isinstance(self.before, tuple) or len(self.before) > 16:
             raise InputError(f"stem: before must be up to 16 widths, got {short_repr(self.before)}")
         for channels in self.before:
@@ -108,7 +112,8 @@ class Stem(Part):
         return tuple((c, 2 if i < self.halvings else 1) for i, c in enumerate((*self.before, self.width)))
 
     def canonical(self) -> Stem:
-        own = {"patchify": ("patch", "kernel", "norm"), "conv": ("kernel", "before", "halvings", "act", "ends_with")}
+        conv = ("kernel", "before", "halvings", "act", "ends_with", "bias")
+        own = {"patchify": ("patch", "kernel", "norm"), "conv": conv}
         if self.kind == "none":
             return Stem("none")
         kept = {name: getattr(self, name) for name in own.get(self.kind, ())}

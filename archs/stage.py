@@ -34,6 +34,8 @@ OPTIONS = {
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
+    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
+    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
 }
 
 
@@ -55,9 +57,9 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
-            has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
-            have them.
+        kernel, expand, se, fused, act, layer_scale, attention_stride: options of some kinds of blocks, explained in
+            `OPTIONS`; None is what the kind has of itself. `BLOCKS[kind].options` tells which it has. They hold for
+            conv and attention blocks that have them.
     """
 
     POSITIONAL = 3
@@ -78,6 +80,8 @@ class Stage(Part):
     se: float | None = None
     fused: bool | None = None
     act: str | None = None
+    layer_scale: float | None = None
+    attention_stride: int | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""

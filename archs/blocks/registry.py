@@ -5,9 +5,13 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
+from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
-ENTRIES = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER)  # in the order of lists and legends
+ENTRIES = (  # in the order of lists and legends
+    *(BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER),
+    *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
+)
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)
