@@ -23,7 +23,7 @@ def biased_conv_norm(c_in: int, c_out: int, kernel: int = 1, stride: int = 1, gr
 
 
 def conv_downsampling(b: Block) -> nn.Module:
-    """A strided 3x3 conv with BatchNorm where the shape changes, in front of a block or beside attention."""
+    """A strided 3x3 conv with BatchNorm where the shape changes: in front of a block, or beside attention."""
     return biased_conv_norm(b.c_in, b.c_out, 3, b.stride) if b.projects else nn.Identity()
 
 
@@ -45,14 +45,14 @@ class EfficientFormerConv(nn.Module):
 
     def __init__(self, b: Block) -> None:
         super().__init__()
-        self.shortcut = conv_downsampling(b)
+        self.down, self.shortcut = conv_downsampling(b), nn.Identity()
         self.mlp = EfficientFormerMlp(b.c_out, b.inner, b.kernel)
         self.scale = layer_scale(b)
         self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        x_BCHW = self.shortcut(x_BCHW)
-        return x_BCHW + self.drop_path(self.scale(self.mlp(x_BCHW)))
+        x_BCHW = self.down(x_BCHW)
+        return self.shortcut(x_BCHW) + self.drop_path(self.scale(self.mlp(x_BCHW)))
 
 
 class DistanceAttention(nn.Module):
@@ -118,14 +118,14 @@ class EfficientFormerAttention(nn.Module):
 
     def __init__(self, b: Block) -> None:
         super().__init__()
-        self.shortcut = conv_downsampling(b)
+        self.down, self.shortcut = conv_downsampling(b), nn.Identity()
         self.attn, self.scale1 = TalkingAttention(b), layer_scale(b)
         self.mlp, self.scale2 = EfficientFormerMlp(b.c_out, b.stage.hidden, b.kernel), layer_scale(b)
         self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        x_BCHW = self.shortcut(x_BCHW)
-        x_BCHW = x_BCHW + self.drop_path(self.scale1(self.attn(x_BCHW)))
+        x_BCHW = self.down(x_BCHW)
+        x_BCHW = self.shortcut(x_BCHW) + self.drop_path(self.scale1(self.attn(x_BCHW)))
         return x_BCHW + self.drop_path(self.scale2(self.mlp(x_BCHW)))
 
 

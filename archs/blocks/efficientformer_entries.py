@@ -92,7 +92,7 @@ def attention_downsampling(acc: CostAccumulator, b: Block) -> None:
     acc.alive(x + y, 2 * v, v + qk + 2 * logits, v + 2 * w + logits, 2 * w, w + y)
 
 
-DOWNSAMPLING = {"shortcut.0": "c_out c_in 3 3", "shortcut.1": "c_out"}
+DOWN = {"down.0": "c_out c_in 3 3", "down.1": "c_out"}
 SCALED = {"layer_scale": 1e-5}
 
 
@@ -126,7 +126,7 @@ EFFICIENTFORMER = BlockSpec(
     BlockForm(
         ".efficientformer:EfficientFormerConv",
         conv_block,
-        DOWNSAMPLING | mlp_axes("inner") | {"scale": "c_out"},
+        DOWN | mlp_axes("inner") | {"scale": "c_out"},
         scaled_by=("mlp.fc2.1",),
     ),
     modern=True,
@@ -140,7 +140,7 @@ EFFICIENTFORMER_ATTENTION = BlockSpec(
         ".efficientformer:EfficientFormerAttention",
         attention_block,
         {
-            **DOWNSAMPLING,
+            **DOWN,
             **attention_axes("c_out"),
             "attn.reduce.0": "c_out 1 3 3",
             "attn.reduce.1": "c_out",
@@ -168,7 +168,8 @@ EFFICIENTFORMER_DOWN = BlockSpec(
         ".efficientformer:EfficientFormerDown",
         attention_downsampling,
         {
-            **DOWNSAMPLING,
+            "shortcut.0": "c_out c_in 3 3",
+            "shortcut.1": "c_out",
             **attention_axes("c_in"),
             "attn.q.local": "c_in 1 3 3",
             "attn.q.proj.0": "keyed c_in 1 1",
