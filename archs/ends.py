@@ -48,6 +48,10 @@ def last_norm(plan: Layout, style: Style) -> nn.Module | None:
     """The norm of the map behind the stages: the style's, which a ReLU follows, or the head's own."""
     if plan.final_norm:
         return Layers(style).norm(plan.channels)
+    if plan.head.norm == "map_layer":
+        from timm.layers.norm import LayerNorm2d
+
+        return LayerNorm2d(plan.channels, eps=LN_EPS)
     return nn.BatchNorm2d(plan.channels) if plan.head.norm == "batch" else None
 
 

@@ -64,13 +64,14 @@ class Block:
     @property
     def inner(self) -> int:
         """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
-        return max(1, int(self.c_out * self.option("expand") + 1e-6))
+        base = self.c_in if self.spec.expands_input else self.c_out
+        return max(1, int(base * self.option("expand") + 1e-6))
 
     @property
     def squeezed(self) -> int:
         """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
-        share = self.option("se")
-        return max(1, int(self.c_out * share + 1e-6)) if share else 0
+        share, base = self.option("se"), self.inner if self.spec.expands_input else self.c_out
+        return max(1, int(base * share + 1e-6)) if share else 0
 
     @property
     def keyed(self) -> int:

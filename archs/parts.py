@@ -20,8 +20,9 @@ STEM_NORMS = ("none", "layer")
 STEM_ENDS = ("act", "norm", "conv")
 ORDERS = ("pre", "post")
 NORMS = ("batch", "group")
+MAP_NORMS = ("batch", "map_layer")  # of HEAD_NORMS, those of the map
 POOLS = ("avg", "token")
-HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch")
+HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch", "map_layer")
 HIDDEN_NORMS = ("none", "batch", "layer")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
@@ -226,8 +227,8 @@ class Head(Part):
         hidden: units of a hidden layer before the logits; 0 for none. With tanh alone it is the ViT paper's head for
             pre-training.
         norm: behind the stages: "style" is that of the net's style with its ReLU, where the last block's output is
-            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, or BatchNorm of them in front of
-            each classifier. Of nets without an encoder.
+            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, BatchNorm of them in front of
+            each classifier, or LayerNorm at each place of the map. Of nets without an encoder.
         conv: channels of a 1x1 conv with BatchNorm and `act` in front of the pooling, as MobileNets have; 0 for none.
         act: behind `conv` and in the hidden layer.
         hidden_norm: of the hidden layer, whose linear layer then has no bias.

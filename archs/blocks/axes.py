@@ -65,6 +65,7 @@ def _axis(b: Block, name: str) -> Axis:
         "hidden": Axis((b.stage.hidden,)),
         "qkv": Axis((3, heads, dim)),
         "attended": Axis((heads, dim)),
+        "head_qkv": Axis((heads, 3, dim)),
         "keyed": Axis((heads, dim)),
         "valued": Axis((heads, b.valued // heads)),
         "heads": Axis((heads,)),

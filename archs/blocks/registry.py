@@ -5,6 +5,7 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
+from .coatnet_entries import COATNET, COATNET_MBCONV
 from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
@@ -13,5 +14,6 @@ from .spec import BLOCKS
 ENTRIES = (  # in the order of lists and legends
     *(BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER),
     *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
+    *(COATNET_MBCONV, COATNET),
 )
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)
