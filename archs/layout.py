@@ -174,8 +174,9 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
         stride, window = stage.stride if i == 0 else 1, (1, 1)
         out = _shrink(at, stride)
         if kind == stage.attention:
-            window = (stage.window, stage.window) if stage.window else out
-            _must_divide(place, "window", stage.window or 1, out)
+            side = 0 if "window" in BLOCKS[kind].ignores else stage.window
+            window = (side, side) if side else out
+            _must_divide(place, "window", side or 1, out)
         block = Block(place, kind, stage, style, c_in, stride, at, out, window)
         if style.norm == "group" and not block.spec.modern:
             for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):

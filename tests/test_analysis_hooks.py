@@ -43,7 +43,7 @@ def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
         if net.encoder is not None:
             z = net.encoder.pool(net.encoder.norm(last))
         else:
-            z = (last if net.norm is None else net.norm(last).relu()).mean((2, 3))
+            z = net.normed(last).mean((2, 3))
         assert torch.allclose(net.head(z), net(x), atol=1e-6)
     assert stage_ends(sites)[-1] == len(sites) - 1
     assert len(stage_ends(sites)) == len({site.stage for site in sites})
