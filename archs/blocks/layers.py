@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from timm.layers.layer_scale import LayerScale2d
 from torch import nn
 
 from ..layout import Block
@@ -28,5 +27,7 @@ def conv_norm(
 
 def layer_scale(b: Block) -> nn.Module:
     """A learned scale of each channel of a branch (Touvron et al., ICCV 2021), where the block has it."""
+    from timm.layers.layer_scale import LayerScale2d
+
     start = b.option("layer_scale")
     return LayerScale2d(b.c_out, start) if start else nn.Identity()
