@@ -16,7 +16,7 @@ from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
 from .layout import Block, ImageSize, Layout, stage_layout
-from .parts import MOST_CLASSES, Encoder
+from .parts import MAP_NORMS, MOST_CLASSES, Encoder
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
@@ -104,7 +104,7 @@ def _cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans:
     for blocks in plan.stages:
         tally.take(_stage(blocks[0], tally.input_kept, fused))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
-    if plan.final_norm or genotype.head.norm == "batch":
+    if plan.final_norm or genotype.head.norm in MAP_NORMS:
         last_norm_cost(tally, plan)
     if genotype.encoder is not None:
         _encoder(tally, genotype.encoder, plan, genotype.head.pool == "token")

@@ -38,7 +38,7 @@ def conv_stem(stem: Stem, in_chans: int) -> nn.Sequential:
     """Convs with BatchNorm and activation, the first ones with stride 2."""
     parts: list[nn.Module] = []
     for c_out, stride in stem.convs:
-        parts += [*conv_norm(in_chans, c_out, stem.side, stride), act(stem.act)]
+        parts += [*conv_norm(in_chans, c_out, stem.side, stride, bias=stem.bias), act(stem.act)]
         in_chans = c_out
     kept = {"act": len(parts), "norm": len(parts) - 1, "conv": len(parts) - 2}[stem.ends_with]
     return nn.Sequential(*parts[:kept])
@@ -48,6 +48,10 @@ def last_norm(plan: Layout, style: Style) -> nn.Module | None:
     """The norm of the map behind the stages: the style's, which a ReLU follows, or the head's own."""
     if plan.final_norm:
         return Layers(style).norm(plan.channels)
+    if plan.head.norm == "map_layer":
+        from timm.layers.norm import LayerNorm2d
+
+        return LayerNorm2d(plan.channels, eps=LN_EPS)
     return nn.BatchNorm2d(plan.channels) if plan.head.norm == "batch" else None
 
 

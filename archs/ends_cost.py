@@ -44,7 +44,7 @@ def conv_stem_cost(tally: CostAccumulator, stem: Stem, plan: Layout, in_chans: i
     for number, (c_out, stride) in enumerate(stem.convs, start=1):
         at = (-(-at[0] // stride), -(-at[1] // stride))
         y = size(c_out, at)
-        tally.conv(in_chans, c_out, stem.side, at)
+        tally.conv(in_chans, c_out, stem.side, at, stem.bias)
         normed = number < len(stem.convs) or stem.ends_with != "conv"
         active = number < len(stem.convs) or stem.ends_with == "act"
         if normed:

@@ -64,7 +64,8 @@ class Block:
     @property
     def inner(self) -> int:
         """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
-        return max(1, int(self.c_out * self.option("expand") + 1e-6))
+        base = self.c_in if self.spec.expands_input else self.c_out
+        return max(1, int(base * self.option("expand") + 1e-6))
 
     @property
     def inner_of_c_in(self) -> int:
@@ -74,8 +75,25 @@ class Block:
     @property
     def squeezed(self) -> int:
         """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
-        share = self.option("se")
-        return max(1, int(self.c_out * share + 1e-6)) if share else 0
+        share, base = self.option("se"), self.inner if self.spec.expands_input else self.c_out
+        return max(1, int(base * share + 1e-6)) if share else 0
+
+    @property
+    def keyed(self) -> int:
+        """Channels of the keys of all heads."""
+        return self.stage.heads * self.stage.head_dim
+
+    @property
+    def valued(self) -> int:
+        """Channels of the values of all heads, where they have more than keys."""
+        return 4 * self.keyed
+
+    @property
+    def distances(self) -> Map:
+        """Sides of a table with a bias for each distance in rows and columns: those of the map of keys."""
+        if "attention_stride" in self.spec.options:
+            return _shrink(self.map_out, max(1, self.option("attention_stride")))
+        return self.map_in
 
     @property
     def expanded(self) -> int:
@@ -187,8 +205,9 @@ def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> 
         stride, window = stage.stride if i == 0 else 1, (1, 1)
         out = _shrink(at, stride)
         if kind == stage.attention:
-            window = (stage.window, stage.window) if stage.window else out
-            _must_divide(place, "window", stage.window or 1, out)
+            side = 0 if "window" in BLOCKS[kind].ignores else stage.window
+            window = (side, side) if side else out
+            _must_divide(place, "window", side or 1, out)
         block = Block(place, kind, stage, style, c_in, stride, at, out, window)
         if style.norm == "group" and not block.spec.modern:
             for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):

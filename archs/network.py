@@ -14,7 +14,7 @@ from .ends import last_norm, make_head, make_stem
 from .errors import InputError, check_int
 from .genotype import Genotype
 from .layout import ImageSize, Map
-from .parts import MOST_CLASSES
+from .parts import MAP_NORMS, MOST_CLASSES
 
 
 class Network(nn.Module):
@@ -54,7 +54,7 @@ class Network(nn.Module):
     def normed(self, x_BCHW: Tensor) -> Tensor:
         """The last map of the stages as the pooling or the encoder takes it."""
         if self.norm is not None:
-            x_BCHW = self.norm(x_BCHW) if self.genotype.head.norm == "batch" else F.relu(self.norm(x_BCHW))
+            x_BCHW = self.norm(x_BCHW) if self.genotype.head.norm in MAP_NORMS else F.relu(self.norm(x_BCHW))
         return x_BCHW if self.last_conv is None else self.last_conv(x_BCHW)
 
     @property

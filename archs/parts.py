@@ -20,8 +20,9 @@ STEM_NORMS = ("none", "layer")
 STEM_ENDS = ("act", "norm", "conv")
 ORDERS = ("pre", "post")
 NORMS = ("batch", "group")
+MAP_NORMS = ("batch", "map_layer")  # of HEAD_NORMS, those of the map
 POOLS = ("avg", "token")
-HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch")
+HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch", "map_layer")
 HIDDEN_NORMS = ("none", "batch", "layer")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
@@ -65,6 +66,7 @@ class Stem(Part):
         halvings: of "conv", how many of its convs, the first ones, stride by 2.
         act: of "conv", its activation.
         ends_with: of "conv", what stands behind the last conv: norm and act, the norm alone, or nothing.
+        bias: of "conv", whether its convs have biases in front of their norms.
     """
 
     kind: str = "cifar"
@@ -76,6 +78,7 @@ class Stem(Part):
     halvings: int = 1
     act: str = "relu"
     ends_with: str = "act"
+    bias: bool = False
 
     def __post_init__(self) -> None:
         check_choice("stem: kind", self.kind, STEMS)
@@ -87,6 +90,8 @@ class Stem(Part):
         check_choice("stem: norm", self.norm, STEM_NORMS)
         check_choice("stem: act", self.act, ACTS)
         check_choice("stem: ends_with", self.ends_with, STEM_ENDS)
+        if not isinstance(self.bias, bool):
+            raise InputError(f"stem: bias must be true or false, got {short_repr(self.bias)}")
         if not isinstance(self.before, tuple) or len(self.before) > 16:
             raise InputError(f"stem: before must be up to 16 widths, got {short_repr(self.before)}")
         for channels in self.before:
@@ -108,7 +113,8 @@ class Stem(Part):
         return tuple((c, 2 if i < self.halvings else 1) for i, c in enumerate((*self.before, self.width)))
 
     def canonical(self) -> Stem:
-        own = {"patchify": ("patch", "kernel", "norm"), "conv": ("kernel", "before", "halvings", "act", "ends_with")}
+        conv = ("kernel", "before", "halvings", "act", "ends_with", "bias")
+        own = {"patchify": ("patch", "kernel", "norm"), "conv": conv}
         if self.kind == "none":
             return Stem("none")
         kept = {name: getattr(self, name) for name in own.get(self.kind, ())}
@@ -221,8 +227,8 @@ class Head(Part):
         hidden: units of a hidden layer before the logits; 0 for none. With tanh alone it is the ViT paper's head for
             pre-training.
         norm: behind the stages: "style" is that of the net's style with its ReLU, where the last block's output is
-            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, or BatchNorm of them in front of
-            each classifier. Of nets without an encoder.
+            raw; else none, BatchNorm on the map, LayerNorm of the pooled features, BatchNorm of them in front of
+            each classifier, or LayerNorm at each place of the map. Of nets without an encoder.
         conv: channels of a 1x1 conv with BatchNorm and `act` in front of the pooling, as MobileNets have; 0 for none.
         act: behind `conv` and in the hidden layer.
         hidden_norm: of the hidden layer, whose linear layer then has no bias.

@@ -38,6 +38,7 @@ OPTIONS = {
     "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd"),
     "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
+    "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
 }
 
 
@@ -85,6 +86,7 @@ class Stage(Part):
     start_kernel: int | None = None
     kv_stride: int | None = None
     layer_scale: float | None = None
+    attention_stride: int | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""

@@ -13,6 +13,8 @@ from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
 CIFAR = Stem("cifar", 8)
 MSA = Stage("basic", 2, 8, msa=1, heads=2, head_dim=4, window=4)
 WIDE = (Stage("bottleneck", 2, 32), Stage("bottleneck", 2, 32, 2))
+COATNET = Stage("coatnet_mbconv", 2, 8, 1, (1,), 2, 4, attention="coatnet", mlp_ratio=1.5)
+EFFICIENTFORMER = Stage("efficientformer", 2, 8, 1, (1,), 2, 4, attention="efficientformer_attention", mlp_ratio=1.5)
 VIT = Encoder(16, 2, 2, patch=4)
 
 
@@ -72,6 +74,18 @@ NETS = {
     "batch head": Genotype(
         CIFAR, (Stage("mbconv", 1, 8),), head=Head("avg", 12, "batch", hidden_norm="batch", act_first=True)
     ),
+    "conv stem with biases": Genotype(Stem("conv", 8, before=(6,), bias=True), (Stage("basic", 1, 8),)),
+    "efficientformer": modern("efficientformer"),
+    "efficientformer with options": Genotype(CIFAR, (Stage("efficientformer", 2, 8, 2, kernel=5, layer_scale=0),)),
+    "efficientformer attention": Genotype(CIFAR, (EFFICIENTFORMER,)),
+    "efficientformer attention with stride": Genotype(CIFAR, (replace(EFFICIENTFORMER, attention_stride=2),)),
+    "efficientformer down": Genotype(
+        CIFAR, (replace(EFFICIENTFORMER, stride=2, msa=(0, 1), attention="efficientformer_down"),)
+    ),
+    "coatnet mbconv": modern("coatnet_mbconv"),
+    "coatnet mbconv with options": Genotype(CIFAR, (Stage("coatnet_mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
+    "coatnet": Genotype(CIFAR, (COATNET,), head=Head(norm="map_layer")),
+    "coatnet strided": Genotype(CIFAR, (replace(COATNET, width=16, stride=2, msa=(0, 1)),)),
     "imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),)),
     "post imagenet": Genotype(Stem("imagenet", 8), (Stage("basic", 1, 8),), style=Style("post")),
     "patchify": Genotype(Stem("patchify", 8, 2), (Stage("basic", 1, 8),)),

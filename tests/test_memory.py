@@ -21,6 +21,8 @@ CASES = [
     ("alternet34", 64),
     ("vit_tiny_patch16", 224),
     ("vit_tiny_r_s16_p8", 224),
+    ("efficientformerv2_s0", 224),
+    ("coatnet_0_rw", 96),
 ]
 
 

@@ -58,11 +58,16 @@ def _axis(b: Block, name: str) -> Axis:
         return Axis((int(name),), centred=True)
     if name in OPTIONS and OPTIONS[name].allowed == "odd":
         return Axis((b.option(name),), centred=True)
+    if name in ("distance_rows", "distance_columns"):
+        return Axis((b.distances[name == "distance_columns"],))
     heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
     named = {
         "hidden": Axis((b.stage.hidden,)),
         "qkv": Axis((3, heads, dim)),
         "attended": Axis((heads, dim)),
+        "head_qkv": Axis((heads, 3, dim)),
+        "keyed": Axis((heads, dim)),
+        "valued": Axis((heads, b.valued // heads)),
         "heads": Axis((heads,)),
         "head_dim": Axis((dim,)),
         "rows": Axis((2 * height - 1,), centred=True),

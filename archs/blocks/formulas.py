@@ -60,3 +60,10 @@ def squeeze_cost(acc: CostAccumulator, b: Block, channels: int) -> None:
     if b.squeezed:
         acc.conv(channels, b.squeezed, 1, (1, 1), bias=True)
         acc.conv(b.squeezed, channels, 1, (1, 1), bias=True)
+
+
+def scale_cost(acc: CostAccumulator, b: Block) -> None:
+    """The learned scale of a branch, where the block has it."""
+    if b.option("layer_scale"):
+        acc.add("norm", b.c_out)
+        acc.keep(size(b.c_out, b.map_out))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
+from ..layout import Block
 from .residual import Projection
 
 
@@ -13,10 +14,20 @@ def act(name: str) -> nn.Module:
     return known[name]()
 
 
-def conv_norm(c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    """A conv without bias that pads to ceil(side / stride), and its BatchNorm."""
-    if kernel == 1 and groups == 1:
+def conv_norm(
+    c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+) -> list[nn.Module]:
+    """A conv that pads to ceil(side / stride), and its BatchNorm."""
+    if kernel == 1 and groups == 1 and not bias:
         conv = Projection(c_in, c_out, stride)
     else:
-        conv = nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=False)
+        conv = nn.Conv2d(c_in, c_out, kernel, stride=stride, padding=kernel // 2, groups=groups, bias=bias)
     return [conv, nn.BatchNorm2d(c_out)]
+
+
+def layer_scale(b: Block) -> nn.Module:
+    """A learned scale of each channel of a branch (Touvron et al., ICCV 2021), where the block has it."""
+    from timm.layers.layer_scale import LayerScale2d
+
+    start = b.option("layer_scale")
+    return LayerScale2d(b.c_out, start) if start else nn.Identity()

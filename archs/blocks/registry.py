@@ -5,6 +5,8 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
+from .coatnet_entries import COATNET, COATNET_MBCONV
+from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .reparam_entries import REPVGG, REPVIT
@@ -12,17 +14,11 @@ from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
 ENTRIES = (  # in the order of lists and legends
-    BASIC,
-    BOTTLENECK,
-    MBCONV,
-    CONVNEXT,
-    UIB,
-    CONV,
-    REPVIT,
-    REPVGG,
-    MSA,
-    MSA_A,
-    TRANSFORMER,
-    MQA,
+    *(BASIC, BOTTLENECK, MSA, MSA_A),
+    *(MBCONV, CONVNEXT, TRANSFORMER),
+    *(UIB, CONV, MQA),
+    *(REPVIT, REPVGG),
+    *(COATNET_MBCONV, COATNET),
+    *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
 )
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
+from .coatnet import coatnets
+from .efficientformer import efficientformers
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
 from .mobile import mobiles
@@ -28,7 +30,17 @@ __all__ = [
     "vit_hybrid",
 ]
 
-ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | mobiles() | repvits()
+ZOO: dict[str, Entry] = (
+    alternets()
+    | resnets()
+    | bits()
+    | vits()
+    | hybrids()  # of the papers
+    | mobiles()
+    | repvits()
+    | efficientformers()
+    | coatnets()
+)
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 
 

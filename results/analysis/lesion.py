@@ -46,8 +46,8 @@ def units(net: nn.Module) -> list[Unit]:
             by_name[site.name] = Unit(site.name, site.op, site.stage, end, BRANCH)
         if site.op != "conv":
             continue
-        for layer, conv in net.get_submodule(site.block).named_children():
-            if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
+        for layer, conv in net.get_submodule(site.block).named_modules():
+            if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1 and not layer.startswith(("shortcut", "down")):
                 same = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
                 if not same and not end:  # nothing would be left
                     continue

@@ -20,7 +20,7 @@ from rich.text import Text
 from ...archs import Genotype, InputError, static_cost
 from ...archs.blocks.spec import BLOCKS, BlockStyle
 from ...archs.layout import Block, ImageSize, Layout
-from ...archs.parts import Encoder, Head, Stem
+from ...archs.parts import MAP_NORMS, Encoder, Head, Stem
 from .tables import short
 
 CONV_STYLE, ATTENTION_STYLE = "cyan", "bold magenta"  # of blocks in the terminal
@@ -87,10 +87,11 @@ def _stem_text(stem: Stem) -> str:
 
 
 def _head_text(head: Head) -> str:
-    norm = {"batch": "batch norm", "layer": "layer norm", "pooled_batch": "batch norm"}.get(head.norm)
+    known = {"batch": "batch norm", "layer": "layer norm", "pooled_batch": "batch norm", "map_layer": "layer norm"}
+    norm = known.get(head.norm)
     before = [f"conv {head.conv}, {head.act}"] if head.conv else []
-    before = [norm, *before] if head.norm == "batch" and norm else before
-    behind = [norm] if norm and head.norm != "batch" else []
+    before = [norm, *before] if head.norm in MAP_NORMS and norm else before
+    behind = [norm] if norm and head.norm not in MAP_NORMS else []
     hidden = [f"linear {head.hidden}"] if head.hidden else []
     more = [f"{head.hidden_norm} norm"] if head.hidden and head.hidden_norm != "none" else []
     acts = [head.act] if head.hidden else []

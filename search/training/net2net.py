@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -107,7 +108,9 @@ def copy_module(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
         # A module's own tensors, such as scale, shift and running statistics of a norm, without noise.
         own = {**dict(parent.named_parameters(recurse=False)), **dict(parent.named_buffers(recurse=False))}
         for name, target in (*child.named_parameters(recurse=False), *child.named_buffers(recurse=False)):
-            if name in own:
+            if name == "table" and name in own:
+                _copy_table(child, parent, tally)
+            elif name in own:
                 tally.repeat(target, own[name])
         layers = dict(parent.named_children())
         for name, layer in child.named_children():
@@ -175,8 +178,8 @@ def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> No
         _copy_table(child, parent, tally)
 
 
-def _copy_table(child: WindowAttention, parent: WindowAttention, tally: CopyCount) -> None:
-    """Relative positions, (2h - 1, 2w - 1) for all heads or a table for each; interpolated where the window differs."""
+def _copy_table(child: Any, parent: Any, tally: CopyCount) -> None:
+    """Relative positions, a table (H, W) for all heads or one for each; interpolated where the window differs."""
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:
