@@ -73,6 +73,11 @@ class Block:
         return max(1, int(self.c_out * share + 1e-6)) if share else 0
 
     @property
+    def linear_heads(self) -> int:
+        """Heads of linear attention: as many as the block's channels hold."""
+        return max(1, self.c_out // self.stage.head_dim)
+
+    @property
     def projects(self) -> bool:
         """Whether the shortcut is a 1x1 conv instead of the identity."""
         return self.stride != 1 or self.c_in != self.c_out

@@ -34,6 +34,7 @@ OPTIONS = {
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
+    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "flag", nests=False),
 }
 
 
@@ -55,7 +56,7 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
+        kernel, expand, se, fused, act, fewer_norms: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
             has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
             have them.
     """
@@ -78,6 +79,7 @@ class Stage(Part):
     se: float | None = None
     fused: bool | None = None
     act: str | None = None
+    fewer_norms: bool | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""

@@ -136,7 +136,7 @@ def test_shortcuts_have_axes_where_a_block_projects(kind: str, stride: int, styl
         assert tuple(axis.length for axis in tensor_axes(at, name, tensor.dim())) == tensor.shape
 
 
-@pytest.mark.parametrize("kind", attention_kinds())
+@pytest.mark.parametrize("kind", [kind for kind in attention_kinds() if "attn.table" in BLOCKS[kind].pre.axes])
 def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
     wide, narrow = (laid_out(kind, scale, STYLES[0], True) for scale in (4, 2))
     tensors = (("attn.qkv.weight", 2), ("attn.out.weight", 2), ("attn.table", 3))

@@ -64,6 +64,9 @@ def _axis(b: Block, name: str) -> Axis:
         "qkv": Axis((3, heads, dim)),
         "attended": Axis((heads, dim)),
         "heads": Axis((heads,)),
+        "heads_qkv": Axis((b.linear_heads, 3, dim)),
+        "scales_attended": Axis((2, b.linear_heads, dim)),
+        "head_dim": Axis((dim,)),
         "rows": Axis((2 * height - 1,), centred=True),
         "columns": Axis((2 * width - 1,), centred=True),
     }

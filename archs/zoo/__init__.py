@@ -11,6 +11,7 @@ from ..genotype import Genotype
 from ..layout import ImageSize
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
+from .linear import efficientvits
 
 __all__ = [
     "BY_ORDER",
@@ -26,7 +27,7 @@ __all__ = [
     "vit_hybrid",
 ]
 
-ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids()
+ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | efficientvits()
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 
 

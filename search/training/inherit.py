@@ -128,7 +128,7 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
         for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
             tally, source = CopyCount(), "" if j is None else f"stage {s + 1} block {j + 1}"
             new = bool(other.stages) if j is None else _species(b) != _species(had[j])
-            if new:
+            if new and getattr(block, "skips", True):
                 # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
                 by_norm = b.style.norm == "group" and b.form.scaled_by_group
                 silence(block, b.form.scaled_by_group if by_norm else b.form.scaled_by)
