@@ -56,9 +56,9 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act, fewer_norms: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
-            has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
-            have them.
+        kernel, expand, se, fused, act, fewer_norms: options of some kinds of blocks, explained in `OPTIONS`; None is
+            what the kind has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention
+            blocks that have them.
     """
 
     POSITIONAL = 3

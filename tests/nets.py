@@ -59,7 +59,9 @@ NETS = {
     "patchify with overlap": Genotype(Stem("patchify", 8, 4, kernel=7, norm="layer"), (Stage("convnext", 1, 8),)),
     "conv head": Genotype(CIFAR, (Stage("basic", 1, 8),), head=Head(norm="none", conv=12, act="silu")),
     "normed hidden head": Genotype(
-        CIFAR, (Stage("convnext", 1, 8),), head=Head(hidden=12, norm="layer", hidden_norm="layer", act="gelu", norm_eps=1e-5)
+        CIFAR,
+        (Stage("convnext", 1, 8),),
+        head=Head(hidden=12, norm="layer", hidden_norm="layer", act="gelu", norm_eps=1e-5),
     ),
     "distilled head": Genotype(CIFAR, (Stage("mbconv", 1, 8),), head=Head(norm="pooled_batch", distilled=True)),
     "batch head": Genotype(

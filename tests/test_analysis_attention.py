@@ -22,7 +22,11 @@ from alternas.results.analysis_tools.hooks import entering
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
-ATTENTIVE = [name for name, net in NETS.items() if net.encoder or any(stage.places for stage in net.stages)]
+ATTENTIVE = [  # with weights that can be shown: linear attention never makes them
+    name
+    for name, net in NETS.items()
+    if net.encoder or any(stage.places and "linear" not in stage.kinds for stage in net.stages)
+]
 
 
 def net_of(name: str) -> Any:

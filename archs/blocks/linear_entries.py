@@ -18,7 +18,7 @@ def ds_conv(acc: CostAccumulator, b: Block) -> None:
     acc.norm(b.c_out)
     acc.keep_input(x)
     acc.keep(3 * w, y)
-    acc.alive(x, 2 * w, w + y, 2 * y)
+    acc.alive(x, 2 * w, w + 2 * y)
 
 
 DS_CONV = BlockSpec(
@@ -31,7 +31,7 @@ DS_CONV = BlockSpec(
     ),
     modern=True,
     options={"kernel": 3, "act": ACT},
-    style=BlockStyle("S", "#44AA99", "depthwise separable conv block"),
+    style=BlockStyle("W", "#44AA99", "depthwise separable conv block"),
 )
 
 
@@ -49,7 +49,7 @@ def lean_mbconv(acc: CostAccumulator, b: Block) -> None:
     acc.norm(b.c_out)
     acc.keep_input(x)
     acc.keep(2 * w_in, 2 * w, y)
-    acc.alive(x, 2 * w_in, w_in + w, 2 * w, w + y, 2 * y)
+    acc.alive(x, 2 * w_in, w_in + 2 * w, w + 2 * y)
 
 
 LEAN_MBCONV = BlockSpec(
@@ -87,9 +87,9 @@ def linear(acc: CostAccumulator, b: Block) -> None:
     acc.norm(b.c_out)
     extended = summed * pixels
     acc.keep_input(x)
-    # Kept: what the convs take, q, k, the extended v, the products and the sums of weights, what the output layer takes.
+    # Kept: what the convs take, q, k, extended v, the products, the sums of weights, what the output layer takes.
     acc.keep(6 * w, 4 * w, 2 * extended, 2 * heads * pixels, 2 * w, y)
-    acc.alive(x + skip, 12 * w, 10 * w + 2 * extended, 2 * w + 2 * y)
+    acc.alive(x + skip, 12 * w + 2 * extended, 8 * w + 2 * y)
     _linear_mlp(acc, b, y)
 
 
@@ -101,7 +101,7 @@ def _linear_mlp(acc: CostAccumulator, b: Block, y: int) -> None:
     acc.conv(hidden, b.c_out, 1, b.map_out)
     acc.norm(b.c_out)
     acc.keep(y, 4 * h, y)
-    acc.alive(y, 2 * h, h + y, 2 * y)
+    acc.alive(y, 3 * h, h + 2 * y)
 
 
 LINEAR = BlockSpec(

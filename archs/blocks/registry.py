@@ -10,5 +10,6 @@ from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
-ENTRIES = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER, DS_CONV, LEAN_MBCONV, LINEAR)  # in the order of lists and legends
+RESIDUAL = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER)
+ENTRIES = (*RESIDUAL, DS_CONV, LEAN_MBCONV, LINEAR)  # in the order of lists and legends
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

@@ -185,9 +185,10 @@ def _copy_linear_attention(child: LinearAttention, parent: LinearAttention, tall
     """
     (heads, dim), (had_heads, had_dim) = ((layer.heads, layer.head_dim) for layer in (child, parent))
     rows = channel_map((heads, 3, dim), (had_heads, 3, had_dim))
-    for layer, source in zip((child.qkv, *child.aggregate), (parent.qkv, *parent.aggregate), strict=True):
-        assert isinstance(layer, nn.Conv2d)
-        assert isinstance(source, nn.Conv2d)
+    for name in ("qkv", "aggregate.0", "aggregate.1"):
+        layer, source = (module.get_submodule(name) for module in (child, parent))
+        assert isinstance(layer, Linear)
+        assert isinstance(source, Linear)
         copy_linear(layer, source, tally, rows=rows)
     copy_linear(child.out, parent.out, tally, columns=channel_map((2, heads, dim), (2, had_heads, had_dim)))
     copy_module(child.norm, parent.norm, tally)
