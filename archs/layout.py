@@ -73,14 +73,29 @@ class Block:
         return max(1, int(self.c_out * share + 1e-6)) if share else 0
 
     @property
+    def widened(self) -> int:
+        """Channels of the inner convs of a post-norm MBConv, over its input's."""
+        return max(1, int(self.c_in * self.option("expand") + 1e-6))
+
+    @property
     def linear_heads(self) -> int:
         """Heads of linear attention: as many as the block's channels hold."""
         return max(1, self.c_out // self.stage.head_dim)
 
     @property
+    def reshapes(self) -> bool:
+        """Whether its output has another shape than its input."""
+        return self.stride != 1 or self.c_in != self.c_out
+
+    @property
     def projects(self) -> bool:
         """Whether the shortcut is a 1x1 conv instead of the identity."""
-        return self.stride != 1 or self.c_in != self.c_out
+        return self.reshapes and self.spec.projected
+
+    @property
+    def skips(self) -> bool:
+        """Whether it has a shortcut, to which it adds."""
+        return bool(self.spec.branches) and (self.spec.projected or not self.reshapes)
 
     @property
     def raw(self) -> bool:

@@ -30,7 +30,7 @@ class Option(NamedTuple):
 
 OPTIONS = {
     "kernel": Option("side of the depthwise conv", "odd"),
-    "expand": Option("inner channels over the block's", "ratio"),
+    "expand": Option("inner channels over the block's, or over its input's in post-norm MBConvs", "ratio"),
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),

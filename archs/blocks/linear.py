@@ -26,12 +26,14 @@ class SeparableConv(nn.Module):
         super().__init__()
         self.conv1, self.norm1 = conv_norm(b.c_in, b.c_in, b.kernel, b.stride, groups=b.c_in)
         self.conv2, self.norm2 = conv_norm(b.c_in, b.c_out, 1)
-        self.act, self.drop_path, self.skips = act(b.option("act")), nn.Identity(), not b.projects
+        self.act = act(b.option("act"))
+        if b.skips:
+            self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         y = self.act(self.norm1(self.conv1(x_BCHW)))
-        y = self.drop_path(self.norm2(self.conv2(y)))
-        return x_BCHW + y if self.skips else y
+        y = self.norm2(self.conv2(y))
+        return x_BCHW + self.drop_path(y) if hasattr(self, "drop_path") else y
 
 
 class InvertedBottleneck(nn.Module):
@@ -67,15 +69,17 @@ def norm_unless(biased: bool, channels: int) -> nn.Module:
 
 
 class LeanMBConv(InvertedBottleneck):
-    """An inverted bottleneck beside the identity."""
+    """An inverted bottleneck beside the identity, its input expanded."""
 
     def __init__(self, b: Block) -> None:
-        super().__init__(b.c_in, b.inner, b.c_out, b.kernel, b.stride, b.option("act"), b.option("fewer_norms"))
-        self.drop_path, self.skips = nn.Identity(), not b.projects
+        inner, fewer_norms = b.widened, b.option("fewer_norms")
+        super().__init__(b.c_in, inner, b.c_out, b.kernel, b.stride, b.option("act"), fewer_norms)
+        if b.skips:
+            self.drop_path = nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = self.drop_path(super().forward(x_BCHW))
-        return x_BCHW + y if self.skips else y
+        y = super().forward(x_BCHW)
+        return x_BCHW + self.drop_path(y) if hasattr(self, "drop_path") else y
 
 
 class LinearAttention(nn.Module):
@@ -94,7 +98,8 @@ class LinearAttention(nn.Module):
             nn.Conv2d(width, width, SCALE_KERNEL, padding=SCALE_KERNEL // 2, groups=width, bias=False),
             nn.Conv2d(width, width, 1, groups=3 * heads, bias=False),
         )
-        self.out, self.norm = conv_norm(2 * heads * head_dim, dim_out, 1)
+        self.out = nn.Conv2d(2 * heads * head_dim, dim_out, 1, bias=False)
+        self.norm = nn.BatchNorm2d(dim_out)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         qkv_BCHW = self.qkv(x_BCHW)

@@ -30,13 +30,14 @@ DS_CONV = BlockSpec(
         scaled_by=("norm2",),
     ),
     modern=True,
+    projected=False,
     options={"kernel": 3, "act": ACT},
     style=BlockStyle("W", "#44AA99", "depthwise separable conv block"),
 )
 
 
 def lean_mbconv(acc: CostAccumulator, b: Block) -> None:
-    x, y, inner = size(b.c_in, b.map_in), size(b.c_out, b.map_out), b.inner
+    x, y, inner = size(b.c_in, b.map_in), size(b.c_out, b.map_out), b.widened
     w_in, w = size(inner, b.map_in), size(inner, b.map_out)
     fewer = b.option("fewer_norms")
     acc.conv(b.c_in, inner, 1, b.map_in, bias=fewer)
@@ -58,18 +59,19 @@ LEAN_MBCONV = BlockSpec(
         ".linear:LeanMBConv",
         lean_mbconv,
         {
-            "conv1": "inner c_in 1 1",
-            "norm1": "inner",
-            "conv2": "inner 1 kernel kernel",
-            "norm2": "inner",
-            "conv3": "c_out inner 1 1",
+            "conv1": "widened c_in 1 1",
+            "norm1": "widened",
+            "conv2": "widened 1 kernel kernel",
+            "norm2": "widened",
+            "conv3": "c_out widened 1 1",
             "norm3": "c_out",
         },
         scaled_by=("norm3",),
     ),
     modern=True,
+    projected=False,
     options={"kernel": 3, "expand": 4.0, "act": ACT, "fewer_norms": False},
-    style=BlockStyle("E", "#117733", "MBConv block, post-norm"),
+    style=BlockStyle("I", "#117733", "MBConv block, post-norm"),
 )
 
 

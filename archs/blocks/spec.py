@@ -70,7 +70,8 @@ class BlockSpec:
         options: the stage's options that it has (stage.py:OPTIONS), with its own values, which None stands for.
         ignores: fields of the stage that it makes nothing of, beside the options that it has not.
         strided: whether an attention block of this kind can be the first of a stage that strides.
-        branches: what it adds to the residual stream.
+        projected: whether its shortcut is a 1x1 conv where stride or width change; else it has none there.
+        branches: what it adds to the residual stream; nothing where it has no shortcut at all.
         style: how it is drawn.
         searched: whether the spaces `modern` and `free` draw it.
     """
@@ -84,6 +85,7 @@ class BlockSpec:
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     ignores: tuple[str, ...] = ()
     strided: bool = False
+    projected: bool = True
     branches: tuple[Branch, ...] = (Branch("conv"),)
     style: BlockStyle = field(default=BlockStyle(), repr=False)
     searched: bool = field(default=False, repr=False)

@@ -8,7 +8,8 @@ from ..stage import Stage
 from .entry import Entry
 
 ACT = "hard_swish"
-EFFICIENTVITS = {  # widths of stem and stages, blocks of the stages as timm counts them, head_dim, widths of the head
+# Widths of stem and stages, blocks of the first two stages and attention blocks of the others, head_dim, head widths.
+EFFICIENTVITS = {
     "b0": ((8, 16, 32, 64, 128), (2, 2, 2, 2), 16, (1024, 1280)),
     "b1": ((16, 32, 64, 128, 256), (2, 3, 3, 4), 16, (1536, 1600)),
     "b2": ((24, 48, 96, 192, 384), (3, 4, 4, 6), 32, (2304, 2560)),
@@ -17,11 +18,10 @@ EFFICIENTVITS = {  # widths of stem and stages, blocks of the stages as timm cou
 
 
 def efficientvit(size: str) -> Genotype:
-    """An EfficientViT of the B series. A block that halves the map expands its input, half as wide, by four."""
+    """An EfficientViT of the B series."""
     (first, *widths), depths, head_dim, (conv, hidden) = EFFICIENTVITS[size]
     stages = [Stage("ds_conv", 1, first)]
-    for width, depth in zip(widths[:2], depths[:2], strict=True):
-        stages += [Stage("lean_mbconv", 1, width, 2, expand=2), Stage("lean_mbconv", depth - 1, width)]
+    stages += [Stage("lean_mbconv", depth, width, 2) for width, depth in zip(widths[:2], depths[:2], strict=True)]
     for width, depth in zip(widths[2:], depths[2:], strict=True):
         attending = tuple(range(1, depth + 1))
         stages.append(
@@ -33,7 +33,6 @@ def efficientvit(size: str) -> Genotype:
                 attending,
                 head_dim=head_dim,
                 attention="linear",
-                expand=2,
                 fewer_norms=True,
             )
         )

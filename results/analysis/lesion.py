@@ -41,13 +41,15 @@ def units(net: nn.Module) -> list[Unit]:
     by_name: dict[str, Unit] = {}
     for site in residual_points(net):
         end, _ = site.branch
-        if site.op in ("msa", "mlp"):
+        if end and site.op in ("msa", "mlp"):
             by_name[site.name] = Unit(site.name, site.op, site.stage, end, BRANCH)
         if site.op != "conv":
             continue
         for layer, conv in net.get_submodule(site.block).named_children():
             if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
                 same = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
+                if not same and not end:  # nothing would be left
+                    continue
                 module, how = (f"{site.block}.{layer}", IDENTITY) if same else (end, BRANCH)
                 name = f"{site.name} {layer}"
                 by_name[name] = Unit(name, "conv", site.stage, module, how)

@@ -36,14 +36,12 @@ class Addition:
 
 
 def additions(net: nn.Module) -> list[Addition]:
-    """Every addition of a branch to the residual stream, in the order of depth. Some blocks that stride have none."""
+    """Every addition of a branch to the residual stream, in the order of depth."""
     places, before = [], None
     for site in residual_points(net):
-        if site.op == "stem":
+        if not site.branch[0]:
             continue
         block = net.get_submodule(site.block)
-        if not getattr(block, "skips", True):
-            continue
         shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
         if before is not None and before.block == site.block:  # its z is the sum behind the branch before

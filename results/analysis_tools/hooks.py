@@ -18,7 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from ...archs import Network
-from ...archs.blocks.spec import BLOCKS
 from ...archs.errors import InputError
 from .inputs import Images, Rows
 
@@ -39,7 +38,7 @@ class HookPoint:
     grid: tuple[int, int] | None = None  # (height, width) of the tokens, where the value is x_BTC; None for maps
     lead: int = 0  # tokens before those of the grid, such as the class token
     block: str = ""  # the block that has just been added, in `named_modules`
-    # (module, side) where what was added is heard; silencing that module adds nothing
+    # (module, side) where what was added is heard, silencing that module adds nothing; ("", "") without a shortcut
     branch: tuple[str, str] = ("", "")
 
 
@@ -67,9 +66,13 @@ def residual_points(net: nn.Module) -> list[HookPoint]:
 def _network_points(net: Network) -> Iterator[HookPoint]:
     if not isinstance(net.stem, nn.Identity):
         yield HookPoint("stem", "stem", "out", "stem", "stem")
-    for s, stage in enumerate(net.genotype.stages):
-        for b, kind in enumerate(stage.kinds):
-            block, name, branches = f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", BLOCKS[kind].branches
+    for s, stage in enumerate(net.genotype.plan(net.image_size, net.in_chans).stages):
+        for b, at in enumerate(stage):
+            block, name, branches = f"stages.{s}.{b}", f"stage {s + 1} block {b + 1}", at.spec.branches
+            if not at.skips:
+                op = branches[0].op if branches else "conv"
+                yield HookPoint(name, block, "out", op, str(s + 1), block=block)
+                continue
             for op, layer, next_norm in branches:
                 module, side = (f"{block}.{next_norm}", "in") if next_norm else (block, "out")
                 branch = (f"{block}.{layer}", "in" if layer == "drop_path" else "out")

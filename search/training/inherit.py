@@ -128,7 +128,7 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
         for i, (b, block, j) in enumerate(zip(stage, modules.children(), pairs, strict=True)):
             tally, source = CopyCount(), "" if j is None else f"stage {s + 1} block {j + 1}"
             new = bool(other.stages) if j is None else _species(b) != _species(had[j])
-            if new and getattr(block, "skips", True):
+            if new and b.skips:
                 # A standardised conv has no scale: there the norm in front of it scales, which ReLU and conv pass on.
                 by_norm = b.style.norm == "group" and b.form.scaled_by_group
                 silence(block, b.form.scaled_by_group if by_norm else b.form.scaled_by)
@@ -140,10 +140,10 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
                     _copy_common(block, b, trained, had[j], tally)
                 else:
                     copy_module(block, trained, tally)
-                identity = 0 if had[j].projects else had[j].c_out
+                identity = had[j].c_out if had[j].skips and not had[j].projects else 0
             if identity:
                 _pass_on(block, identity)
-            rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new))
+            rows.append(_row(f"stage {s + 1} block {i + 1}", block.parameters(), source, tally, new and b.skips))
     return rows
 
 
