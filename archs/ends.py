@@ -59,7 +59,7 @@ def make_head(head: Head, features: int, num_classes: int) -> nn.Module:
     """z_BC -> logits (B, num_classes), behind the pooling. The logits' linear layer alone where there is no more."""
     parts: list[nn.Module] = []
     if head.norm == "layer":
-        parts.append(nn.LayerNorm(features, eps=LN_EPS))
+        parts.append(nn.LayerNorm(features, eps=head.norm_eps))
     if head.hidden:
         normed, bias = head.hidden_norm != "none", head.hidden_norm == "none" or head.act_first
         layers = [act(head.act), hidden_norm(head)] if head.act_first else [hidden_norm(head), act(head.act)]
@@ -76,7 +76,9 @@ def classifier(head: Head, features: int, num_classes: int) -> nn.Module:
 
 
 def hidden_norm(head: Head) -> nn.Module:
-    return nn.BatchNorm1d(head.hidden) if head.hidden_norm == "batch" else nn.LayerNorm(head.hidden, eps=LN_EPS)
+    if head.hidden_norm == "batch":
+        return nn.BatchNorm1d(head.hidden)
+    return nn.LayerNorm(head.hidden, eps=head.norm_eps)
 
 
 class Distilled(nn.Module):

@@ -69,7 +69,7 @@ class Block:
 
     @property
     def inner_of_c_in(self) -> int:
-        """The same for an MLP on the block's input, as RepViT's downsampling has."""
+        """The same over its input's channels: of post-norm MBConvs, and of the MLP of RepViT's downsampling."""
         return max(1, int(self.c_in * self.option("expand") + 1e-6))
 
     @property
@@ -115,6 +115,11 @@ class Block:
     def reshapes(self) -> bool:
         """Whether its output has another shape than its input."""
         return self.stride != 1 or self.c_in != self.c_out
+
+    @property
+    def linear_heads(self) -> int:
+        """Heads of linear attention: as many as the block's channels hold."""
+        return max(1, self.c_out // self.stage.head_dim)
 
     @property
     def projects(self) -> bool:

@@ -28,6 +28,7 @@ POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
 ACTS = ("relu", "silu", "gelu", "hard_swish", "tanh")
 GROUPS = 32  # of every GroupNorm
+LAYER_EPS = 1e-6
 MOST_CLASSES = 10_000_000
 
 
@@ -234,6 +235,7 @@ class Head(Part):
         hidden_norm: of the hidden layer, whose linear layer then has no bias.
         act_first: whether the hidden layer's activation stands in front of its norm, and its linear layer has a bias.
         distilled: whether two classifiers are averaged, as nets trained with a teacher's second head have them.
+        norm_eps: eps of its LayerNorms.
     """
 
     POSITIONAL = 1
@@ -246,6 +248,7 @@ class Head(Part):
     hidden_norm: str = "none"
     act_first: bool = False
     distilled: bool = False
+    norm_eps: float = LAYER_EPS
 
     def __post_init__(self) -> None:
         check_choice("head: pool", self.pool, POOLS)
@@ -257,14 +260,18 @@ class Head(Part):
         for name in ("act_first", "distilled"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"head: {name} must be true or false, got {short_repr(getattr(self, name))}")
+        if type(self.norm_eps) is not float or not 0 < self.norm_eps < 1:  # neither does NaN pass
+            raise InputError(f"head: norm_eps must be a number above 0 and below 1, got {short_repr(self.norm_eps)}")
 
     def canonical(self) -> Head:
         normed = bool(self.hidden) and self.hidden_norm != "none"
+        layers = self.norm == "layer" or (normed and self.hidden_norm == "layer")
         return replace(
             self,
             act=self.act if self.conv or self.hidden else "tanh",
             hidden_norm=self.hidden_norm if self.hidden else "none",
             act_first=self.act_first and normed,
+            norm_eps=self.norm_eps if layers else LAYER_EPS,
         )
 
 

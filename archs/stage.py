@@ -39,6 +39,7 @@ OPTIONS = {
     "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
     "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
+    "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "flag", nests=False),
 }
 
 
@@ -87,6 +88,7 @@ class Stage(Part):
     kv_stride: int | None = None
     layer_scale: float | None = None
     attention_stride: int | None = None
+    fewer_norms: bool | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""

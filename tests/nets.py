@@ -12,6 +12,7 @@ from alternas.archs import Encoder, Genotype, Head, Stage, Stem, Style
 
 CIFAR = Stem("cifar", 8)
 MSA = Stage("basic", 2, 8, msa=1, heads=2, head_dim=4, window=4)
+LINEAR = Stage("lean_mbconv", 2, 16, head_dim=4, attention="linear")
 WIDE = (Stage("bottleneck", 2, 32), Stage("bottleneck", 2, 32, 2))
 COATNET = Stage("coatnet_mbconv", 2, 8, 1, (1,), 2, 4, attention="coatnet", mlp_ratio=1.5)
 EFFICIENTFORMER = Stage("efficientformer", 2, 8, 1, (1,), 2, 4, attention="efficientformer_attention", mlp_ratio=1.5)
@@ -63,12 +64,20 @@ NETS = {
         CIFAR,
         (Stage("uib", 2, 12, msa=(0, 1), heads=2, head_dim=4, attention="mqa", kv_stride=2, layer_scale=0.5),),
     ),
+    "linear": Genotype(CIFAR, (replace(LINEAR, width=8, msa=(1,)),)),
+    "linear first": Genotype(CIFAR, (replace(LINEAR, msa=(0, 1), mlp_ratio=1.5, act="relu"),)),
+    "linear behind a stride": Genotype(CIFAR, (replace(LINEAR, depth=3, stride=2, msa=(1, 2), fewer_norms=True),)),
+    "ds_conv": modern("ds_conv"),
+    "lean_mbconv": modern("lean_mbconv"),
+    "lean_mbconv with options": Genotype(CIFAR, (Stage("lean_mbconv", 2, 8, 2, kernel=5, expand=2, act="gelu"),)),
     "conv stem": Genotype(Stem("conv", 8, before=(6,), act="silu"), (Stage("basic", 1, 8),)),
     "conv stem without an end": Genotype(Stem("conv", 8, before=(6, 4), kernel=5, ends_with="conv"), WIDE[:1]),
     "patchify with overlap": Genotype(Stem("patchify", 8, 4, kernel=7, norm="layer"), (Stage("convnext", 1, 8),)),
     "conv head": Genotype(CIFAR, (Stage("basic", 1, 8),), head=Head(norm="none", conv=12, act="silu")),
     "normed hidden head": Genotype(
-        CIFAR, (Stage("convnext", 1, 8),), head=Head(hidden=12, norm="layer", hidden_norm="layer", act="gelu")
+        CIFAR,
+        (Stage("convnext", 1, 8),),
+        head=Head(hidden=12, norm="layer", hidden_norm="layer", act="gelu", norm_eps=1e-5),
     ),
     "distilled head": Genotype(CIFAR, (Stage("mbconv", 1, 8),), head=Head(norm="pooled_batch", distilled=True)),
     "batch head": Genotype(

@@ -53,6 +53,7 @@ CASES = [
     ("msa_a", "stage 1 block 2", BRANCH, zeroed("stages.0.1.norm2.weight", "stages.0.1.norm2.bias")),
     ("transformer", "stage 1 block 2 msa", BRANCH, zeroed("stages.0.1.attn.out.weight", "stages.0.1.attn.out.bias")),
     ("transformer", "stage 1 block 2 mlp", BRANCH, zeroed("stages.0.1.mlp.fc2.weight", "stages.0.1.mlp.fc2.bias")),
+    ("linear", "stage 1 block 2 mlp", BRANCH, zeroed("stages.0.1.mlp.norm3.weight", "stages.0.1.mlp.norm3.bias")),
     *(
         ("vit", f"encoder 2 {op}", BRANCH, zeroed(*(f"encoder.blocks.1.{last}.{p}" for p in ("weight", "bias"))))
         for op, last in (("msa", "attn.proj"), ("mlp", "mlp.fc2"))

@@ -23,6 +23,7 @@ CASES = [
     ("vit_tiny_r_s16_p8", 224),
     ("efficientformerv2_s0", 224),
     ("coatnet_0_rw", 96),
+    ("efficientvit_b0", 96),
 ]
 
 

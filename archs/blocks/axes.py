@@ -69,6 +69,8 @@ def _axis(b: Block, name: str) -> Axis:
         "keyed": Axis((heads, dim)),
         "valued": Axis((heads, b.valued // heads)),
         "heads": Axis((heads,)),
+        "heads_qkv": Axis((b.linear_heads, 3, dim)),
+        "scales_attended": Axis((2, b.linear_heads, dim)),
         "head_dim": Axis((dim,)),
         "rows": Axis((2 * height - 1,), centred=True),
         "columns": Axis((2 * width - 1,), centred=True),

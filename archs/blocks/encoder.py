@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import InputError
-from ..parts import Encoder
+from ..parts import LAYER_EPS, Encoder
 
-LN_EPS = 1e-6
+LN_EPS = LAYER_EPS
 
 
 class TransformerEncoder(nn.Module):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from .coatnet_entries import COATNET, COATNET_MBCONV
 from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
+from .linear_entries import DS_CONV, LEAN_MBCONV, LINEAR
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .reparam_entries import REPVGG, REPVIT
@@ -20,5 +21,6 @@ ENTRIES = (  # in the order of lists and legends
     *(REPVIT, REPVGG),
     *(COATNET_MBCONV, COATNET),
     *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
+    *(DS_CONV, LEAN_MBCONV, LINEAR),
 )
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

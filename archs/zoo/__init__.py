@@ -13,6 +13,7 @@ from .coatnet import coatnets
 from .efficientformer import efficientformers
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
+from .linear import efficientvits
 from .mobile import mobiles
 from .reparam import repvits
 
@@ -40,6 +41,7 @@ ZOO: dict[str, Entry] = (
     | repvits()
     | efficientformers()
     | coatnets()
+    | efficientvits()
 )
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from ...archs.blocks.attention import WindowAttention
 from ...archs.blocks.encoder import GridPositions, OffsetKeys, TokenAttention, TokenPositions, TransformerEncoder
+from ...archs.blocks.linear import LinearAttention
 from ...archs.blocks.residual import Projection
 from ...archs.network import interpolated, position_table
 
@@ -102,6 +103,8 @@ def copy_module(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
         return
     if isinstance(child, Attention) and isinstance(parent, Attention):
         _copy_attention(child, parent, tally)
+    elif isinstance(child, LinearAttention) and isinstance(parent, LinearAttention):
+        _copy_linear_attention(child, parent, tally)
     elif isinstance(child, Linear) and isinstance(parent, Linear):
         copy_linear(child, parent, tally)
     else:
@@ -176,6 +179,22 @@ def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> No
     copy_linear(last, source, tally, columns=channel_map((child.heads, size), (parent.heads, had)))
     if isinstance(child, WindowAttention) and isinstance(parent, WindowAttention):
         _copy_table(child, parent, tally)
+
+
+def _copy_linear_attention(child: LinearAttention, parent: LinearAttention, tally: CopyCount) -> None:
+    """Rows of queries, keys and values are (N, 3, D), columns behind the products (2, N, D), of both scales.
+
+    Repeated head channels change nothing: products of queries and keys are over their own sum.
+    """
+    (heads, dim), (had_heads, had_dim) = ((layer.heads, layer.head_dim) for layer in (child, parent))
+    rows = channel_map((heads, 3, dim), (had_heads, 3, had_dim))
+    for name in ("qkv", "aggregate.0", "aggregate.1"):
+        layer, source = (module.get_submodule(name) for module in (child, parent))
+        assert isinstance(layer, Linear)
+        assert isinstance(source, Linear)
+        copy_linear(layer, source, tally, rows=rows)
+    copy_linear(child.out, parent.out, tally, columns=channel_map((2, heads, dim), (2, had_heads, had_dim)))
+    copy_module(child.norm, parent.norm, tally)
 
 
 def _copy_table(child: Any, parent: Any, tally: CopyCount) -> None:
