@@ -19,7 +19,8 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd", "whole", "share" (0 to 1), "ratio" (above 0), "flag", or names.
+        allowed: a text, or the numbers that are: "odd", "whole", "side" (whole, above 0), "share" (0 to 1), "ratio"
+            (above 0), "flag", or names.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -34,6 +35,9 @@ OPTIONS = {
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
+    "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
+    "side": Option("side of a downsampling conv", "side", nests=False),
+    "norm_first": Option("norm in front of a downsampling conv instead of behind it", "flag", nests=False),
 }
 
 
@@ -55,7 +59,7 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
+        kernel and all that follow: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
             has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
             have them.
     """
@@ -78,6 +82,9 @@ class Stage(Part):
     se: float | None = None
     fused: bool | None = None
     act: str | None = None
+    layer_scale: float | None = None
+    side: int | None = None
+    norm_first: bool | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
@@ -199,9 +206,10 @@ def _check_option(place: str, name: str, value: Any) -> Any:
         return check_choice(f"{place}: {name}", value, allowed)
     if allowed == "flag":
         fits, rule = isinstance(value, bool), "true or false"
-    elif allowed in ("odd", "whole"):
-        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value % 2 == 0)
-        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number up to {MOST_SIDE}"
+    elif allowed in ("odd", "whole", "side"):
+        least = 1 if allowed == "side" else 0
+        fits = type(value) is int and least <= value <= MOST_SIDE and not (allowed == "odd" and value % 2 == 0)
+        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number {f'from {least} ' * least}up to {MOST_SIDE}"
     else:
         number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
         fits = number and least <= value <= most and (value > 0 or allowed == "share")  # neither does NaN pass

@@ -47,6 +47,10 @@ NETS = {
     "post mbconv": replace(modern("mbconv"), style=Style("post")),
     "mbconv with options": Genotype(CIFAR, (Stage("mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
     "convnext with options": Genotype(CIFAR, (Stage("convnext", 2, 8, 2, kernel=3, expand=3),)),
+    "scaled convnext": Genotype(CIFAR, (Stage("downsample", 1, 12, 2), Stage("convnext", 2, 12, layer_scale=0.1))),
+    "downsample with options": Genotype(
+        CIFAR, (Stage("convnext", 1, 8), Stage("downsample", 1, 8, 2, side=3, norm_first=False))
+    ),
     "conv stem": Genotype(Stem("conv", 8, before=(6,), act="silu"), (Stage("basic", 1, 8),)),
     "conv stem without an end": Genotype(Stem("conv", 8, before=(6, 4), kernel=5, ends_with="conv"), WIDE[:1]),
     "patchify with overlap": Genotype(Stem("patchify", 8, 4, kernel=7, norm="layer"), (Stage("convnext", 1, 8),)),

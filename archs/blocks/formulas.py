@@ -60,3 +60,11 @@ def squeeze_cost(acc: CostAccumulator, b: Block, channels: int) -> None:
     if b.squeezed:
         acc.conv(channels, b.squeezed, 1, (1, 1), bias=True)
         acc.conv(b.squeezed, channels, 1, (1, 1), bias=True)
+
+
+def scale_cost(acc: CostAccumulator, b: Block) -> int:
+    """A learned scale of a branch, where the block has it; the elements that it keeps."""
+    if not b.option("layer_scale"):
+        return 0
+    acc.add("scale", b.c_out)
+    return size(b.c_out, b.map_out)

@@ -5,9 +5,19 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 
 from __future__ import annotations
 
+from .downsample_entries import DOWNSAMPLE
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
 from .spec import BLOCKS
 
-ENTRIES = (BASIC, BOTTLENECK, MBCONV, CONVNEXT, MSA, MSA_A, TRANSFORMER)  # in the order of lists and legends
+ENTRIES = (
+    BASIC,
+    BOTTLENECK,
+    MBCONV,
+    CONVNEXT,
+    MSA,
+    MSA_A,
+    TRANSFORMER,
+    DOWNSAMPLE,
+)  # in the order of lists and legends
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)
