@@ -38,6 +38,7 @@ OPTIONS = {
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
     "side": Option("side of a downsampling conv", "side", nests=False),
     "norm_first": Option("norm in front of a downsampling conv instead of behind it", "flag", nests=False),
+    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "flag", nests=False),
 }
 
 
@@ -85,6 +86,7 @@ class Stage(Part):
     layer_scale: float | None = None
     side: int | None = None
     norm_first: bool | None = None
+    res_scale: bool | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""

@@ -9,23 +9,26 @@ import torch
 from alternas.archs import static_cost, zoo
 from alternas.archs.timm import convert, count_timm, to_timm
 from alternas.archs.zoo.convnext import convnexts
+from alternas.archs.zoo.metaformer import metaformers
 from nets import lively
 
-QUICK = ("convnext_atto",)
-NAMES = [name for name in convnexts()]
+QUICK = ("convnext_atto", "convformer_s18", "caformer_s18", "poolformerv2_s12", "mambaout_femto")
+NAMES = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in (*convnexts(), *metaformers())
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_are_timms(name: str) -> None:
-    theirs, (_, *size) = count_timm(zoo.ZOO[name].timm, None, 1000, 3)
-    height, width = size
+    config = timm.get_pretrained_cfg(zoo.ZOO[name].timm)
+    assert config is not None
+    _, height, width = config.test_input_size or config.input_size
+    theirs, _ = count_timm(zoo.ZOO[name].timm, (height, width), 1000, 3)
     cost = static_cost(zoo.get(name, (height, width)), 1000, (height, width))
     assert (cost.params, cost.macs) == (theirs["params"], theirs["macs"])
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in NAMES]
-)
+@pytest.mark.parametrize("name", NAMES)
 def test_timms_weights_give_timms_outputs(name: str) -> None:
     torch.manual_seed(0)
     reference = lively(timm.create_model(zoo.ZOO[name].timm)).eval()

@@ -58,6 +58,8 @@ def _axis(b: Block, name: str) -> Axis:
         return Axis((int(name),), centred=True)
     if name in OPTIONS and OPTIONS[name].allowed in ("odd", "side"):
         return Axis((b.option(name),), centred=True)
+    if name == "gated":  # gates, then what they gate
+        return Axis((2, b.inner))
     heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
     named = {
         "hidden": Axis((b.stage.hidden,)),

@@ -12,6 +12,7 @@ from ..layout import ImageSize
 from .convnext import convnexts
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
+from .metaformer import metaformers
 
 __all__ = [
     "BY_ORDER",
@@ -27,7 +28,7 @@ __all__ = [
     "vit_hybrid",
 ]
 
-ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | convnexts()
+ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | convnexts() | metaformers()
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 
 

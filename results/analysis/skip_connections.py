@@ -44,8 +44,9 @@ def additions(net: nn.Module) -> list[Addition]:
         block = net.get_submodule(site.block)
         shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
-        if site.op == "mlp":  # its z is the sum behind the MSA
-            skip = (f"{site.block}.norm2", "in")
+        if site.op == "mlp":  # its z is the sum behind the MSA, scaled in MetaFormers
+            scaled = getattr(block, "shortcut2", None) is not None
+            skip = (f"{site.block}.shortcut2", "out") if scaled else (f"{site.block}.norm2", "in")
         z = HookPoint(f"{site.name} z", *skip, site.op, site.stage)
         f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)
         places.append(Addition(site.name, site.op, z, f, site.lead))

@@ -177,6 +177,8 @@ def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> No
 
 def _copy_table(child: WindowAttention, parent: WindowAttention, tally: CopyCount) -> None:
     """Relative positions, (2h - 1, 2w - 1) for all heads or a table for each; interpolated where the window differs."""
+    if child.table is None or parent.table is None:
+        return
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:
