@@ -21,6 +21,7 @@ CASES = [
     ("alternet34", 64),
     ("vit_tiny_patch16", 224),
     ("vit_tiny_r_s16_p8", 224),
+    *((name, 64) for name in ("convnext_atto", "caformer_s18", "poolformerv2_s12", "mambaout_femto")),
 ]
 
 
