@@ -17,11 +17,7 @@ def make_stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
         return nn.Identity()
     if stem.kind == "patchify":
         conv = nn.Conv2d(in_chans, stem.width, stem.side, stride=stem.patch, padding=(stem.side - stem.patch + 1) // 2)
-        if stem.norm == "none":
-            return conv
-        from timm.layers.norm import LayerNorm2d
-
-        return nn.Sequential(conv, LayerNorm2d(stem.width, eps=LN_EPS))
+        return conv if stem.norm == "none" else nn.Sequential(conv, stem_norm(stem, stem.width))
     if stem.kind == "conv":
         return conv_stem(stem, in_chans)
     layers = Layers(Style("post", "group") if stem.kind == "bit" else style)
@@ -35,13 +31,24 @@ def make_stem(stem: Stem, style: Style, in_chans: int) -> nn.Module:
 
 
 def conv_stem(stem: Stem, in_chans: int) -> nn.Sequential:
-    """Convs with BatchNorm and activation, the first ones with stride 2."""
+    """Convs with norm and activation, the first ones with stride 2."""
     parts: list[nn.Module] = []
     for c_out, stride in stem.convs:
-        parts += [*conv_norm(in_chans, c_out, stem.side, stride, bias=stem.bias), act(stem.act)]
+        layers = conv_norm(in_chans, c_out, stem.side, stride, bias=stem.bias)
+        if stem.norm != "none":
+            conv = nn.Conv2d(in_chans, c_out, stem.side, stride=stride, padding=stem.side // 2)
+            layers = [conv, stem_norm(stem, c_out)]
+        parts += [*layers, act(stem.act)]
         in_chans = c_out
     kept = {"act": len(parts), "norm": len(parts) - 1, "conv": len(parts) - 2}[stem.ends_with]
     return nn.Sequential(*parts[:kept])
+
+
+def stem_norm(stem: Stem, channels: int) -> nn.Module:
+    """LayerNorm over the channels of a map."""
+    from timm.layers.norm import LayerNorm2d
+
+    return LayerNorm2d(channels, eps=LN_EPS, bias=stem.norm == "layer")
 
 
 def last_norm(plan: Layout, style: Style) -> nn.Module | None:

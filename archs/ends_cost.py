@@ -17,8 +17,8 @@ def stem_cost(tally: CostAccumulator, stem: Stem, style: Style, plan: Layout, in
     if stem.kind == "patchify":
         tally.conv(in_chans, stem.width, stem.side, plan.stem_map, bias=True)
         at = plan.stem_map
-        if stem.norm == "layer":
-            tally.norm(stem.width)
+        if stem.norm != "none":
+            tally.norm(stem.width, stem.norm == "layer")
             tally.keep(out)
     elif stem.kind == "cifar":
         tally.conv(in_chans, stem.width, 3, plan.stem_map)
@@ -44,11 +44,11 @@ def conv_stem_cost(tally: CostAccumulator, stem: Stem, plan: Layout, in_chans: i
     for number, (c_out, stride) in enumerate(stem.convs, start=1):
         at = (-(-at[0] // stride), -(-at[1] // stride))
         y = size(c_out, at)
-        tally.conv(in_chans, c_out, stem.side, at, stem.bias)
+        tally.conv(in_chans, c_out, stem.side, at, bias=stem.bias or stem.norm != "none")
         normed = number < len(stem.convs) or stem.ends_with != "conv"
         active = number < len(stem.convs) or stem.ends_with == "act"
         if normed:
-            tally.norm(c_out)
+            tally.norm(c_out, stem.norm != "layer_no_bias")
         tally.keep(y * normed, y * active)
         tally.alive(x, y * (1 + normed))
         in_chans, x, tally.input_kept = c_out, y, active

@@ -73,6 +73,11 @@ class Block:
         return max(1, int(self.c_in * self.option("expand") + 1e-6))
 
     @property
+    def mixed(self) -> int:
+        """Channels of a gated conv block's depthwise conv."""
+        return min(self.c_out, self.inner)
+
+    @property
     def squeezed(self) -> int:
         """Hidden channels of an MBConv's squeeze-and-excitation; 0 without."""
         share, base = self.option("se"), self.inner if self.spec.expands_input else self.c_out

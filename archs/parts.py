@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from .errors import InputError, check_choice, check_int, short_repr
 
 STEMS = ("cifar", "imagenet", "patchify", "bit", "conv", "none")
-STEM_NORMS = ("none", "layer")
+STEM_NORMS = ("none", "layer", "layer_no_bias")
 STEM_ENDS = ("act", "norm", "conv")
 ORDERS = ("pre", "post")
 NORMS = ("batch", "group")
@@ -26,7 +26,7 @@ HEAD_NORMS = ("style", "none", "batch", "layer", "pooled_batch", "map_layer")
 HIDDEN_NORMS = ("none", "batch", "layer")
 POSITIONS = ("none", "1d", "2d", "relative")
 POSITIONS_AT = ("stem", "layers", "shared")
-ACTS = ("relu", "silu", "gelu", "hard_swish", "tanh")
+ACTS = ("relu", "silu", "gelu", "hard_swish", "tanh", "squared_relu")
 GROUPS = 32  # of every GroupNorm
 LAYER_EPS = 1e-6
 MOST_CLASSES = 10_000_000
@@ -62,7 +62,8 @@ class Stem(Part):
         width: channels that it gives.
         patch: of patchify, side and stride of the patch.
         kernel: side of the kernels of "conv"; of patchify, 0 is the patch.
-        norm: of patchify, behind its conv: none, or LayerNorm over the channels.
+        norm: of patchify, behind its conv: none, or LayerNorm over the channels, with a bias or without. Of "conv",
+            none is BatchNorm, as above; under LayerNorm its convs have a bias.
         before: of "conv", channels of the convs in front of the last one.
         halvings: of "conv", how many of its convs, the first ones, stride by 2.
         act: of "conv", its activation.
@@ -114,7 +115,7 @@ class Stem(Part):
         return tuple((c, 2 if i < self.halvings else 1) for i, c in enumerate((*self.before, self.width)))
 
     def canonical(self) -> Stem:
-        conv = ("kernel", "before", "halvings", "act", "ends_with", "bias")
+        conv = ("kernel", "norm", "before", "halvings", "act", "ends_with", "bias")
         own = {"patchify": ("patch", "kernel", "norm"), "conv": conv}
         if self.kind == "none":
             return Stem("none")

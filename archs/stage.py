@@ -19,8 +19,8 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "whole", "share" (0 to 1),
-            "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
+        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "whole", "side" (whole, above
+            0), "share" (0 to 1), "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -40,6 +40,9 @@ OPTIONS = {
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
     "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
     "fewer_norms": Option("a norm behind the last conv alone, biases in the others", "flag", nests=False),
+    "side": Option("side of a downsampling conv", "side", nests=False),
+    "norm_first": Option("norm in front of a downsampling conv instead of behind it", "flag", nests=False),
+    "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "flag", nests=False),
 }
 
 
@@ -89,6 +92,9 @@ class Stage(Part):
     layer_scale: float | None = None
     attention_stride: int | None = None
     fewer_norms: bool | None = None
+    side: int | None = None
+    norm_first: bool | None = None
+    res_scale: bool | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
@@ -216,9 +222,10 @@ def _check_option(place: str, name: str, value: Any) -> Any:
         return check_choice(f"{place}: {name}", value, allowed)
     if allowed == "flag":
         fits, rule = isinstance(value, bool), "true or false"
-    elif allowed in ("odd", "whole"):
-        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value and value % 2 == 0)
-        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number up to {MOST_SIDE}"
+    elif allowed in ("odd", "whole", "side"):
+        least, even = int(allowed == "side"), allowed == "odd" and value and type(value) is int and value % 2 == 0
+        fits = type(value) is int and least <= value <= MOST_SIDE and not even
+        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number {f'from {least} ' * least}up to {MOST_SIDE}"
     else:
         number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
         fits = number and least <= value <= most and (value > 0 or allowed != "ratio")  # neither does NaN pass

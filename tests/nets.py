@@ -70,6 +70,24 @@ NETS = {
     "ds_conv": modern("ds_conv"),
     "lean_mbconv": modern("lean_mbconv"),
     "lean_mbconv with options": Genotype(CIFAR, (Stage("lean_mbconv", 2, 8, 2, kernel=5, expand=2, act="gelu"),)),
+    "scaled convnext": Genotype(CIFAR, (Stage("downsample", 1, 12, 2), Stage("convnext", 2, 12, layer_scale=0.1))),
+    "downsample with options": Genotype(
+        CIFAR, (Stage("downsample", 1, 8, 2, side=3, norm_first=False), Stage("convnext", 1, 8))
+    ),
+    "convformer": modern("convformer"),
+    "poolformer": modern("poolformer"),
+    "gated_conv": modern("gated_conv"),
+    "caformer": Genotype(CIFAR, (replace(MSA, block="convformer", attention="caformer", mlp_ratio=2.0),)),
+    "caformer first": Genotype(CIFAR, (Stage("basic", 2, 16, 2, (0, 1), 2, 4, attention="caformer", res_scale=True),)),
+    "convformer with options": Genotype(
+        Stem("patchify", 8, 2, kernel=3, norm="layer_no_bias"),
+        (Stage("convformer", 2, 8, kernel=3, expand=1.5, res_scale=True, mlp_ratio=3.0),),
+        head=Head(hidden=16, hidden_norm="layer", act_first=True, act="squared_relu", norm="layer"),
+    ),
+    "gated_conv with options": Genotype(
+        Stem("conv", 8, before=(4,), act="gelu", norm="layer", ends_with="norm"),
+        (Stage("gated_conv", 1, 8, kernel=3, expand=0.75), Stage("poolformer", 1, 8, kernel=5, res_scale=True)),
+    ),
     "conv stem": Genotype(Stem("conv", 8, before=(6,), act="silu"), (Stage("basic", 1, 8),)),
     "conv stem without an end": Genotype(Stem("conv", 8, before=(6, 4), kernel=5, ends_with="conv"), WIDE[:1]),
     "patchify with overlap": Genotype(Stem("patchify", 8, 4, kernel=7, norm="layer"), (Stage("convnext", 1, 8),)),

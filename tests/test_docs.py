@@ -184,6 +184,7 @@ OTHERS = {
     *(
         "convnext.py",
         "efficientvit_mit.py",
+        "mambaout.py",
         "maxxvit.py",
         "vision_transformer.py",
         "vision_transformer_hybrid.py",

@@ -24,6 +24,7 @@ CASES = [
     ("efficientformerv2_s0", 224),
     ("coatnet_0_rw", 96),
     ("efficientvit_b0", 96),
+    *((name, 64) for name in ("convnext_atto", "caformer_s18", "poolformerv2_s12", "mambaout_femto")),
 ]
 
 

@@ -79,7 +79,7 @@ def test_timms_weights_give_timms_outputs(theirs: str, ours: str) -> None:
         ("vit_xsmall_patch16_clip_224", "patch_embed.proj.bias"),
         ("vit_small_patch14_dinov2", "ls1.gamma"),
         ("vit_base_resnet26d_224", "trunk of class"),
-        ("convnext_atto", "class ConvNeXt"),
+        ("convnext_atto_ols", "class ConvNeXt"),
     ],
 )
 def test_what_no_genotype_says_is_refused(name: str, words: str) -> None:

@@ -62,8 +62,8 @@ class CostAccumulator:
     def linear(self, c_in: int, c_out: int, tokens: int = 1, bias: bool = True) -> None:
         self.add("linear", c_in * c_out + bias * c_out, c_in * c_out * tokens, c_out * tokens)
 
-    def norm(self, channels: int) -> None:
-        self.add("norm", 2 * channels)
+    def norm(self, channels: int, bias: bool = True) -> None:
+        self.add("norm", (1 + bias) * channels)
 
     def attention(self, queries: int, keys: int, dim: int) -> None:
         """Products q k^T and (weights) v; `queries` of the whole map, each against `keys`."""

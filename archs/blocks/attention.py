@@ -27,6 +27,8 @@ class WindowAttention(nn.Module):
         window: (height, width) of a window; must divide the map.
         whole: whether the window is the whole map, whatever its size: another map is then refused.
         per_head: a relative-position table for each head instead of one for all.
+        positions: whether there is such a table.
+        bias: whether the output layer has one.
     """
 
     def __init__(
@@ -38,14 +40,16 @@ class WindowAttention(nn.Module):
         window: tuple[int, int],
         per_head: bool = False,
         whole: bool = False,
+        positions: bool = True,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads, self.window, self.whole = heads, window, whole
         self.qkv = nn.Linear(dim, 3 * heads * head_dim, bias=False)
-        self.out = nn.Linear(heads * head_dim, dim_out)
+        self.out = nn.Linear(heads * head_dim, dim_out, bias=bias)
         height, width = window
         shape = (heads,) * per_head + (2 * height - 1, 2 * width - 1)
-        self.table = nn.Parameter(0.02 * torch.randn(shape))
+        self.table = nn.Parameter(0.02 * torch.randn(shape)) if positions else None
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         batch, _, height, width = x_BCHW.shape
@@ -58,7 +62,7 @@ class WindowAttention(nn.Module):
         x_WPC = to_windows(x_BCHW, self.window)
         qkv = self.qkv(x_WPC).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         queries, keys, values = qkv.unbind(0)
-        bias = relative_bias(self.table).to(queries.dtype)
+        bias = None if self.table is None else relative_bias(self.table).to(queries.dtype)
         y_WNPD = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
         return from_windows(self.out(y_WNPD.transpose(1, 2).flatten(2)), self.window, (batch, height, width))
 

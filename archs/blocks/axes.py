@@ -56,10 +56,12 @@ def _axis(b: Block, name: str) -> Axis:
     """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
     if name.isdecimal():
         return Axis((int(name),), centred=True)
-    if name in OPTIONS and OPTIONS[name].allowed == "odd":
+    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "side"):
         return Axis((b.option(name),), centred=True)
     if name in ("distance_rows", "distance_columns"):
         return Axis((b.distances[name == "distance_columns"],))
+    if name == "gated":  # gates, then what they gate
+        return Axis((2, b.inner))
     heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
     named = {
         "hidden": Axis((b.stage.hidden,)),

@@ -41,14 +41,15 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
     return shortcut_cost(acc, b, norm=True)
 
 
-def attention_cost(acc: CostAccumulator, b: Block, dim: int) -> int:
+def attention_cost(acc: CostAccumulator, b: Block, dim: int, positions: bool = True, bias: bool = True) -> int:
     """Projections, products and table of attention on a map of `dim` channels; elements of q, k, v and the result."""
     (height, width), pixels = b.window, b.map_out[0] * b.map_out[1]
     inner, tables = b.stage.heads * b.stage.head_dim, b.stage.heads if b.stage.per_head else 1
     acc.linear(dim, 3 * inner, pixels, bias=False)
     acc.attention(pixels, height * width, inner)
-    acc.add("position", tables * (2 * height - 1) * (2 * width - 1))
-    acc.linear(inner, b.c_out, pixels)
+    if positions:
+        acc.add("position", tables * (2 * height - 1) * (2 * width - 1))
+    acc.linear(inner, b.c_out, pixels, bias)
     qkv, logits = 3 * inner * pixels, b.stage.heads * pixels * height * width
     # Kept: the windows, q and k once more scaled, v, the weights, what the output layer takes.
     acc.keep(dim * pixels, qkv, logits, inner * pixels)

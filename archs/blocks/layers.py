@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from ..layout import Block
 from .residual import Projection
@@ -11,7 +12,15 @@ from .residual import Projection
 def act(name: str) -> nn.Module:
     """The activation of that name."""
     known = {"relu": nn.ReLU, "silu": nn.SiLU, "gelu": nn.GELU, "hard_swish": nn.Hardswish, "tanh": nn.Tanh}
+    known |= {"squared_relu": SquaredReLU}
     return known[name]()
+
+
+class SquaredReLU(nn.Module):
+    """relu(x)^2 (Primer, So et al., NeurIPS 2021)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
 
 
 def conv_norm(

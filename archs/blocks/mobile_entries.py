@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import InputError
 from ..layout import Block
 from .accumulator import CostAccumulator, size
+from .formulas import scale_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 KEPT_BY_OUTPUT = ("relu", "tanh")  # activations whose gradient needs their output, which the next layer keeps anyway
@@ -57,13 +58,6 @@ def uib(acc: CostAccumulator, b: Block) -> None:
     acc.keep(y)
     scale_cost(acc, b)
     acc.alive(x, 2 * largest)
-
-
-def scale_cost(acc: CostAccumulator, b: Block) -> None:
-    """The layer scale behind a branch, which keeps what it scales."""
-    if b.option("layer_scale"):
-        acc.add("norm", b.c_out)
-        acc.keep(size(b.c_out, b.map_out))
 
 
 UIB = BlockSpec(

@@ -8,6 +8,7 @@ pre-activation blocks.
 from __future__ import annotations
 
 import torch.nn.functional as F
+from timm.layers.layer_scale import LayerScale2d
 from timm.layers.mlp import ConvMlp
 from timm.layers.norm import LayerNorm2d
 from timm.layers.squeeze_excite import SqueezeExcite
@@ -58,17 +59,19 @@ class MBConv(ModernBlock):
 class ConvNeXt(ModernBlock):
     """Depthwise 7x7 conv, LayerNorm, MLP of 4x the width (Liu et al., CVPR 2022; timm convnext.py).
 
-    Without the layer scale of 1e-6, under which a net trained for a few epochs stays an identity.
+    Of itself without the layer scale of 1e-6, under which a net trained for a few epochs stays an identity.
     """
 
     def __init__(self, b: Block) -> None:
         super().__init__(b)
+        scale = b.option("layer_scale")
+        self.scale = LayerScale2d(b.c_out, scale) if scale else nn.Identity()
         self.conv = nn.Conv2d(b.c_in, b.c_in, b.kernel, stride=b.stride, padding=b.kernel // 2, groups=b.c_in)
         self.norm = LayerNorm2d(b.c_in)
         self.mlp = ConvMlp(b.c_in, b.inner, b.c_out, act_layer=nn.GELU)
 
     def branch(self, x_BCHW: Tensor) -> Tensor:
-        return self.mlp(self.norm(self.conv(x_BCHW)))
+        return self.scale(self.mlp(self.norm(self.conv(x_BCHW))))
 
 
 class TransformerBlock2d(ModernBlock):

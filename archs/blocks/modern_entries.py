@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
-from .formulas import MLP, SHORTCUT, SQUEEZE, TABLE, attention_cost, shortcut_cost, squeeze_cost
+from .formulas import MLP, SHORTCUT, SQUEEZE, TABLE, attention_cost, scale_cost, shortcut_cost, squeeze_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
@@ -57,6 +57,7 @@ def convnext(acc: CostAccumulator, b: Block) -> None:
     acc.conv(b.c_in, hidden, 1, b.map_out, bias=True)
     acc.conv(hidden, b.c_out, 1, b.map_out, bias=True)
     acc.keep_input(x)
+    scale_cost(acc, b)
     acc.keep(2 * w, 2 * h)
     acc.alive(x + skip, 2 * w, w + h, 2 * h, h + y, 2 * y)
 
@@ -70,13 +71,14 @@ CONVNEXT = BlockSpec(
             **SHORTCUT,
             "conv": "c_in 1 kernel kernel",
             "norm": "c_in",
+            "scale": "c_out",
             "mlp.fc1": "inner c_in 1 1",
             "mlp.fc2": "c_out inner 1 1",
         },
         scaled_by=("mlp.fc2",),
     ),
     modern=True,
-    options={"kernel": 7, "expand": 4.0},
+    options={"kernel": 7, "expand": 4.0, "layer_scale": 0.0},
     style=BlockStyle("N", "#56B4E9", "ConvNeXt block"),
     searched=True,
 )

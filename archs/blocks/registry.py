@@ -6,8 +6,10 @@ A new block is its nn.Module in a file of this folder, and its cost formula and 
 from __future__ import annotations
 
 from .coatnet_entries import COATNET, COATNET_MBCONV
+from .downsample_entries import DOWNSAMPLE
 from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
 from .linear_entries import DS_CONV, LEAN_MBCONV, LINEAR
+from .metaformer_entries import CAFORMER, CONVFORMER, GATED_CONV, POOLFORMER
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .reparam_entries import REPVGG, REPVIT
@@ -18,9 +20,11 @@ ENTRIES = (  # in the order of lists and legends
     *(BASIC, BOTTLENECK, MSA, MSA_A),
     *(MBCONV, CONVNEXT, TRANSFORMER),
     *(UIB, CONV, MQA),
+    *(CONVFORMER, POOLFORMER, GATED_CONV, CAFORMER),
     *(REPVIT, REPVGG),
     *(COATNET_MBCONV, COATNET),
     *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
     *(DS_CONV, LEAN_MBCONV, LINEAR),
+    DOWNSAMPLE,
 )
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

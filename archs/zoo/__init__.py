@@ -10,10 +10,12 @@ from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
 from .coatnet import coatnets
+from .convnext import convnexts
 from .efficientformer import efficientformers
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
 from .linear import efficientvits
+from .metaformer import metaformers
 from .mobile import mobiles
 from .reparam import repvits
 
@@ -42,6 +44,8 @@ ZOO: dict[str, Entry] = (
     | efficientformers()
     | coatnets()
     | efficientvits()
+    | convnexts()
+    | metaformers()
 )
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 

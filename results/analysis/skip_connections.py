@@ -45,8 +45,9 @@ def additions(net: nn.Module) -> list[Addition]:
         block = net.get_submodule(site.block)
         shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
-        if last is not None and last.block == site.block:  # its z is the sum behind the branch before
-            skip = (last.module, last.side)
+        if last is not None and last.block == site.block:  # its z is the sum behind the branch before, or that scaled
+            scaled = getattr(block, "shortcut2", None) is not None
+            skip = (f"{site.block}.shortcut2", "out") if scaled else (last.module, last.side)
         last = site
         z = HookPoint(f"{site.name} z", *skip, site.op, site.stage)
         f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)

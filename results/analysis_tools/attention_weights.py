@@ -56,7 +56,7 @@ def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
     queries = queries * queries.shape[3] ** -0.5
     logits = queries @ keys.transpose(2, 3)
     if isinstance(module, WindowAttention):
-        return logits + relative_bias(module.table)
+        return logits if module.table is None else logits + relative_bias(module.table)
     mask_TT, offsets_OD = (*args[1:], None, None)[:2]
     if offsets_OD is not None:
         at = torch.arange(logits.shape[3], device=logits.device)

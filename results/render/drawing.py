@@ -77,12 +77,13 @@ def net_parts(net: Genotype, plan: Layout, num_classes: int) -> list[NetPart]:
 
 
 def _stem_text(stem: Stem) -> str:
+    norm = "" if stem.norm == "none" else ", layer norm"
     if stem.kind == "patchify":
         kernel = f", kernel {stem.side}x{stem.side}" if stem.side != stem.patch else ""
-        return f"patchify {stem.patch}x{stem.patch}{kernel}" + (", layer norm" if stem.norm == "layer" else "")
+        return f"patchify {stem.patch}x{stem.patch}{kernel}{norm}"
     if stem.kind == "conv":
         convs = ", ".join(f"{channels}/{stride}" for channels, stride in stem.convs)
-        return f"conv {stem.side}x{stem.side} {convs}, {stem.act}"
+        return f"conv {stem.side}x{stem.side} {convs}, {stem.act}{norm}"
     return stem.kind
 
 

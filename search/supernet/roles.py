@@ -53,9 +53,8 @@ def _role(net: Network, layout: Layout, name: str, shape: tuple[int, ...]) -> Ro
 def _stem_place(stem: Stem) -> str:
     """The stem's kind, with what does not nest; its widths do."""
     if stem.kind == "conv":
-        return (
-            f"conv {stem.kernel} {len(stem.before)} {stem.halvings} {stem.act} {stem.ends_with}" + " bias" * stem.bias
-        )
+        text = f"conv {stem.kernel} {len(stem.before)} {stem.halvings} {stem.act} {stem.ends_with}"
+        return text + " bias" * stem.bias + f" {stem.norm}" * (stem.norm != "none")
     return f"{stem.kind} {stem.patch}" + f" {stem.kernel} {stem.norm}" * (stem.kernel > 0 or stem.norm != "none")
 
 

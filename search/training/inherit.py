@@ -159,8 +159,9 @@ def _copy_common(block: nn.Module, b: Block, trained: nn.Module, p: Block, tally
         copy_module(block.get_submodule("norm1"), trained.get_submodule("norm1"), tally)
     # What a projection sees: the activated input, the raw one, or (with a norm behind it) the raw one.
     sees, saw = ("modern" if x.spec.modern else "pre" if x.form.norms_input else "post" for x in (b, p))
-    if sees == saw and b.projects and p.projects and all(hasattr(x, "shortcut") for x in (block, trained)):
-        copy_module(block.get_submodule("shortcut"), trained.get_submodule("shortcut"), tally)
+    own, other = (getattr(module, "shortcut", None) for module in (block, trained))
+    if sees == saw and b.projects and p.projects and own is not None and other is not None:
+        copy_module(own, other, tally)
 
 
 def silence(block: nn.Module, last: tuple[str, ...]) -> None:

@@ -199,6 +199,8 @@ def _copy_linear_attention(child: LinearAttention, parent: LinearAttention, tall
 
 def _copy_table(child: Any, parent: Any, tally: CopyCount) -> None:
     """Relative positions, a table (H, W) for all heads or one for each; interpolated where the window differs."""
+    if child.table is None or parent.table is None:
+        return
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:

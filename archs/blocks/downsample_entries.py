@@ -1,0 +1,37 @@
+"""The registry's entry of downsampling convs, and their cost in blocks of other kinds. Torch-free."""
+
+from __future__ import annotations
+
+from ..layout import Block
+from .accumulator import CostAccumulator, size
+from .spec import BlockForm, BlockSpec, BlockStyle
+
+
+def strided_conv_cost(
+    acc: CostAccumulator, b: Block, side: int, norm_first: bool = True, norm_bias: bool = True
+) -> None:
+    """LayerNorm and conv from the block's input to its output."""
+    x, y = size(b.c_in, b.map_in), size(b.c_out, b.map_out)
+    acc.norm(b.c_in if norm_first else b.c_out, norm_bias)
+    acc.conv(b.c_in, b.c_out, side, b.map_out, bias=True)
+    acc.keep_input(x)
+    acc.keep(x if norm_first else y)
+    acc.alive(x, *((2 * x, x + y) if norm_first else (3 * y,)))
+
+
+def downsample(acc: CostAccumulator, b: Block) -> None:
+    strided_conv_cost(acc, b, b.option("side"), b.option("norm_first"))
+
+
+DOWNSAMPLE = BlockSpec(
+    "downsample",
+    BlockForm(
+        ".downsample:Downsample",
+        downsample,
+        {"norm1": "c_in", "conv": "c_out c_in side side", "norm2": "c_out"},
+    ),
+    modern=True,
+    options={"side": 2, "norm_first": True},
+    branches=(),
+    style=BlockStyle("V", "#999999", "downsampling conv"),
+)

@@ -1,0 +1,155 @@
+"""The registry's entries of MetaFormer blocks and of gated convs: cost, axes, look of each. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..layout import Block
+from .accumulator import CostAccumulator, size
+from .downsample_entries import strided_conv_cost
+from .formulas import MLP, attention_cost
+from .spec import BlockForm, BlockSpec, BlockStyle, Branch
+
+DOWN = {"downsample.norm1": "c_in", "downsample.norm2": "c_out", "downsample.conv": "c_out c_in 3 3"}
+METAFORMER = {
+    **DOWN,
+    "norm1": "c_out",
+    "shortcut": "c_out",
+    "norm2": "c_out",
+    **MLP,
+    "mlp.act": "1",
+    "shortcut2": "c_out",
+}
+
+
+def metaformer_cost(acc: CostAccumulator, b: Block, mixer: Callable[[CostAccumulator, Block], int]) -> None:
+    """Of a block whose `mixer` adds its cost and gives the elements alive in it beside its input's norm."""
+    y, h = size(b.c_out, b.map_out), size(b.stage.hidden, b.map_out)
+    if b.projects:
+        strided_conv_cost(acc, b, 3, norm_bias=False)
+    acc.keep_input(y)
+    acc.norm(b.c_out, bias=False)
+    inside = mixer(acc, b)
+    acc.norm(b.c_out, bias=False)
+    acc.conv(b.c_out, b.stage.hidden, 1, b.map_out)
+    star_relu_cost(acc, h)
+    acc.conv(b.stage.hidden, b.c_out, 1, b.map_out)
+    acc.keep(3 * y)
+    if b.option("res_scale"):
+        acc.add("scale", 2 * b.c_out)
+    base = y + (size(b.c_in, b.map_in) if b.projects else 0)
+    acc.alive(base, 2 * y + inside, 2 * y + 3 * h)
+
+
+def star_relu_cost(acc: CostAccumulator, elements: int) -> None:
+    acc.add("activation", 2)
+    acc.keep(3 * elements)  # ReLU, its square, what the next layer takes
+
+
+def separable_conv(acc: CostAccumulator, b: Block) -> int:
+    w = size(b.inner, b.map_out)
+    acc.conv(b.c_out, b.inner, 1, b.map_out)
+    star_relu_cost(acc, w)
+    acc.depthwise(b.inner, b.kernel, b.map_out)
+    acc.conv(b.inner, b.c_out, 1, b.map_out)
+    acc.keep(w)
+    return 3 * w
+
+
+def pooling(acc: CostAccumulator, b: Block) -> int:
+    return 2 * size(b.c_out, b.map_out)
+
+
+def attending(acc: CostAccumulator, b: Block) -> int:
+    return attention_cost(acc, b, b.c_out, positions=False, bias=False)
+
+
+def convformer(acc: CostAccumulator, b: Block) -> None:
+    metaformer_cost(acc, b, separable_conv)
+
+
+def poolformer(acc: CostAccumulator, b: Block) -> None:
+    metaformer_cost(acc, b, pooling)
+
+
+def caformer(acc: CostAccumulator, b: Block) -> None:
+    metaformer_cost(acc, b, attending)
+
+
+def gated_conv(acc: CostAccumulator, b: Block) -> None:
+    y, h, m = size(b.c_out, b.map_out), size(b.inner, b.map_out), size(b.mixed, b.map_out)
+    if b.projects:
+        strided_conv_cost(acc, b, 3, norm_first=False)
+    acc.keep_input(y)
+    acc.norm(b.c_out)
+    acc.conv(b.c_out, 2 * b.inner, 1, b.map_out, bias=True)
+    acc.depthwise(b.mixed, b.kernel, b.map_out, bias=True)
+    acc.conv(b.inner, b.c_out, 1, b.map_out, bias=True)
+    acc.keep(y, 2 * h, 3 * h)  # both sides of the gate, GELU of the gates, all values, their product
+    base = y + (size(b.c_in, b.map_in) if b.projects else 0)
+    acc.alive(base, y + 4 * h + m, 5 * h, 2 * h + y)
+
+
+CONVFORMER = BlockSpec(
+    "convformer",
+    BlockForm(
+        ".metaformer:ConvFormer",
+        convformer,
+        {
+            **METAFORMER,
+            "conv1": "inner c_out 1 1",
+            "act": "1",
+            "conv2": "inner 1 kernel kernel",
+            "conv3": "c_out inner 1 1",
+        },
+        scaled_by=("conv3", "mlp.fc2"),
+    ),
+    modern=True,
+    options={"kernel": 7, "expand": 2.0, "res_scale": False},
+    branches=(Branch("conv", "conv3", "norm2"), Branch("mlp", "mlp")),
+    style=BlockStyle("F", "#117733", "ConvFormer block (separable conv, MLP)"),
+)
+
+POOLFORMER = BlockSpec(
+    "poolformer",
+    BlockForm(".metaformer:PoolFormer", poolformer, METAFORMER, scaled_by=("norm1", "mlp.fc2")),
+    modern=True,
+    options={"kernel": 3, "res_scale": False},
+    branches=(Branch("conv", "pool", "norm2"), Branch("mlp", "mlp")),
+    style=BlockStyle("P", "#DDCC77", "PoolFormer block (pooling, MLP)"),
+)
+
+GATED_CONV = BlockSpec(
+    "gated_conv",
+    BlockForm(
+        ".metaformer:GatedConv",
+        gated_conv,
+        {
+            **DOWN,
+            "norm": "c_out",
+            "fc1": "gated c_out 1 1",
+            "conv": "mixed 1 kernel kernel",
+            "fc2": "c_out inner 1 1",
+        },
+        scaled_by=("fc2",),
+    ),
+    modern=True,
+    options={"kernel": 7, "expand": 8 / 3},
+    style=BlockStyle("G", "#882255", "gated conv block"),
+)
+
+CAFORMER = BlockSpec(
+    "caformer",
+    BlockForm(
+        ".metaformer:CAFormer",
+        caformer,
+        {**METAFORMER, "attn.qkv": "qkv c_out", "attn.out": "c_out attended"},
+        scaled_by=("attn.out", "mlp.fc2"),
+    ),
+    modern=True,
+    options={"res_scale": False},
+    ignores=("per_head",),
+    strided=True,
+    branches=(Branch("msa", "attn", "norm2"), Branch("mlp", "mlp")),
+    style=BlockStyle("Y", "#CC6677", "CAFormer block (MSA, MLP)"),
+)
