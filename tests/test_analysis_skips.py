@@ -45,6 +45,8 @@ def sums(net: nn.Module, places: list[Addition], x: Tensor) -> dict[str, Tensor]
 def test_skip_and_branch_add_up_to_the_stream(name: str) -> None:
     net, places, x = made(name), additions(made(name)), pixels()
     sites = [site for site in residual_points(net) if site.op != "stem"]
+    if name == "repvgg":  # its block that strides has no shortcut
+        sites = [site for site in sites if site.name != "stage 2 block 1"]
     assert [place.name for place in places] == [site.name for site in sites]
     stream, found = captured(net, sites, x), sums(net, places, x)
     for site in sites:

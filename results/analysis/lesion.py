@@ -2,7 +2,8 @@
 
 Park & Kim, ICLR 2022, section 4 and figure 11 (no code was published). A unit is one conv wider than 1x1, one MSA
 or one MLP. A conv that keeps the shape of its map becomes the identity. Any other conv goes with its block's whole
-branch, and an MSA or MLP is a branch of its own: then only the shortcut is left.
+branch, as do convs that stand deeper in a block, and an MSA or MLP is a branch of its own: then only the shortcut is
+left.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ def units(net: nn.Module) -> list[Unit]:
             by_name[site.name] = Unit(site.name, site.op, site.stage, end, BRANCH)
         if site.op != "conv":
             continue
-        for layer, conv in net.get_submodule(site.block).named_children():
-            if isinstance(conv, nn.Conv2d) and max(conv.kernel_size) > 1:
-                same = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
-                module, how = (f"{site.block}.{layer}", IDENTITY) if same else (end, BRANCH)
-                name = f"{site.name} {layer}"
-                by_name[name] = Unit(name, "conv", site.stage, module, how)
+        layers = dict(net.get_submodule(site.block).named_children())
+        convs = {layer: m for layer, m in layers.items() if isinstance(m, nn.Conv2d) and max(m.kernel_size) > 1}
+        if not convs:  # they stand deeper in the block
+            by_name[site.name] = Unit(site.name, site.op, site.stage, end, BRANCH)
+        for layer, conv in convs.items():
+            same = conv.stride == (1, 1) and conv.in_channels == conv.out_channels
+            module, how = (f"{site.block}.{layer}", IDENTITY) if same else (end, BRANCH)
+            name = f"{site.name} {layer}"
+            by_name[name] = Unit(name, "conv", site.stage, module, how)
     return list(by_name.values())
 
 

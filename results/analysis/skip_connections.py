@@ -19,6 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ...archs import Network
 from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
 from ..analysis_tools.output import curves
@@ -36,13 +37,18 @@ class Addition:
 
 
 def additions(net: nn.Module) -> list[Addition]:
-    """Every addition of a branch to the residual stream, in the order of depth."""
-    places = []
+    """Every addition of a branch to the residual stream, in the order of depth.
+
+    A block that changes the shape and has no shortcut adds to nothing.
+    """
+    places, reshaping = [], _reshaping(net)
     for site in residual_points(net):
         if site.op == "stem":
             continue
         block = net.get_submodule(site.block)
-        shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
+        shortcuts = [name for name in ("shortcut", "downsample", "identity") if getattr(block, name, None) is not None]
+        if site.block in reshaping and not shortcuts:
+            continue
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
         if site.op == "mlp":  # its z is the sum behind the MSA
             skip = (f"{site.block}.norm2", "in")
@@ -50,6 +56,14 @@ def additions(net: nn.Module) -> list[Addition]:
         f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)
         places.append(Addition(site.name, site.op, z, f, site.lead))
     return places
+
+
+def _reshaping(net: nn.Module) -> set[str]:
+    """The blocks of stages, in `named_modules`, of other stride or width than their input; of our nets alone."""
+    if not isinstance(net, Network):
+        return set()
+    stages = net.genotype.plan(net.image_size, net.in_chans).stages
+    return {f"stages.{s}.{b}" for s, stage in enumerate(stages) for b, block in enumerate(stage) if block.projects}
 
 
 @torch.no_grad()
