@@ -80,8 +80,7 @@ def net_from_dict(data: Any) -> Net:
 
 
 def net_cost(net: Net, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost | CountedCost:
-    """Cost of a net as it is shipped: of a genotype in closed form, of one of timm's counted, which loads torch and
-    timm.
+    """Cost of a net as it is shipped: of a genotype in closed form; one of timm's is counted, with torch and timm.
 
     Raises:
         InputError: if the net cannot be built at `image_size`, or timm does not know it.

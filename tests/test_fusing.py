@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from timm.models.byobnet import RepVggBlock
 from torch import nn
 
 from alternas.archs import Genotype, Stage, Stem, build, deployed_cost, fused, static_cost
@@ -68,3 +69,18 @@ def test_kernels_of_any_side_are_fused(kernel: int) -> None:
     trained, x = lively(build(net, 5, 16)).eval(), torch.randn(4, 3, 16, 16)
     with torch.no_grad():
         torch.testing.assert_close(fused(trained)(x), trained(x), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_repvgg_blocks_are_timms(stride: int) -> None:
+    torch.manual_seed(0)
+    theirs = lively(RepVggBlock(8, 8, stride=stride)).eval()
+    ours = build(Genotype(Stem("cifar", 8), (Stage("repvgg", 1, 8, stride),)), 5, 16).stages[0].eval()
+    tensors = zip(ours.state_dict(), theirs.state_dict().values(), strict=True)
+    ours.load_state_dict(dict(tensors))
+    x = torch.randn(2, 8, 16, 16)
+    with torch.no_grad():
+        wanted = theirs(x.clone())
+        torch.testing.assert_close(ours(x), wanted, atol=1e-5, rtol=1e-5)
+        theirs.reparameterize()
+        torch.testing.assert_close(fused(ours)(x), theirs(x), atol=1e-5, rtol=1e-5)

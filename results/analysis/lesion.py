@@ -2,7 +2,8 @@
 
 Park & Kim, ICLR 2022, section 4 and figure 11 (no code was published). A unit is one conv wider than 1x1, one MSA
 or one MLP. A conv that keeps the shape of its map becomes the identity. Any other conv goes with its block's whole
-branch, and an MSA or MLP is a branch of its own: then only the shortcut is left.
+branch, as do convs that stand deeper in a block, and an MSA or MLP is a branch of its own: then only the shortcut is
+left.
 """
 
 from __future__ import annotations

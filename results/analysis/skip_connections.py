@@ -43,7 +43,7 @@ def additions(net: nn.Module) -> list[Addition]:
         if not site.branch[0]:
             continue
         block = net.get_submodule(site.block)
-        shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
+        shortcuts = [name for name in ("shortcut", "downsample", "identity") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
         if last is not None and last.block == site.block:  # its z is the sum behind the branch before, or that scaled
             scaled = getattr(block, "shortcut2", None) is not None
