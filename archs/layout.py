@@ -62,6 +62,17 @@ class Block:
         return self.option("kernel")
 
     @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        shared = self.option("kv_heads") if "kv_heads" in self.spec.options else 0
+        return shared or self.stage.heads
+
+    @property
+    def kv_kernel(self) -> int:
+        """Side of the conv that strides in front of keys and values; 1 for none."""
+        return self.option("kv_stride") // 2 * 2 + 1
+
+    @property
     def inner(self) -> int:
         """Channels of the inner convs of MBConv and of ConvNeXt's MLP."""
         return max(1, int(self.c_out * self.option("expand") + 1e-6))

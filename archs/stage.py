@@ -19,7 +19,8 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd", "whole", "share" (0 to 1), "ratio" (above 0), "flag", or names.
+        allowed: a text, or the numbers that are: "odd", "odd or 0", "whole", "share" (0 to 1), "ratio" (above 0),
+            "flag", or names.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -34,6 +35,10 @@ OPTIONS = {
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "share"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
+    "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
+    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "whole", nests=False),
+    "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
+    "position": Option("what attention knows of places", ("relative", "conditional", "none"), nests=False),
 }
 
 
@@ -55,9 +60,8 @@ class Stage(Part):
             and A (post-activation); "transformer" has an MLP.
         per_head: one relative-position table for each head (as Swin) instead of one shared by all (as AlterNet).
         mlp_ratio: hidden width of a transformer block's MLP over its channels.
-        kernel, expand, se, fused, act: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind
-            has of itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that
-            have them.
+        kernel, expand, ...: options of some kinds of blocks, explained in `OPTIONS`; None is what the kind has of
+            itself. `BLOCKS[kind].options` tells which it has. They hold for conv and attention blocks that have them.
     """
 
     POSITIONAL = 3
@@ -78,6 +82,10 @@ class Stage(Part):
     se: float | None = None
     fused: bool | None = None
     act: str | None = None
+    kv_stride: int | None = None
+    kv_heads: int | None = None
+    mix: int | None = None
+    position: str | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
@@ -97,6 +105,7 @@ class Stage(Part):
             if not any(name in BLOCKS[kind].options for kind in (self.block, self.attention)):
                 kinds = [kind for kind, spec in BLOCKS.items() if name in spec.options]
                 raise InputError(f"{place}: {name} is of blocks {', '.join(kinds)}, got block {self.block!r}")
+        self._check_keys(place)
         if not isinstance(self.msa, tuple):
             check_int(place, "msa", self.msa, 0, 1024)
             if self.depth < 2 * self.msa:
@@ -109,6 +118,19 @@ class Stage(Part):
             raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
         if 0 in self.msa and self.stride != 1 and not BLOCKS[self.attention].strided:
             raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
+
+    def _check_keys(self, place: str) -> None:
+        """The rules of keys and values that queries share."""
+        if self.kv_stride is not None:
+            check_int(place, "kv_stride", self.kv_stride)
+            if self.kv_stride > 1 and self.window and "window" not in BLOCKS[self.attention].ignores:
+                rule = "a kv_stride above 1 needs window 0, the whole map"
+                raise InputError(f"{place}: {rule}, got kv_stride {self.kv_stride}, window {self.window}")
+        if self.kv_heads and self.heads % self.kv_heads:
+            rule = "kv_heads must divide heads"
+            raise InputError(f"{place}: {rule}, got kv_heads {self.kv_heads}, heads {self.heads}")
+        if self.kv_heads == self.heads:
+            object.__setattr__(self, "kv_heads", 0)
 
     def check_channels(self, place: str, c_in: int, style: Style) -> None:
         """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
@@ -199,9 +221,11 @@ def _check_option(place: str, name: str, value: Any) -> Any:
         return check_choice(f"{place}: {name}", value, allowed)
     if allowed == "flag":
         fits, rule = isinstance(value, bool), "true or false"
-    elif allowed in ("odd", "whole"):
-        fits = type(value) is int and 0 <= value <= MOST_SIDE and not (allowed == "odd" and value % 2 == 0)
-        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number up to {MOST_SIDE}"
+    elif allowed in ("odd", "odd or 0", "whole"):
+        fits = type(value) is int and 0 <= value <= MOST_SIDE
+        fits = fits and (allowed == "whole" or value % 2 == 1 or (allowed == "odd or 0" and value == 0))
+        rule = {"odd": "an odd number", "odd or 0": "0 or an odd number", "whole": "a whole number"}[allowed]
+        rule += f" up to {MOST_SIDE}"
     else:
         number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
         fits = number and least <= value <= most and (value > 0 or allowed == "share")  # neither does NaN pass

@@ -56,14 +56,17 @@ def _axis(b: Block, name: str) -> Axis:
     """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
     if name.isdecimal():
         return Axis((int(name),), centred=True)
-    if name in OPTIONS and OPTIONS[name].allowed == "odd":
+    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "odd or 0"):
         return Axis((b.option(name),), centred=True)
-    heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
+    heads, dim, kv, (height, width) = b.stage.heads, b.stage.head_dim, b.kv_heads, b.window
+    shared = (heads,) if kv == heads else (kv, heads // kv)  # heads that share keys are sliced apart
     named = {
         "hidden": Axis((b.stage.hidden,)),
         "qkv": Axis((3, heads, dim)),
-        "attended": Axis((heads, dim)),
-        "heads": Axis((heads,)),
+        "kv": Axis((2, kv, dim)),
+        "values": Axis((kv, dim)),
+        "attended": Axis((*shared, dim)),
+        "heads": Axis(shared),
         "rows": Axis((2 * height - 1,), centred=True),
         "columns": Axis((2 * width - 1,), centred=True),
     }
