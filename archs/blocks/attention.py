@@ -78,19 +78,13 @@ class WindowAttention(nn.Module):
         if height % p or width % q:
             raise InputError(f"attention: window {p}x{q} does not divide a {height}x{width} map")
         queries, keys, values = self.projected(x_BCHW)
-        bias, shared = self.bias(), self.heads // self.kv_heads
+        bias = self.bias()
         bias = None if bias is None else bias.to(queries.dtype)
-        if shared > 1:  # heads that share keys are more queries of one head
-            queries = queries.unflatten(1, (-1, shared)).flatten(2, 3)
-            if bias is not None:
-                bias = bias.expand(self.heads, -1, -1).unflatten(0, (-1, shared)).flatten(1, 2)
         y_WNPD = F.scaled_dot_product_attention(queries, keys, values, attn_mask=bias)
-        if shared > 1:
-            y_WNPD = y_WNPD.unflatten(2, (shared, -1)).flatten(1, 2)
         return from_windows(self.out(y_WNPD.transpose(1, 2).flatten(2)), self.window, (batch, height, width))
 
     def projected(self, x_BCHW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries (W, heads, P, D), keys and values (W, kv_heads, places of keys, D)."""
+        """Queries (W, N, P, D), keys and values (W, N, places of keys, D), those that queries share as often."""
         x_WPC = to_windows(x_BCHW, self.window)
         if self.qkv is not None:
             qkv = self.qkv(x_WPC).unflatten(2, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
@@ -100,7 +94,11 @@ class WindowAttention(nn.Module):
             if self.reduce is not None:
                 x_WPC = self.norm(self.reduce(x_BCHW).flatten(2).transpose(1, 2))
             keys, values = self.kv(x_WPC).unflatten(2, (2, self.kv_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        return queries, keys, values if self.mix is None else values + self.mixed(values)
+        values = values if self.mix is None else values + self.mixed(values)
+        if self.kv_heads == self.heads:
+            return queries, keys, values
+        shape = (-1, -1, self.heads // self.kv_heads, -1, -1)  # of one head of keys this is a view
+        return queries, keys[:, :, None].expand(shape).flatten(1, 2), values[:, :, None].expand(shape).flatten(1, 2)
 
     def mixed(self, values_WNKD: Tensor) -> Tensor:
         """What the depthwise conv makes of the values, each window for itself."""

@@ -70,10 +70,10 @@ def attention_cost(acc: CostAccumulator, b: Block, dim: int) -> int:
     if stride > 1:
         acc.depthwise(dim, b.kv_kernel, reduced)
         acc.norm(dim)
-        acc.keep(2 * dim * keys)
-    qkv, logits = (inner * pixels) + 2 * shared * windows * keys, b.stage.heads * pixels * keys
-    # Kept: the windows, q and k once more scaled, v, the weights, what the output layer takes.
-    acc.keep(dim * pixels, qkv, logits, inner * pixels)
+        acc.keep(dim * pixels, 2 * dim * keys)
+    qkv, relative = inner * pixels + 2 * inner * windows * keys, b.option("position") == "relative"
+    # Kept: the windows, q and k once more scaled, v, what the output layer takes, the weights where a table is learnt.
+    acc.keep(dim * pixels, qkv, inner * pixels, relative * b.stage.heads * pixels * keys)
     return qkv + 2 * inner * pixels
 
 
@@ -93,7 +93,7 @@ def value_mix_cost(acc: CostAccumulator, b: Block) -> None:
         stride, (height, width) = b.option("kv_stride"), b.map_out
         reduced, channels = (-(-height // stride), -(-width // stride)), b.kv_heads * b.stage.head_dim
         acc.depthwise(channels, b.option("mix"), reduced)
-        acc.keep(size(channels, reduced))
+        acc.keep(2 * size(channels, reduced))
 
 
 def squeeze_cost(acc: CostAccumulator, b: Block, channels: int) -> None:

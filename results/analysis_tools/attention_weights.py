@@ -92,9 +92,7 @@ def _at_tokens(module: WindowAttention, x: Tensor, nothing: float) -> Tensor:
 def _queries_keys_values(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """(B, N, T, D) each; keys and values of a WindowAttention may be fewer tokens."""
     if isinstance(module, WindowAttention):
-        queries, *both = module.projected(args[0])
-        keys, values = (part.repeat_interleave(module.heads // module.kv_heads, dim=1) for part in both)
-        return queries, keys, values
+        return module.projected(args[0])
     x, parts = args[0], module
     heads = parts.num_heads if hasattr(parts, "num_heads") else parts.heads
     # split the projection and make heads a batch dim: (B, T, 3 N D) -> 3 x (B, N, T, D)
