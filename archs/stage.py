@@ -38,6 +38,7 @@ OPTIONS = {
     "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
     "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "whole", nests=False),
     "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
+    "part": Option("share of the channels that attend", "share"),
     "position": Option("what attention knows of places", ("relative", "conditional", "none"), nests=False),
 }
 
@@ -85,6 +86,7 @@ class Stage(Part):
     kv_stride: int | None = None
     kv_heads: int | None = None
     mix: int | None = None
+    part: float | None = None
     position: str | None = None
 
     def check(self, place: str) -> None:

@@ -55,6 +55,11 @@ NETS = {
     "msa_a with options": Genotype(
         CIFAR, (replace(MSA, attention="msa_a", mix=5, position="none"),), style=Style("post")
     ),
+    "conv_ffn": modern("conv_ffn"),
+    "single head": Genotype(CIFAR, (Stage("conv_ffn", 2, 16, 2, 1, attention="single_head", mlp_ratio=1.5),)),
+    "single head first": Genotype(
+        CIFAR, (Stage("conv_ffn", 2, 16, 2, (0, 1), attention="single_head", part=0.5, kernel=5),)
+    ),
     "post mbconv": replace(modern("mbconv"), style=Style("post")),
     "mbconv with options": Genotype(CIFAR, (Stage("mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
     "convnext with options": Genotype(CIFAR, (Stage("convnext", 2, 8, 2, kernel=3, expand=3),)),

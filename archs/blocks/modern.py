@@ -82,8 +82,8 @@ class MixMlp(ConvMlp):
         super().__init__(dim, hidden, act_layer=nn.GELU)
         self.mix = local_mix(hidden, side) if side else None
 
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        h = self.fc1(x_BCHW)
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.fc1(x)
         return self.fc2(self.act(h if self.mix is None else h + self.mix(h)))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
+from .attention import shvits
 from .entry import Entry
 from .families import alternet, alternets, bit, bits, hybrids, preresnet, resnet, resnets, vit, vit_hybrid, vits
 
@@ -26,7 +27,7 @@ __all__ = [
     "vit_hybrid",
 ]
 
-ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids()
+ZOO: dict[str, Entry] = alternets() | resnets() | bits() | vits() | hybrids() | shvits()
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 
 

@@ -37,15 +37,16 @@ class Addition:
 
 def additions(net: nn.Module) -> list[Addition]:
     """Every addition of a branch to the residual stream, in the order of depth."""
-    places = []
+    places, before = list[Addition](), None
     for site in residual_points(net):
         if site.op == "stem":
             continue
         block = net.get_submodule(site.block)
         shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
-        if site.op == "mlp":  # its z is the sum behind the MSA
-            skip = (f"{site.block}.norm2", "in")
+        if before is not None and before.block == site.block:  # its z is the sum behind the branch before it
+            skip = (before.module, before.side)
+        before = site
         z = HookPoint(f"{site.name} z", *skip, site.op, site.stage)
         f = HookPoint(f"{site.name} f", *site.branch, site.op, site.stage)
         places.append(Addition(site.name, site.op, z, f, site.lead))
