@@ -68,7 +68,7 @@ class SingleHeadBlock(nn.Module):
         super().__init__()
         channels, hidden = b.c_out, b.stage.hidden
         self.shortcut = PatchMerging(b) if b.projects else nn.Identity()
-        self.drop_path = nn.Identity()
+        self.skip, self.drop_path = nn.Identity(), nn.Identity()  # what comes in beside the first conv, for analyses
         self.conv = nn.Sequential(*conv_norm(channels, channels, b.kernel, groups=channels))
         self.attn = SingleHeadAttention(channels, b.part) if b.spec.attends else None
         self.mlp = nn.Sequential(*conv_norm(channels, hidden, 1), nn.ReLU(), *conv_norm(hidden, channels, 1))
@@ -77,7 +77,7 @@ class SingleHeadBlock(nn.Module):
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         x_BCHW = self.shortcut(x_BCHW)
-        x_BCHW = x_BCHW + self.drop_path(self.conv(x_BCHW))
+        x_BCHW = self.skip(x_BCHW) + self.drop_path(self.conv(x_BCHW))
         if self.attn is not None:
             x_BCHW = x_BCHW + self.drop_path(self.attn(x_BCHW))
         return x_BCHW + self.drop_path(self.mlp(x_BCHW))

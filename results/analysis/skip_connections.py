@@ -19,6 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ...archs.blocks.residual import PostMsaBlock
 from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
 from ..analysis_tools.output import curves
@@ -42,8 +43,10 @@ def additions(net: nn.Module) -> list[Addition]:
         if site.op == "stem":
             continue
         block = net.get_submodule(site.block)
-        shortcuts = [name for name in ("shortcut", "downsample") if getattr(block, name, None) is not None]
+        shortcuts = [name for name in ("skip", "shortcut", "downsample") if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
+        if not shortcuts and getattr(block, "position", None) is not None:  # the stream with its positions
+            skip = (f"{site.block}.{'conv' if isinstance(block, PostMsaBlock) else 'norm1'}", "in")
         if before is not None and before.block == site.block:  # its z is the sum behind the branch before it
             skip = (before.module, before.side)
         before = site
