@@ -181,7 +181,14 @@ def test_the_tree_names_every_file() -> None:
 FILE = re.compile(r"(?<![\w.*<])((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:py|md|sh|yaml))\b")  # a file as prose names it
 # Files of other projects, of users, and those that a command writes.
 OTHERS = {
-    *("convnext.py", "maxxvit.py", "vision_transformer.py", "vision_transformer_hybrid.py", "fewshot_lsr.py"),
+    *(
+        "convnext.py",
+        "maxxvit.py",
+        "shvit.py",
+        "vision_transformer.py",
+        "vision_transformer_hybrid.py",
+        "fewshot_lsr.py",
+    ),
     *(
         "make_cifar_c.py",
         "models/preresnet.py",

@@ -96,5 +96,5 @@ SINGLE_HEAD = BlockSpec(
     ignores=("heads", "head_dim", "window", "per_head"),
     strided=True,
     branches=(Branch("conv", "conv", "attn"), Branch("msa", "attn", "mlp"), Branch("mlp", "mlp")),
-    style=BlockStyle("S", "#CC79A7", "single-head attention block"),
+    style=BlockStyle("s", "#CC79A7", "single-head attention block"),
 )
