@@ -17,6 +17,7 @@ from .stage import Stage
 
 ImageSize = int | tuple[int, int]
 Map = tuple[int, int]
+QUERY_DIM = 16  # channels of queries and of keys of single-head attention, in nets of every size
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,47 @@ class Block:
     def kernel(self) -> int:
         """Side of its depthwise conv."""
         return self.option("kernel")
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        shared = self.option("kv_heads") if "kv_heads" in self.spec.options else 0
+        return shared or self.stage.heads
+
+    @property
+    def kv_stride(self) -> int:
+        """Stride on the map of keys and values."""
+        return self.option("kv_stride") if "kv_stride" in self.spec.options else 1
+
+    @property
+    def kv_kernel(self) -> int:
+        """Side of the conv that strides in front of keys and values; 1 for none."""
+        return self.kv_stride // 2 * 2 + 1
+
+    @property
+    def position(self) -> str:
+        """What its attention knows of places."""
+        return self.option("position") if "position" in self.spec.options else "none"
+
+    @property
+    def part(self) -> int:
+        """Channels that attend, of single-head attention."""
+        return max(1, int(self.c_out * self.option("part") + 1e-6))
+
+    @property
+    def part_qkv(self) -> int:
+        """Rows of its queries, keys and values."""
+        return 2 * QUERY_DIM + self.part
+
+    @property
+    def merged(self) -> int:
+        """Inner channels of the patch merging in front of an SHViT block."""
+        return 4 * self.c_in
+
+    @property
+    def merged_squeezed(self) -> int:
+        """Hidden channels of its squeeze-and-excitation: its input's, to the nearest multiple of 8."""
+        return max(8, (self.c_in + 4) // 8 * 8)
 
     @property
     def inner(self) -> int:

@@ -19,8 +19,8 @@ class Option(NamedTuple):
 
     Attributes:
         about: its meaning.
-        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "whole", "side" (whole, above
-            0), "share" (0 to 1), "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
+        allowed: a text, or the numbers that are: "odd" (0, too, of kinds that say so), "odd or 0", "whole", "side"
+            (whole, above 0), "share" (0 to 1), "multiple" (0 to 64), "ratio" (above 0), "flag", or names.
         nests: whether blocks that differ in it alone share weights, the smaller one's a slice of the larger one's.
     """
 
@@ -29,13 +29,19 @@ class Option(NamedTuple):
     nests: bool = True
 
 
+WHOLE = {
+    "odd": "an odd number",
+    "odd or 0": "0 or an odd number",
+    "whole": "a whole number",
+    "side": "a whole number from 1",
+}
 OPTIONS = {
     "kernel": Option("side of the depthwise conv", "odd"),
     "expand": Option("inner channels over the block's", "ratio"),
     "se": Option("squeeze-and-excitation: its hidden channels over the block's; 0 for none", "multiple"),
     "fused": Option("expansion and depthwise conv as one conv", "flag", nests=False),
     "act": Option("activation", ACTS, nests=False),
-    "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd"),
+    "start_kernel": Option("side of a depthwise conv in front of the expansion; 0 for none", "odd or 0"),
     "kv_stride": Option("stride on the map of keys and values", "whole", nests=False),
     "layer_scale": Option("what the learned scale of each branch begins at; 0 for none", "share", nests=False),
     "attention_stride": Option("attention on a map smaller by this stride, enlarged again; 0 for none", "whole", False),
@@ -43,6 +49,10 @@ OPTIONS = {
     "side": Option("side of a downsampling conv", "side", nests=False),
     "norm_first": Option("norm in front of a downsampling conv instead of behind it", "flag", nests=False),
     "res_scale": Option("learned scales of the shortcuts, as MetaFormers' last stages have them", "flag", nests=False),
+    "kv_heads": Option("heads of keys and values, which heads of queries share; 0 for as many", "whole", nests=False),
+    "mix": Option("side of a depthwise conv that mixes near places; 0 for none", "odd or 0"),
+    "part": Option("share of the channels that attend", "share"),
+    "position": Option("what attention knows of places", ("relative", "conditional", "none"), nests=False),
 }
 
 
@@ -95,6 +105,10 @@ class Stage(Part):
     side: int | None = None
     norm_first: bool | None = None
     res_scale: bool | None = None
+    kv_heads: int | None = None
+    mix: int | None = None
+    part: float | None = None
+    position: str | None = None
 
     def check(self, place: str) -> None:
         """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
@@ -120,6 +134,7 @@ class Stage(Part):
         for kind in (self.block, self.attention):
             if (rule := BLOCKS[kind].check) is not None:
                 rule(place, self)
+        self._check_keys(place)
         if not isinstance(self.msa, tuple):
             check_int(place, "msa", self.msa, 0, 1024)
             if self.depth < 2 * self.msa:
@@ -132,6 +147,19 @@ class Stage(Part):
             raise InputError(f"{place}: msa names a place twice, got {list(self.msa)}")
         if 0 in self.msa and self.stride != 1 and not BLOCKS[self.attention].strided:
             raise InputError(f"{place}: an MSA block cannot downsample, got msa place 0 with stride {self.stride}")
+
+    def _check_keys(self, place: str) -> None:
+        """The rules of keys and values that queries share."""
+        if self.kv_stride is not None:
+            check_int(place, "kv_stride", self.kv_stride)
+            if self.kv_stride > 1 and self.window and "window" not in BLOCKS[self.attention].ignores:
+                rule = "a kv_stride above 1 needs window 0, the whole map"
+                raise InputError(f"{place}: {rule}, got kv_stride {self.kv_stride}, window {self.window}")
+        if self.kv_heads and self.heads % self.kv_heads:
+            rule = "kv_heads must divide heads"
+            raise InputError(f"{place}: {rule}, got kv_heads {self.kv_heads}, heads {self.heads}")
+        if self.kv_heads == self.heads:
+            object.__setattr__(self, "kv_heads", 0)
 
     def check_channels(self, place: str, c_in: int, style: Style) -> None:
         """Raise InputError if the stage cannot follow a map of `c_in` channels in a net of `style`."""
@@ -222,10 +250,11 @@ def _check_option(place: str, name: str, value: Any) -> Any:
         return check_choice(f"{place}: {name}", value, allowed)
     if allowed == "flag":
         fits, rule = isinstance(value, bool), "true or false"
-    elif allowed in ("odd", "whole", "side"):
-        least, even = int(allowed == "side"), allowed == "odd" and value and type(value) is int and value % 2 == 0
-        fits = type(value) is int and least <= value <= MOST_SIDE and not even
-        rule = f"{'an odd' if allowed == 'odd' else 'a whole'} number {f'from {least} ' * least}up to {MOST_SIDE}"
+    elif allowed in WHOLE:
+        rule, least = WHOLE[allowed], int(allowed == "side")
+        odd = allowed.startswith("odd") and value != 0
+        fits = type(value) is int and least <= value <= MOST_SIDE and not (odd and value % 2 == 0)
+        rule = f"{rule} up to {MOST_SIDE}"
     else:
         number, least, most = type(value) in (int, float), 0.0, 1.0 if allowed == "share" else 64.0
         fits = number and least <= value <= most and (value > 0 or allowed != "ratio")  # neither does NaN pass

@@ -47,6 +47,22 @@ NETS = {
     "convnext": modern("convnext"),
     "transformer": Genotype(CIFAR, (replace(MSA, attention="transformer", mlp_ratio=1.5),)),
     "transformer first": Genotype(CIFAR, (replace(MSA, attention="transformer", width=16, msa=(0, 1), window=0),)),
+    "strided keys": Genotype(
+        CIFAR, (replace(MSA, attention="transformer", stride=3, window=0, kv_stride=2, kv_heads=1, per_head=True),)
+    ),
+    "shared keys": Genotype(CIFAR, (replace(MSA, attention="transformer", heads=4, kv_heads=2, mix=3),)),
+    "conditional positions": Genotype(CIFAR, (replace(MSA, attention="transformer", position="conditional"),)),
+    "msa with options": Genotype(
+        CIFAR, (replace(MSA, window=0, stride=2, kv_stride=3, kv_heads=1, mix=3, position="conditional"),)
+    ),
+    "msa_a with options": Genotype(
+        CIFAR, (replace(MSA, attention="msa_a", mix=5, position="none"),), style=Style("post")
+    ),
+    "conv_ffn": modern("conv_ffn"),
+    "single head": Genotype(CIFAR, (Stage("conv_ffn", 2, 16, 2, 1, attention="single_head", mlp_ratio=1.5),)),
+    "single head first": Genotype(
+        CIFAR, (Stage("conv_ffn", 2, 16, 2, (0, 1), attention="single_head", part=0.5, kernel=5),)
+    ),
     "post mbconv": replace(modern("mbconv"), style=Style("post")),
     "mbconv with options": Genotype(CIFAR, (Stage("mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
     "convnext with options": Genotype(CIFAR, (Stage("convnext", 2, 8, 2, kernel=3, expand=3),)),

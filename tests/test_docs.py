@@ -186,6 +186,7 @@ OTHERS = {
         "efficientvit_mit.py",
         "mambaout.py",
         "maxxvit.py",
+        "shvit.py",
         "vision_transformer.py",
         "vision_transformer_hybrid.py",
         "fewshot_lsr.py",

@@ -56,21 +56,24 @@ def _axis(b: Block, name: str) -> Axis:
     """A side of a kernel, in digits or as its option; one of `named`; or an attribute of the block: channels."""
     if name.isdecimal():
         return Axis((int(name),), centred=True)
-    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "side"):
+    if name in OPTIONS and OPTIONS[name].allowed in ("odd", "odd or 0", "side"):
         return Axis((b.option(name),), centred=True)
     if name in ("distance_rows", "distance_columns"):
         return Axis((b.distances[name == "distance_columns"],))
     if name == "gated":  # gates, then what they gate
         return Axis((2, b.inner))
-    heads, dim, (height, width) = b.stage.heads, b.stage.head_dim, b.window
+    heads, dim, kv, (height, width) = b.stage.heads, b.stage.head_dim, b.kv_heads, b.window
+    shared = (heads,) if kv == heads else (kv, heads // kv)  # heads that share keys are sliced apart
     named = {
         "hidden": Axis((b.stage.hidden,)),
         "qkv": Axis((3, heads, dim)),
-        "attended": Axis((heads, dim)),
+        "kv": Axis((2, kv, dim)),
+        "values": Axis((kv, dim)),
+        "attended": Axis((*shared, dim)),
         "head_qkv": Axis((heads, 3, dim)),
         "keyed": Axis((heads, dim)),
         "valued": Axis((heads, b.valued // heads)),
-        "heads": Axis((heads,)),
+        "heads": Axis(shared),
         "heads_qkv": Axis((b.linear_heads, 3, dim)),
         "scales_attended": Axis((2, b.linear_heads, dim)),
         "head_dim": Axis((dim,)),

@@ -7,9 +7,24 @@ from .accumulator import CostAccumulator, size
 
 SHORTCUT = {"shortcut": "c_out c_in 1 1"}
 SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
-TABLE = {"attn.table": "heads rows columns"}
 SQUEEZE = {"se.fc1": "squeezed inner 1 1", "se.fc2": "inner squeezed 1 1"}
+ATTENTION_OPTIONS = {"kv_stride": 1, "kv_heads": 0, "mix": 0, "position": "relative"}
 MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
+
+
+def attention_axes(channels: str) -> dict[str, str]:
+    """The axes of attention on a map of `channels`, and of the conv of conditional positions in front of the block."""
+    return {
+        "position": "c_in 1 3 3",
+        "attn.qkv": f"qkv {channels}",
+        "attn.q": f"attended {channels}",
+        "attn.kv": f"kv {channels}",
+        "attn.reduce": f"{channels} 1 kv_kernel kv_kernel",
+        "attn.norm": channels,
+        "attn.mix": "values 1 mix mix",
+        "attn.out": "c_out attended",
+        "attn.table": "heads rows columns",
+    }
 
 
 def shortcut_cost(acc: CostAccumulator, b: Block, norm: bool = False) -> int:
@@ -41,19 +56,44 @@ def post_ends(acc: CostAccumulator, b: Block) -> int:
     return shortcut_cost(acc, b, norm=True)
 
 
-def attention_cost(acc: CostAccumulator, b: Block, dim: int, positions: bool = True, bias: bool = True) -> int:
-    """Projections, products and table of attention on a map of `dim` channels; elements of q, k, v and the result."""
-    (height, width), pixels = b.window, b.map_out[0] * b.map_out[1]
-    inner, tables = b.stage.heads * b.stage.head_dim, b.stage.heads if b.stage.per_head else 1
-    acc.linear(dim, 3 * inner, pixels, bias=False)
-    acc.attention(pixels, height * width, inner)
-    if positions:
-        acc.add("position", tables * (2 * height - 1) * (2 * width - 1))
+def attention_cost(acc: CostAccumulator, b: Block, dim: int, bias: bool = True) -> int:
+    """Attention on a map of `dim` channels, with its positions; elements of q, k, v and the result."""
+    (height, width), pixels, stride = b.window, b.map_out[0] * b.map_out[1], b.kv_stride
+    inner, shared, windows = b.stage.heads * b.stage.head_dim, b.kv_heads * b.stage.head_dim, pixels // (height * width)
+    reduced = (-(-height // stride), -(-width // stride))
+    keys = reduced[0] * reduced[1]
+    acc.linear(dim, inner, pixels, bias=False)
+    acc.linear(dim, 2 * shared, windows * keys, bias=False)
+    acc.attention(pixels, keys, inner)
     acc.linear(inner, b.c_out, pixels, bias)
-    qkv, logits = 3 * inner * pixels, b.stage.heads * pixels * height * width
-    # Kept: the windows, q and k once more scaled, v, the weights, what the output layer takes.
-    acc.keep(dim * pixels, qkv, logits, inner * pixels)
+    position_cost(acc, b)
+    if stride > 1:
+        acc.depthwise(dim, b.kv_kernel, reduced)
+        acc.norm(dim)
+        acc.keep(dim * pixels, 2 * dim * keys)
+    qkv, relative = inner * pixels + 2 * inner * windows * keys, b.position == "relative"
+    # Kept: the windows, q and k once more scaled, v, what the output layer takes, the weights where a table is learnt.
+    acc.keep(dim * pixels, qkv, inner * pixels, relative * b.stage.heads * pixels * keys)
     return qkv + 2 * inner * pixels
+
+
+def position_cost(acc: CostAccumulator, b: Block) -> None:
+    """The table of relative positions, or the conv of conditional ones."""
+    (height, width), tables = b.window, b.stage.heads if b.stage.per_head else 1
+    if b.position == "relative":
+        acc.add("position", tables * (2 * height - 1) * (2 * width - 1))
+    elif b.position == "conditional":
+        acc.depthwise(b.c_in, 3, b.map_in, bias=True)
+        acc.keep(size(b.c_in, b.map_in))
+
+
+def value_mix_cost(acc: CostAccumulator, b: Block) -> None:
+    """The depthwise conv on an MSA block's values, where it has one."""
+    if b.option("mix"):
+        stride, (height, width) = b.kv_stride, b.map_out
+        reduced, channels = (-(-height // stride), -(-width // stride)), b.kv_heads * b.stage.head_dim
+        acc.depthwise(channels, b.option("mix"), reduced)
+        acc.keep(2 * size(channels, reduced))
 
 
 def squeeze_cost(acc: CostAccumulator, b: Block, channels: int) -> None:

@@ -107,7 +107,7 @@ class CAFormer(MetaFormerBlock):
     def make_mixer(self, b: Block) -> None:
         s = b.stage
         self.attn = WindowAttention(
-            b.c_out, b.c_out, s.heads, s.head_dim, b.window, whole=not s.window, positions=False, bias=False
+            b.c_out, b.c_out, s.heads, s.head_dim, b.window, whole=not s.window, relative=False, bias=False
         )
 
     def mixer(self, x_BCHW: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ def pooling(acc: CostAccumulator, b: Block) -> int:
 
 
 def attending(acc: CostAccumulator, b: Block) -> int:
-    return attention_cost(acc, b, b.c_out, positions=False, bias=False)
+    return attention_cost(acc, b, b.c_out, bias=False)
 
 
 def convformer(acc: CostAccumulator, b: Block) -> None:

@@ -92,7 +92,7 @@ UIB = BlockSpec(
         "start_kernel": 0,
         "layer_scale": 0.0,
     },
-    optional=("kernel", "start_kernel"),
+    optional=("kernel",),
     check=check_uib,
     projected=False,
     style=BlockStyle("U", "#8C6D31", "inverted bottleneck"),

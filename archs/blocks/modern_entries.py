@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
-from .formulas import MLP, SHORTCUT, SQUEEZE, TABLE, attention_cost, scale_cost, shortcut_cost, squeeze_cost
+from .formulas import (
+    ATTENTION_OPTIONS,
+    MLP,
+    SHORTCUT,
+    SQUEEZE,
+    attention_axes,
+    attention_cost,
+    scale_cost,
+    shortcut_cost,
+    squeeze_cost,
+)
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
@@ -95,6 +105,10 @@ def transformer(acc: CostAccumulator, b: Block) -> None:
     acc.conv(b.stage.hidden, b.c_out, 1, b.map_out, bias=True)
     acc.keep(2 * y, 2 * h)
     acc.alive(x + skip, 2 * x + inner, x + 2 * y, 2 * y + h, y + 2 * h)
+    if b.option("mix"):
+        acc.depthwise(b.stage.hidden, b.option("mix"), b.map_out)
+        acc.keep(h)
+        acc.alive(y, 3 * h)
 
 
 TRANSFORMER = BlockSpec(
@@ -105,16 +119,16 @@ TRANSFORMER = BlockSpec(
         {
             **SHORTCUT,
             "norm1": "c_in",
-            "attn.qkv": "qkv c_in",
-            "attn.out": "c_out attended",
-            **TABLE,
+            **attention_axes("c_in"),
             "norm2": "c_out",
             **MLP,
+            "mlp.mix": "hidden 1 mix mix",
         },
         scaled_by=("attn.out", "mlp.fc2"),
         norms_input=True,
     ),
     modern=True,
+    options=ATTENTION_OPTIONS,
     branches=(Branch("msa", "attn", "norm2"), Branch("mlp", "mlp")),
     style=BlockStyle("T", "#CC79A7", "transformer layer (MSA, MLP)"),
     searched=True,

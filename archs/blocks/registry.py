@@ -14,6 +14,7 @@ from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
 from .reparam_entries import REPVGG, REPVIT
 from .residual_entries import BASIC, BOTTLENECK, MSA, MSA_A
+from .single_head_entries import CONV_FFN, SINGLE_HEAD
 from .spec import BLOCKS
 
 ENTRIES = (  # in the order of lists and legends
@@ -25,6 +26,7 @@ ENTRIES = (  # in the order of lists and legends
     *(COATNET_MBCONV, COATNET),
     *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
     *(DS_CONV, LEAN_MBCONV, LINEAR),
+    *(CONV_FFN, SINGLE_HEAD),
     DOWNSAMPLE,
 )
 BLOCKS.update((spec.name, spec) for spec in ENTRIES)

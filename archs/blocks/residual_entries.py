@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from ..layout import Block
 from .accumulator import CostAccumulator, size
-from .formulas import SHORTCUT, SHORTCUT_NORM, TABLE, attention_cost, post_ends, pre_ends, shortcut_cost
+from .formulas import (
+    ATTENTION_OPTIONS,
+    SHORTCUT,
+    SHORTCUT_NORM,
+    attention_axes,
+    attention_cost,
+    post_ends,
+    pre_ends,
+    shortcut_cost,
+    value_mix_cost,
+)
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 
@@ -121,6 +131,7 @@ def msa(acc: CostAccumulator, b: Block) -> None:
     acc.norm(b.width)
     acc.keep(x, w)  # GELU keeps its input, ReLU would keep its output
     inner = attention_cost(acc, b, b.width)
+    value_mix_cost(acc, b)
     acc.alive(2 * x + skip, x, 2 * w + inner, w + 2 * y, 2 * y)
 
 
@@ -134,14 +145,13 @@ MSA = BlockSpec(
             "norm1": "c_in",
             "conv": "width c_in 1 1",
             "norm2": "width",
-            "attn.qkv": "qkv width",
-            "attn.out": "c_out attended",
-            **TABLE,
+            **attention_axes("width"),
         },
         scaled_by=("attn.out",),
         norms_input=True,
     ),
     inner_of_input=True,
+    options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     style=BlockStyle("A", "#D55E00", "MSA block"),
     searched=True,
@@ -157,6 +167,7 @@ def msa_a(acc: CostAccumulator, b: Block) -> None:
     acc.norm(b.c_out)
     acc.keep(w, w, y)
     inner = attention_cost(acc, b, b.width)
+    value_mix_cost(acc, b)
     acc.alive(x + skip, 2 * w + inner, w + 2 * y, 2 * y)
 
 
@@ -169,14 +180,13 @@ MSA_A = BlockSpec(
             **SHORTCUT_NORM,
             "conv": "width c_in 1 1",
             "norm1": "width",
-            "attn.qkv": "qkv width",
-            "attn.out": "c_out attended",
-            **TABLE,
+            **attention_axes("width"),
             "norm2": "c_out",
         },
         scaled_by=("norm2",),
     ),
     inner_of_input=True,
+    options=ATTENTION_OPTIONS,
     branches=(Branch("msa"),),
     style=BlockStyle("a", "#D55E00", "MSA block, variant A"),
 )

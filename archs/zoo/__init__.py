@@ -9,6 +9,7 @@ from __future__ import annotations
 from ..errors import check_choice
 from ..genotype import Genotype
 from ..layout import ImageSize
+from .attention import shvits
 from .coatnet import coatnets
 from .convnext import convnexts
 from .efficientformer import efficientformers
@@ -46,6 +47,7 @@ ZOO: dict[str, Entry] = (
     | efficientvits()
     | convnexts()
     | metaformers()
+    | shvits()
 )
 BY_ORDER = {entry.timm: entry for entry in ZOO.values() if entry.by_order}  # by timm's name
 

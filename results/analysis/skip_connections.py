@@ -19,6 +19,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
+from ...archs.blocks.residual import PostMsaBlock
 from ...archs.errors import InputError
 from ..analysis_tools.hooks import HookPoint, hooked, residual_points, seeing, silence, undisturbed
 from ..analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows, change_columns, hits, largest_loss
@@ -38,13 +39,16 @@ class Addition:
 
 def additions(net: nn.Module) -> list[Addition]:
     """Every addition of a branch to the residual stream, in the order of depth."""
-    places, last = [], None
+    places, last = list[Addition](), None
     for site in residual_points(net):
         if not site.branch[0]:
             continue
         block = net.get_submodule(site.block)
-        shortcuts = [name for name in ("shortcut", "downsample", "identity") if getattr(block, name, None) is not None]
+        named = ("skip", "shortcut", "downsample", "identity")
+        shortcuts = [name for name in named if getattr(block, name, None) is not None]
         skip = (f"{site.block}.{shortcuts[0]}", "out") if shortcuts else (site.block, "in")
+        if not shortcuts and getattr(block, "position", None) is not None:  # the stream with its positions
+            skip = (f"{site.block}.{'conv' if isinstance(block, PostMsaBlock) else 'norm1'}", "in")
         if last is not None and last.block == site.block:  # its z is the sum behind the branch before, or that scaled
             scaled = getattr(block, "shortcut2", None) is not None
             skip = (f"{site.block}.shortcut2", "out") if scaled else (last.module, last.side)

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...archs.blocks.attention import WindowAttention, relative_bias, to_windows
+from ...archs.blocks.attention import WindowAttention
 from ...archs.blocks.encoder import TokenAttention
+from ...archs.blocks.single_head import SingleHeadAttention
 from ...archs.errors import InputError
 from .hooks import HookPoint, residual_points
 
@@ -31,7 +32,10 @@ def attention_sites(net: nn.Module) -> list[HookPoint]:
         raise InputError("attention: this net has no attention")
     for site in sites:
         kind = type(net.get_submodule(f"{site.block}.attn"))
-        if not issubclass(kind, WindowAttention | TokenAttention) and kind.__name__ != "Attention":
+        if (
+            not issubclass(kind, WindowAttention | TokenAttention | SingleHeadAttention)
+            and kind.__name__ != "Attention"
+        ):
             raise InputError(f"attention: knows the attention of alternas and timm's Attention, got {kind.__name__}")
     return [replace(site, module=f"{site.block}.attn", side="in") for site in sites]
 
@@ -40,6 +44,8 @@ def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
     """Rows and columns of tokens that look at each other, and of all of them over the image."""
     if isinstance(module, WindowAttention):
         return module.window, (x.shape[2], x.shape[3])
+    if isinstance(module, SingleHeadAttention):
+        return (x.shape[2], x.shape[3]), (x.shape[2], x.shape[3])
     assert site.grid is not None
     rows, columns = site.grid
     if x.shape[1] != site.lead + rows * columns:
@@ -50,13 +56,14 @@ def grid_of(site: HookPoint, module: Any, x: Tensor) -> tuple[Shape, Shape]:
 def attention_logits(module: Any, args: tuple[Any, ...]) -> Tensor:
     """(B, N, T, T), queries by keys, before the softmax; minus infinity where a query may not look.
 
-    Of a WindowAttention, a TokenAttention or timm's Attention that is called with these arguments.
+    Of attention of ours or timm's Attention, called with these arguments.
     """
     queries, keys, _ = _queries_keys_values(module, args)
     queries = queries * queries.shape[3] ** -0.5
     logits = queries @ keys.transpose(2, 3)
     if isinstance(module, WindowAttention):
-        return logits if module.table is None else logits + relative_bias(module.table)
+        bias = module.bias()
+        return _at_tokens(module, logits if bias is None else logits + bias, float("-inf"))
     mask_TT, offsets_OD = (*args[1:], None, None)[:2]
     if offsets_OD is not None:
         at = torch.arange(logits.shape[3], device=logits.device)
@@ -72,13 +79,27 @@ def attention_weights(module: Any, args: tuple[Any, ...]) -> Tensor:
 
 def head_outputs(module: Any, args: tuple[Any, ...]) -> Tensor:
     """(B, N, T, D): what each head gives, before the projection that mixes them."""
-    return attention_weights(module, args) @ _queries_keys_values(module, args)[2]
+    values = _queries_keys_values(module, args)[2]
+    if isinstance(module, WindowAttention):
+        values = _at_tokens(module, values.transpose(2, 3), 0.0).transpose(2, 3)
+    return attention_weights(module, args) @ values
+
+
+def _at_tokens(module: WindowAttention, x: Tensor, nothing: float) -> Tensor:
+    """(..., T) of what belongs to keys, on a map of a larger stride, at their places among the tokens."""
+    if module.kv_stride == 1:
+        return x
+    height, width = module.window
+    places = torch.arange(height * width, device=x.device).view(height, width)
+    at = places[:: module.kv_stride, :: module.kv_stride].flatten()
+    return x.new_full((*x.shape[:-1], height * width), nothing).index_copy(-1, at, x)
 
 
 def _queries_keys_values(module: Any, args: tuple[Any, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """(B, N, T, D) each."""
-    x = to_windows(args[0], module.window) if isinstance(module, WindowAttention) else args[0]
-    parts: Any = module
+    """(B, N, T, D) each; keys and values of a WindowAttention may be fewer tokens."""
+    if isinstance(module, WindowAttention | SingleHeadAttention):
+        return module.projected(args[0])
+    x, parts = args[0], module
     heads = parts.num_heads if hasattr(parts, "num_heads") else parts.heads
     # split the projection and make heads a batch dim: (B, T, 3 N D) -> 3 x (B, N, T, D)
     queries, keys, values = parts.qkv(x).unflatten(2, (3, heads, -1)).permute(2, 0, 3, 1, 4)

@@ -61,7 +61,8 @@ def _stem_place(stem: Stem) -> str:
 def _block_role(b: Block, number: int, tensor: str, dims: int) -> Role:
     """Of a residual block: its registry entry says how its tensors slice."""
     style = "" if b.spec.modern else f" {b.style.order if b.spec.ordered else ''} {b.style.norm}"
-    style += "".join(f" {name} {b.option(name)}" for name in b.spec.options if not OPTIONS[name].nests)
+    apart = {name: b.option(name) for name in b.spec.options if not OPTIONS[name].nests}
+    style += "".join(f" {name} {value}" for name, value in apart.items() if value != b.spec.options[name])
     table = f" of {dims} axes" if tensor.endswith("table") else ""  # one for each head, or one for all
     return Role(f"{b.place} block {number + 1} {b.kind}{style}/{tensor}{table}", tensor_axes(b, tensor, dims))
 

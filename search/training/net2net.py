@@ -168,17 +168,43 @@ def copy_linear(
 
 
 def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> None:
-    """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D)."""
-    size, had = (layer.qkv.out_features // (3 * layer.heads) for layer in (child, parent))
-    rows = channel_map((3, child.heads, size), (3, parent.heads, had))
+    """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D).
+
+    Heads of queries that share keys are axes of their own too.
+    """
+    last, source = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
+    size, had = last.in_features // child.heads, source.in_features // parent.heads
     # Logits are sums over head channels, times D ** -0.5: where these are repeated, the queries make up for both.
     queries = math.sqrt(size / had) / channel_map((size,), (had,)).copies if size > had else torch.ones(size)
-    gain = torch.cat([queries.repeat(child.heads), torch.ones(2 * child.heads * size)])
-    copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=gain)
-    last, source = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
-    copy_linear(last, source, tally, columns=channel_map((child.heads, size), (parent.heads, had)))
+    attended = channel_map((*_shared(child), size), (*_shared(parent), had))
+    if child.qkv is not None and parent.qkv is not None:
+        rows = channel_map((3, child.heads, size), (3, parent.heads, had))
+        gain = torch.cat([queries.repeat(child.heads), torch.ones(2 * child.heads * size)])
+        copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=gain)
+    copy_linear(last, source, tally, columns=attended)
     if isinstance(child, WindowAttention) and isinstance(parent, WindowAttention):
-        _copy_table(child, parent, tally)
+        sizes = (child.kv_heads, size), (parent.kv_heads, had)
+        if child.qkv is None and parent.qkv is None:
+            copy_linear(child.q, parent.q, tally, rows=attended, gain=queries.repeat(child.heads))
+            copy_linear(child.kv, parent.kv, tally, rows=channel_map(*((2, *size) for size in sizes)))
+        _copy_near(child, parent, channel_map(*sizes), tally)
+        if child.table is not None and parent.table is not None:
+            _copy_table(child, parent, tally)
+
+
+def _shared(layer: Attention) -> tuple[int, int]:
+    """Heads of keys, and heads of queries that share each."""
+    keys = layer.kv_heads if isinstance(layer, WindowAttention) else layer.heads
+    return keys, layer.heads // keys
+
+
+def _copy_near(child: WindowAttention, parent: WindowAttention, values: ChannelMap, tally: CopyCount) -> None:
+    """The conv and norm in front of keys and values, and the conv on values."""
+    if child.reduce is not None and parent.reduce is not None:
+        copy_module(child.reduce, parent.reduce, tally)
+        copy_module(child.norm, parent.norm, tally)
+    if child.mix is not None and parent.mix is not None:
+        copy_linear(child.mix, parent.mix, tally, rows=values)
 
 
 def _copy_linear_attention(child: LinearAttention, parent: LinearAttention, tally: CopyCount) -> None:
@@ -204,9 +230,8 @@ def _copy_table(child: Any, parent: Any, tally: CopyCount) -> None:
     source = table = plain(parent.table)
     shape = child.table.shape
     if len(shape) == 3:
-        table = (
-            table[torch.arange(child.heads) % parent.heads] if table.dim() == 3 else table.expand(child.heads, -1, -1)
-        )
+        heads = channel_map(_shared(child), _shared(parent)).index
+        table = table[heads] if table.dim() == 3 else table.expand(child.heads, -1, -1)
     elif table.dim() == 3:
         table = table.mean(0)
     only_window = table.shape == source.shape and torch.equal(table, source)
