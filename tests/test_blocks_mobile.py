@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ def test_fused_blocks_are_timms(stride: int) -> None:
     check_equal(block_of(Stage("uib", 1, 8, stride, fused=True, kernel=5)), EdgeResidual(8, 8, 5, stride, exp_ratio=4))
 
 
-@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("stride", [1, 2])
 def test_keys_and_values_are_of_one_head(stride: int) -> None:
     stage = Stage("uib", 1, 8, msa=(0,), heads=3, head_dim=4, attention="mqa", kv_stride=stride)
     check_equal(block_of(stage).attn, MultiQueryAttention2d(8, 8, 3, 4, 4, kv_stride=stride))
@@ -86,4 +87,4 @@ def test_mobile_attention_takes_maps_of_any_size() -> None:
     stage = Stage("uib", 2, 8, msa=1, heads=2, head_dim=4, attention="mqa", kv_stride=2)
     net = build(Genotype(CIFAR, (stage,)), 5, 16).eval()
     assert net(torch.randn(2, 3, 19, 22)).shape == (2, 5)
-    assert "window" not in repr(Genotype(CIFAR, (Stage(**{**vars(stage), "window": 4}),)).canonical())
+    assert "window" not in repr(Genotype(CIFAR, (replace(stage, window=4),)).canonical())
