@@ -40,10 +40,8 @@ def test_the_stream_is_heard_from_stem_to_end(name: str) -> None:
     net.eval()
     last = heard[sites[-1].name]
     with torch.no_grad():
-        if net.encoder is not None:
-            z = net.encoder.pool(net.encoder.norm(last))
-        else:
-            z = net.normed(last).mean((2, 3))
+        tokens = net.encoder is not None
+        z = net.encoder.pool(net.encoder.norm(last)) if tokens else net.normed(last).mean((2, 3))
         assert torch.allclose(net.head(z), net(x), atol=1e-6)
     assert stage_ends(sites)[-1] == len(sites) - 1
     assert len(stage_ends(sites)) == len({site.stage for site in sites})
