@@ -72,7 +72,7 @@ COATNET_MBCONV = BlockSpec(
     modern=True,
     expands_input=True,
     options={"kernel": 3, "expand": 4.0, "se": 0.25},
-    style=BlockStyle("K", "#44AA99", "CoAtNet MBConv block"),
+    style=BlockStyle("m", "#44AA99", "CoAtNet MBConv block"),
 )
 
 COATNET = BlockSpec(

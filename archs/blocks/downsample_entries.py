@@ -33,5 +33,5 @@ DOWNSAMPLE = BlockSpec(
     modern=True,
     options={"side": 2, "norm_first": True},
     branches=(),
-    style=BlockStyle("V", "#999999", "downsampling conv"),
+    style=BlockStyle("D", "#999999", "downsampling conv"),
 )

@@ -131,7 +131,7 @@ EFFICIENTFORMER = BlockSpec(
     ),
     modern=True,
     options={"kernel": 3, "expand": 4.0, **SCALED},
-    style=BlockStyle("F", "#117733", "EfficientFormerV2 feed-forward block"),
+    style=BlockStyle("f", "#117733", "EfficientFormerV2 feed-forward block"),
 )
 
 EFFICIENTFORMER_ATTENTION = BlockSpec(
@@ -181,5 +181,5 @@ EFFICIENTFORMER_DOWN = BlockSpec(
     ignores=("window", "per_head"),
     strided=True,
     branches=(Branch("msa"),),
-    style=BlockStyle("V", "#882255", "EfficientFormerV2 attention downsampling"),
+    style=BlockStyle("d", "#882255", "EfficientFormerV2 attention downsampling"),
 )

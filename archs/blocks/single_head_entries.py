@@ -73,7 +73,7 @@ CONV_FFN = BlockSpec(
     modern=True,
     options={"kernel": 3},
     branches=(Branch("conv", "conv", "mlp"), Branch("mlp", "mlp")),
-    style=BlockStyle("F", "#009E73", "depthwise conv and FFN"),
+    style=BlockStyle("J", "#009E73", "depthwise conv and FFN"),
 )
 
 SINGLE_HEAD = BlockSpec(
