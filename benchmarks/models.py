@@ -22,6 +22,8 @@ from alternas.archs import build, zoo
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.timm import convert
 
+ZOO = ("efficientnet_b0", "mobilenetv4_conv_small", "convnext_atto", "efficientvit_b1", "caformer_s18", "shvit_s1")
+
 
 class PlainAttention(nn.Module):
     """Windowed attention as it is written down: q, k, v from three 1x1 convs, einsum, a gathered bias."""
@@ -31,6 +33,8 @@ class PlainAttention(nn.Module):
     def __init__(self, ours: WindowAttention) -> None:
         super().__init__()
         self.heads, self.window = ours.heads, ours.window
+        assert ours.qkv is not None
+        assert ours.table is not None
         inner, dim = ours.qkv.out_features // 3, ours.qkv.in_features
         self.q, self.k, self.v = (nn.Conv2d(dim, inner, 1, bias=False) for _ in range(3))
         self.out = nn.Conv2d(inner, ours.out.out_features, 1)
@@ -76,10 +80,15 @@ def pairs() -> dict[str, tuple[nn.Module, nn.Module, tuple[int, ...]]]:
     """Ours, the other, and the shape of a batch."""
     resnet, vit = timm.create_model("resnet50"), timm.create_model("vit_small_patch16_224")
     alternet = build(zoo.get("alternet50", 32), 100, 32)
+    others = {name: timm.create_model(zoo.ZOO[name].timm) for name in sized(ZOO, ZOO[-1:])}
     return {
         "resnet50, 224 px, batch 8": (convert(resnet), resnet, (sized(8, 2), 3, 224, 224)),
         "vit_small_patch16, 224 px, batch 8": (convert(vit), vit, (sized(8, 2), 3, 224, 224)),
         "alternet50, 32 px, batch 64": (alternet, plain(alternet), (sized(64, 2), 3, 32, 32)),
+        **{
+            f"{name}, 224 px, batch 8": (convert(other), other, (sized(8, 2), 3, 224, 224))
+            for name, other in others.items()
+        },
     }
 
 

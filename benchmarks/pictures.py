@@ -85,7 +85,7 @@ def digits() -> Arrays:
     from skimage.transform import resize
 
     x, y = mnist_data()
-    x = resize(x.reshape(-1, 28, 28).astype(np.uint8), (len(x), 24, 24), preserve_range=True).astype(np.uint8)
+    x = np.asarray(resize(x.reshape(-1, 28, 28), (len(x), 24, 24), preserve_range=True), np.uint8)
     order, arrays, start = np.random.default_rng(0).permutation(len(x)), {}, 0
     for part, count in IMAGES.items():
         taken = order[start : start + count]
@@ -116,7 +116,7 @@ def patch(picture: np.ndarray, side: int, columns: tuple[float, float], draw: np
 
 def judged(name: str, file: Path, seed: int, asked: Any) -> dict[str, Any]:
     """The fronts of both spaces after searches of equal compute."""
-    trials = dict.fromkeys(asked.spaces, asked.trials)
+    trials: dict[str, int] = {space: asked.trials for space in asked.spaces}
     spent = {space: searched(name, file, space, seed, trials[space], asked) for space in asked.spaces}
     less = min(spent, key=lambda space: spent[space])
     while spent[less] < max(spent.values()) and not sized(False, True):
