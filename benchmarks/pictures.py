@@ -1,6 +1,6 @@
 """A space beside another on pictures of other people: fronts on the test split, at equal compute.
 
-    python benchmarks/pictures.py [--sets textures photographs digits] [--spaces all benchmarks/all_before.py]
+    python benchmarks/pictures.py [--sets textures photographs digits] [--spaces all OTHER.py]
                                   [--trials 12] [--seeds 3]
 
 Three sets that packages ship: textures and other pictures of scikit-image in grey patches of 24 px, told apart by
@@ -42,7 +42,7 @@ Arrays = dict[str, np.ndarray]
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
-    parser.add_argument("--spaces", nargs=2, default=["all", str(Path(__file__).with_name("all_before.py"))])
+    parser.add_argument("--spaces", nargs=2, default=["all", "free"])
     parser.add_argument("--trials", type=int, default=sized(12, 2), help="nets of each search, before it goes on")
     parser.add_argument("--epochs", type=float, default=sized(12, 0.5))
     parser.add_argument("--seeds", type=int, default=sized(3, 1))

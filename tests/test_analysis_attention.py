@@ -23,10 +23,11 @@ from alternas.results.analysis_tools.hooks import entering
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 from nets import NETS, lively
 
+SHOWN = ("msa", "msa_a", "transformer", "caformer")
 ATTENTIVE = [  # with weights that can be shown: of linear attention there are none
     name
     for name, net in NETS.items()
-    if net.encoder or any(stage.places and stage.attention not in ("mqa", "linear") for stage in net.stages)
+    if net.encoder or any(stage.places and stage.attention in SHOWN for stage in net.stages)
 ]
 
 

@@ -182,7 +182,13 @@ FILE = re.compile(r"(?<![\w.*<])((?:[\w.-]+/)*[A-Za-z][\w-]*\.(?:py|md|sh|yaml))
 # Files of other projects, of users, and those that a command writes.
 OTHERS = {
     *(
+        "attention2d.py",
+        "byobnet.py",
         "convnext.py",
+        "efficientformer_v2.py",
+        "repvit.py",
+        "_efficientnet_blocks.py",
+        "metaformer.py",
         "efficientvit_mit.py",
         "mambaout.py",
         "maxxvit.py",

@@ -40,3 +40,18 @@ def layer_scale(b: Block) -> nn.Module:
 
     start = b.option("layer_scale")
     return LayerScale2d(b.c_out, start) if start else nn.Identity()
+
+
+class ModernBlock(nn.Module):
+    """A shortcut around `branch`."""
+
+    def __init__(self, b: Block) -> None:
+        super().__init__()
+        self.shortcut = Projection(b.c_in, b.c_out, b.stride) if b.projects else nn.Identity()
+        self.drop_path = nn.Identity()
+
+    def forward(self, x_BCHW: Tensor) -> Tensor:
+        return self.shortcut(x_BCHW) + self.drop_path(self.branch(x_BCHW))
+
+    def branch(self, x_BCHW: Tensor) -> Tensor:
+        raise NotImplementedError

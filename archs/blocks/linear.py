@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..layout import Block
-from .layers import act, conv_norm
-from .modern import ModernBlock
+from .layers import ModernBlock, act, conv_norm
 
 ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
 SCALE_KERNEL = 5
@@ -56,11 +55,11 @@ class InvertedBottleneck(nn.Module):
         self.conv2 = nn.Conv2d(inner, inner, kernel, stride=stride, padding=padding, groups=inner, bias=bias)
         self.norm2 = norm_unless(bias, inner)
         self.conv3, self.norm3 = conv_norm(inner, c_out, 1)
-        self.act = act(act_name)
+        self.act1, self.act2 = act(act_name), act(act_name)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = self.act(self.norm1(self.conv1(x_BCHW)))
-        y = self.act(self.norm2(self.conv2(y)))
+        y = self.act1(self.norm1(self.conv1(x_BCHW)))
+        y = self.act2(self.norm2(self.conv2(y)))
         return self.norm3(self.conv3(y))
 
 

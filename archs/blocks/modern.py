@@ -16,22 +16,8 @@ from torch import Tensor, nn
 
 from ..layout import Block
 from .attention import local_mix
-from .residual import Projection, conditional_position, window_attention
-
-
-class ModernBlock(nn.Module):
-    """A shortcut around `branch`."""
-
-    def __init__(self, b: Block) -> None:
-        super().__init__()
-        self.shortcut = Projection(b.c_in, b.c_out, b.stride) if b.projects else nn.Identity()
-        self.drop_path = nn.Identity()
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        return self.shortcut(x_BCHW) + self.drop_path(self.branch(x_BCHW))
-
-    def branch(self, x_BCHW: Tensor) -> Tensor:
-        raise NotImplementedError
+from .layers import ModernBlock
+from .residual import conditional_position, window_attention
 
 
 class MBConv(ModernBlock):
