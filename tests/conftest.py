@@ -30,9 +30,21 @@ from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
 from command_line import run_here
 from fakes import STEPS, FakePool
+from nets import FURTHER
 from s3_server import S3, serving
 
 RECIPE = recipes.get("smoke")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Contract tests of nets that differ from others in options alone are slow ones."""
+    for item in items:
+        values = (
+            item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        )
+        if any(isinstance(value, str) and value in FURTHER for value in values):
+            item.add_marker(pytest.mark.slow)
 
 
 def pytest_configure() -> None:

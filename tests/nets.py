@@ -152,6 +152,24 @@ NETS = {
     "hidden token head": replace(vit(), head=Head("token", 12)),
 }
 
+# Nets whose contract tests are slow ones: further options of kinds that have another net above.
+FURTHER = {
+    *("msa with options", "msa_a with options", "single head first", "convnext with options", "ds_conv", "lean_mbconv"),
+    *(
+        "uib with both",
+        "uib strided first",
+        "uib separable",
+        "uib feed-forward",
+        "linear first",
+        "linear behind a stride",
+    ),
+    *("lean_mbconv with options", "scaled convnext", "caformer first", "convformer with options", "batch head"),
+    *("gated_conv with options", "conv stem without an end", "conv stem with biases", "normed hidden head"),
+    *("efficientformer with options", "efficientformer attention with stride", "coatnet mbconv with options"),
+    *("coatnet strided", "vit 1-D in every layer", "vit 2-D in every layer", "vit relative", "post mbconv"),
+    *("bit cifar", "bit trunk with msa", "msa_a first", "post imagenet", "hybrid pooled", "vit without positions"),
+}
+
 
 def lively(model: nn.Module) -> Any:
     """With no weight at zero and norms away from the identity: else a block could hide."""
