@@ -110,13 +110,18 @@ def zoo_nets() -> dict[str, tuple[Genotype, int]]:
     """The zoo's nets and image sizes by the names that share them.
 
     Nets of more than 8 blocks are made shallow, for tracing takes seconds a block; so those that differ in
-    nothing but their depth are one.
+    nothing but their depth are one. Of nets whose weights timm has by order one for each set of kinds is enough.
     """
+    families = set[frozenset[str]]()
     names: dict[str, list[str]] = {}
     nets: dict[str, tuple[Genotype, int]] = {}
     for name in zoo.names():
         size = next((size for part, size in SIZES.items() if part in name), 64 if "_r50_" in name else 32)
         net = zoo.get(name, size)
+        if zoo.ZOO[name].by_order:
+            if frozenset(net.kinds) in families:
+                continue
+            families.add(frozenset(net.kinds))
         blocks = sum(stage.depth for stage in net.stages) + (net.encoder.depth if net.encoder else 0)
         net = shallow(net) if blocks > 8 else net
         names.setdefault(net.key, []).append(name)
