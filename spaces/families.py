@@ -211,13 +211,14 @@ class ModernSpace(AlterNetSpace):
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = super().sample(chooser)
+        stem = make_stem(self.scale.modern_stem or self.scale.stem, net.stem.width)
         conv = chooser.choose("conv", self.convs)
         attention = chooser.choose("attention", self.attentions)
         ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
         block = "basic" if conv == "residual" else conv
         options = draw_options(chooser, block, attention)
         made: dict[str, Any] = {"block": block, "attention": attention, "mlp_ratio": ratio, **options}
-        return replace(net, stages=tuple(replace(stage, **made) for stage in net.stages))
+        return replace(net, stem=stem, stages=tuple(replace(stage, **made) for stage in net.stages))
 
     def size(self) -> int:
         plain = prod(len(options) for options in self.scale.depths)
@@ -261,9 +262,9 @@ class AllSpace:
         return self._first_step(net) if family == "alternet" else net
 
     def size(self) -> int:
-        """Every plain ResNet is an AlterNet without MSAs; AlterNets of basic blocks are modern nets too."""
-        a = self.alternet
-        basic = len(a.scale.widths) * a.placements() if "basic" in a.scale.blocks else 0
+        """Every plain ResNet is an AlterNet without MSAs; AlterNets of basic blocks are modern nets too, by their stem."""
+        a, own = self.alternet, self.modern.scale.modern_stem
+        basic = 0 if own or "basic" not in a.scale.blocks else len(a.scale.widths) * a.placements()
         return a.size() + self.hybrid.size() + self.modern.size() - basic
 
     def baselines(self) -> tuple[Genotype, ...]:

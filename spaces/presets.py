@@ -22,6 +22,7 @@ DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
 EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
+MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
 VIT_PATCHES = (32, 16, 8, 4, 2)
 FEWEST_TOKENS = 4  # on a side of a ViT's image
 WHOLE = 400  # pixels of the largest map over the whole of which a block attends
@@ -51,6 +52,7 @@ class SpacePreset:
     # cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
     free: int = 5  # the last blocks of a stage, each of which may be an attention block in the space `free`
+    modern_stem: str = ""  # of the space `modern`, if not the same
     solved: tuple[tuple[int, ...], ...] = ()  # widths by stage, of base widths that do not just double
 
     def stage(self, number: int, block: str, width: int, depth: int) -> Stage:
@@ -75,7 +77,7 @@ class Anchor(NamedTuple):
 
 ANCHORS = (
     Anchor(8, 4, 32, 24, 192, 0.25),
-    Anchor(16, 4, 36, 40, 272, 0.25),
+    Anchor(16, 4, 36, 32, 180, 0.25),
     Anchor(32, 4, 64, 96, 384, 1.0),
     Anchor(64, 4, 52, 96, 320, 1.0),
     Anchor(224, 16, 80, 192, 768, 0.8),
@@ -102,13 +104,13 @@ def _preset(height: int, width: int) -> SpacePreset:
     ones, twos = (1,) * stages, (2,) * stages
     return SpacePreset(
         stem=trunk.stem,
-        other_stems=tuple(_other_stems(trunk.stride, image)),
+        other_stems=tuple(_other_stems(trunk.stem, trunk.stride, image)),
         blocks=BLOCKS,
         widths=widths,
         depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
         msa=tuple(tuple(range(min(3, most // 2) + 1)) for most in trunk.depths),
         heads=heads,
-        head_dim=_rounded(_curve(side, lambda anchor: anchor.head_share) * high[0], 4),
+        head_dim=_rounded(_curve(side, lambda anchor: anchor.head_share) * high[1] / 2, 2),
         windows=(2, 4, 0) if side <= 16 else (2, 4, 8, 0) if trunk.stride < 4 else (7, 14),
         embed_dims=_between(embed_low, embed_high, EMBED_SPREAD, 8),
         encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
@@ -120,6 +122,7 @@ def _preset(height: int, width: int) -> SpacePreset:
             *(("basic", width, ones) for width in (low[0] // 2, low[0])),
             *(("basic", width, twos) for width in widths),
         ),
+        modern_stem=MODERN_STEMS.get(trunk.stem, ""),
         solved=(low, high),
     )
 
@@ -144,10 +147,11 @@ def _trunk(side: float) -> Trunk:
     return Trunk(stem, stride, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim)
 
 
-def _other_stems(stride: int, image: Map) -> Iterable[str]:
+def _other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
     """Patches of the scale's own stride where they divide the image, and of twice it, or convs."""
     if stride > 1 and _divides(stride, image):
         yield f"patchify{stride}"
+    yield from (MODERN_STEMS[stem],) if stem in MODERN_STEMS else ()
     yield f"patchify{2 * stride}" if _divides(2 * stride, image) else f"conv{2 * stride}"
 
 

@@ -27,7 +27,8 @@ from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
-from alternas.spaces.presets import TINY, SpacePreset
+from alternas.spaces.presets import SpacePreset
+from scales import TINY
 from command_line import run_here
 from fakes import STEPS, FakePool
 from s3_server import S3, serving

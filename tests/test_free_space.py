@@ -13,7 +13,8 @@ from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
 from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
 from alternas.spaces.base import neighbors
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.presets import TINY, SpacePreset
+from alternas.spaces.presets import SpacePreset
+from scales import TINY
 
 CUT = replace(
     TINY,

@@ -26,6 +26,7 @@ from alternas.spaces.families import (
     ResNetSpace,
     fit_patch,
     fit_window,
+    window_of,
 )
 from alternas.spaces.presets import SpacePreset, preset_for
 from alternas.spaces.user_file import check_baselines
@@ -65,13 +66,14 @@ def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset
     assert len(set(keys)) == len(keys) == space.size()
 
 
-def test_all_joins_the_three(small_scale: SpacePreset) -> None:
+def test_all_joins_the_families(small_scale: SpacePreset) -> None:
     union = {net.key: net for _, net in members(AllSpace(8, small_scale))}
     parts = [
-        {net.key for _, net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)
+        {net.key for _, net in members(kind(8, small_scale))}
+        for kind in (ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace)
     ]
-    assert set(union) == parts[0] | parts[1] | parts[2]
-    assert parts[0] < parts[1]
+    assert set(union) == set().union(*parts)
+    assert parts[0] < parts[1] < parts[3], "of basic blocks"
     assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid"}
 
 
@@ -80,7 +82,8 @@ def test_a_draw_of_all_is_of_the_family_drawn(size: int) -> None:
     space = get("all", size)
     for seed in range(100):
         memo = RecordingChooser(RandomChooser(seed))
-        assert space.sample(memo).family == memo.genes["family"]
+        net = space.sample(memo)
+        assert memo.genes["family"] in (net.family, "modern")
 
 
 def test_the_papers_net_is_a_member() -> None:
@@ -115,16 +118,21 @@ def test_cheapest_finds_the_minimum(small_scale: SpacePreset) -> None:
     assert cheapest(space, macs)[0] == min(macs(net) for _, net in members(space))
 
 
-def test_oblong_images_only_where_windows_are_not_square() -> None:
-    for name in ("resnet", "hybrid"):
-        get(name, (8, 12)).sample(RandomChooser(0)).check((8, 12))
-    for name in ("alternet", "modern", "all"):
-        with pytest.raises(InputError, match=r"square.*8x12"):
-            get(name, (8, 12))
+@pytest.mark.parametrize("size", [(8, 12), (33, 48), (61, 97), (224, 320)])
+@pytest.mark.parametrize("name", ["resnet", "alternet", "hybrid", "modern", "all", "free"])
+def test_oblong_images(name: str, size: tuple[int, int]) -> None:
+    space = get(name, size)
+    assert check(space, name, size, draws=100) == options_of(space)
+
+
+def test_windows_fit_oblong_maps() -> None:
+    maps = ((8, 16), (16, 24), (23, 23), (56, 56), (32, 48), (6, 9))
+    assert [window_of(8, at) for at in maps] == [8, 8, None, 8, 8, 3]
+    assert [window_of(0, at) for at in maps] == [0, 0, None, 8, 8, 0]
 
 
 def test_scales_by_size() -> None:
-    assert [preset_for(size).stem for size in (16, 17, 64, 65)] == ["cifar", "cifar", "cifar", "imagenet"]
+    assert [preset_for(size).stem for size in (8, 64, 65, 160, 161)] == ["cifar", "cifar", "conv2", "conv2", "imagenet"]
     with pytest.raises(InputError, match="did you mean 'alternet'"):
         get("alternets", 8)
     with pytest.raises(InputError, match="gene width"):
