@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from itertools import product
@@ -15,9 +14,6 @@ from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
 from .presets import WHOLE, WIDEST, SpacePreset, make_stem, pixels, preset_for
-
-
-OPTIONS: Mapping[str, tuple[Gene, ...]] = {"kernel": (3, 5, 7), "expand": (2.0, 3.0, 4.0, 6.0), "se": (0.0, 0.25)}
 
 
 def convs() -> tuple[str, ...]:
@@ -216,7 +212,7 @@ class ModernSpace(AlterNetSpace):
         attention = chooser.choose("attention", self.attentions)
         ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
         block = "basic" if conv == "residual" else conv
-        options = draw_options(chooser, block, attention)
+        options = draw_options(chooser, self.scale, block, attention)
         made: dict[str, Any] = {"block": block, "attention": attention, "mlp_ratio": ratio, **options}
         return replace(net, stem=stem, stages=tuple(replace(stage, **made) for stage in net.stages))
 
@@ -230,13 +226,13 @@ class ModernSpace(AlterNetSpace):
     def looks(self, *kinds: str) -> int:
         """What mlp_ratio and options make of nets of these kinds."""
         used = [BLOCKS[kind] for kind in kinds if kind != "residual"]
-        options = prod(len(values) for name, values in OPTIONS.items() if any(name in spec.options for spec in used))
+        options = prod(len(values) for name, values in self.scale.options if any(name in spec.options for spec in used))
         return options * (len(self.scale.mlp_ratios) if any(spec.has_mlp for spec in used) else 1)
 
 
-def draw_options(chooser: Chooser, *kinds: str) -> dict[str, Gene | None]:
+def draw_options(chooser: Chooser, scale: SpacePreset, *kinds: str) -> dict[str, Gene | None]:
     """Draw the options, and leave out those that no block of these kinds has."""
-    drawn = {name: chooser.choose(name, values) for name, values in OPTIONS.items()}
+    drawn = {name: chooser.choose(name, values) for name, values in scale.options}
     return {name: value for name, value in drawn.items() if any(name in BLOCKS[kind].options for kind in kinds)}
 
 

@@ -15,9 +15,8 @@ from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
 from ..archs.layout import ImageSize, Map, as_map
 from ..archs.parts import POOLS
-from .base import Chooser
+from .base import Chooser, Gene
 from .families import (
-    OPTIONS,
     PresetSpace,
     attentions,
     convs,
@@ -69,7 +68,7 @@ class FreeSpace(PresetSpace):
         body = self._draw_body(chooser)
         maps = self._stems[stem]
         drawn = [self._draw_stage(chooser, i, body, at) for i, at in enumerate(maps)]
-        options = draw_options(chooser, *self.convs[1:], *self.attentions)
+        options = draw_options(chooser, self.scale, *self.convs[1:], *self.attentions)
         stages = tuple(_with_options(stage, options) for stage in drawn)
         trunk, encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, maps)
         head = Head(chooser.choose("pool", POOLS))
@@ -151,7 +150,7 @@ class FreeSpace(PresetSpace):
 
     def _values(self, used: frozenset[str]) -> int:
         """Values that the shared genes `used` may have together."""
-        shared = OPTIONS | {"mlp_ratio": self.scale.mlp_ratios}
+        shared = dict[str, tuple[Gene, ...]](self.scale.options) | {"mlp_ratio": self.scale.mlp_ratios}
         return prod(len(shared[name]) for name in used)
 
     def _variants(self, i: int, at: Map) -> Counter[Told]:
@@ -162,14 +161,20 @@ class FreeSpace(PresetSpace):
         some, whole = self._placements(i)
         variants: Counter[Told] = Counter()
         for told, block in blocks:
-            variants[told, _shared(block)] += len(s.depths[i])
+            variants[told, self._shared(block)] += len(s.depths[i])
             for kind in self._beside(block):
-                variants[told, _shared(block, kind)] += some * self._looks(i, at, kind)
+                variants[told, self._shared(block, kind)] += some * self._looks(i, at, kind)
         for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
             alone = [frozenset({block}) for block in s.blocks if kind in self._beside(block) and _expands(block)]
             for told in (any_block, *alone):
-                variants[told, _shared(kind)] += whole * self._looks(i, at, kind)
+                variants[told, self._shared(kind)] += whole * self._looks(i, at, kind)
         return variants
+
+    def _shared(self, *kinds: str) -> frozenset[str]:
+        """The shared genes that blocks of these kinds use."""
+        specs = [BLOCKS[kind] for kind in kinds]
+        names = {name for name, _ in self.scale.options if any(name in spec.options for spec in specs)}
+        return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
 
     def _looks(self, i: int, at: Map, kind: str) -> int:
         """Heads and windows of attention blocks of stage `i`."""
@@ -194,13 +199,6 @@ def _with_options(stage: Stage, options: dict[str, Any]) -> Stage:
 
 def _expands(block: str) -> bool:
     return BLOCKS[block].expansion > 1
-
-
-def _shared(*kinds: str) -> frozenset[str]:
-    """The shared genes that blocks of these kinds use."""
-    specs = [BLOCKS[kind] for kind in kinds]
-    names = {name for name in OPTIONS if any(name in spec.options for spec in specs)}
-    return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
 
 
 def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:

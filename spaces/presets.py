@@ -15,9 +15,11 @@ from typing import NamedTuple
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
 from ..archs.layout import ImageSize, Map, as_map
+from .base import Gene
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
+OPTIONS = (("kernel", (3, 5, 7)), ("expand", (2.0, 3.0, 4.0, 6.0)), ("se", (0.0, 0.25)))  # archs/stage.py has their words
 DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
@@ -52,6 +54,7 @@ class SpacePreset:
     # cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
     free: int = 5  # the last blocks of a stage, each of which may be an attention block in the space `free`
+    options: tuple[tuple[str, tuple[Gene, ...]], ...] = OPTIONS  # of modern nets, of the kinds that have them
     modern_stem: str = ""  # of the space `modern`, if not the same
     solved: tuple[tuple[int, ...], ...] = ()  # widths by stage, of base widths that do not just double
 

@@ -20,5 +20,6 @@ TINY = SpacePreset(
     patches=(2, 1),
     vit_patches=(4, 2, 1),
     encoder_head_dim=8,
+    options=(),
     baselines=(("basic", 4, (1, 1, 1)), ("basic", 8, (1, 1, 1)), ("basic", 16, (2, 2, 2))),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
@@ -64,6 +66,14 @@ def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset
     space: Space = kind(size, small_scale)
     keys = [net.key for _, net in members(space)]
     assert len(set(keys)) == len(keys) == space.size()
+
+
+def test_size_counts_options(small_scale: SpacePreset) -> None:
+    options = (("kernel", (3, 5)), ("expand", (2.0, 4.0)), ("se", (0.0, 0.25)))
+    scale = replace(small_scale, widths=(4,), depths=((1,), (1, 2)), msa=((0,), (0, 1)), options=options)
+    scale = replace(scale, heads=((1,), (1,)), mlp_ratios=(1.0, 2.0), baselines=(("basic", 4, (1, 1)),))
+    space = ModernSpace(8, scale)
+    assert space.size() == len({net.key for _, net in members(space)})
 
 
 def test_all_joins_the_families(small_scale: SpacePreset) -> None:
