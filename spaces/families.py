@@ -116,9 +116,7 @@ class AlterNetSpace(PresetSpace):
     def _variants(self, i: int, attention: str) -> int:
         """Distinct stages `i`."""
         s = self.scale
-        stages = [
-            replace(s.stage(i, s.blocks[0], s.widths[0], depth), attention=attention) for depth in s.depths[i]
-        ]
+        stages = [replace(s.stage(i, s.blocks[0], s.widths[0], depth), attention=attention) for depth in s.depths[i]]
         return len({self._variant(i, *genes).canonical() for genes in product(stages, s.msa[i], s.heads[i], s.windows)})
 
 

@@ -19,7 +19,11 @@ from .base import Gene
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
-OPTIONS = (("kernel", (3, 5, 7)), ("expand", (2.0, 3.0, 4.0, 6.0)), ("se", (0.0, 0.25)))  # archs/stage.py has their words
+OPTIONS = (
+    ("kernel", (3, 5, 7)),
+    ("expand", (2.0, 3.0, 4.0, 6.0)),
+    ("se", (0.0, 0.25)),
+)  # archs/stage.py has their words
 DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
@@ -98,9 +102,7 @@ def _preset(height: int, width: int) -> SpacePreset:
     image, side = (height, width), (height * width) ** 0.5
     trunk = _trunk(side)
     low, high = (_solved(trunk, image, side, end) for end in (0, 1))
-    embed_low, embed_high = (
-        _solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high))
-    )
+    embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
     widths = _between(low[0], high[0], SPREAD, 4)
     stages = len(trunk.depths)
     heads = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24)) if stages > 3 else ((1, 2), (2, 4), (4, 8))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
+from alternas.archs.layout import ImageSize
 from alternas.spaces import (
     SPACES,
     FixedChooser,
@@ -15,6 +17,7 @@ from alternas.spaces import (
     Space,
     cheapest,
     check,
+    ends,
     get,
     members,
     options_of,
@@ -147,3 +150,41 @@ def test_scales_by_size() -> None:
         get("alternets", 8)
     with pytest.raises(InputError, match="gene width"):
         get("resnet", 8).sample(FixedChooser({"width": 5}))
+
+
+SMOOTH = ("resnet", "alternet", "hybrid", "modern", "all")
+
+
+def ends_at(name: str, size: ImageSize) -> tuple[float, float]:
+    """MACs of the cheapest and of the dearest net."""
+    return ends(get(name, size), lambda net: static_cost(net, 10, size).macs)
+
+
+def assert_smooth(name: str, sizes: Sequence[ImageSize]) -> None:
+    found = [ends_at(name, size) for size in sizes]
+    for size, one, two in zip(sizes, found, found[1:], strict=False):
+        ratios = [max(a, b) / min(a, b) for a, b in zip(one, two, strict=True)]
+        assert max(ratios) <= 1.3, f"{name} from {size} to the next side"
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("first", [8, 16, 32, 64, 160, 223])
+def test_macs_follow_the_side(name: str, first: int) -> None:
+    assert_smooth(name, (first, first + 1))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("size", [(8, 16), (32, 48), (96, 160), (224, 320)])
+def test_macs_follow_oblong_sides(name: str, size: tuple[int, int]) -> None:
+    assert_smooth(name, (size, (size[0], size[1] + 1), (size[0] + 1, size[1] + 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
+def test_macs_follow_every_side(name: str) -> None:
+    assert_smooth(name, range(8, 513))
+
+
+def test_small_spaces_stay_below_their_limits() -> None:
+    assert ends_at("mobile", 224)[1] <= 0.6e9
+    assert max(ends_at("edge", size)[1] for size in (32, 33, 48, 63, 64, 65, 81, 96)) < 50e6
