@@ -79,8 +79,8 @@ def spaces(
     as_json: Json = False,
 ) -> None:
     """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
-    from ..results.render.describe_net import parse_size
     from ..archs import static_cost
+    from ..results.render.describe_net import parse_size
     from ..spaces import SPACES, ends, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)

@@ -221,6 +221,10 @@ class ModernSpace(AlterNetSpace):
             nets += self.looks(conv, attention) * (self.placements(attention) - plain)
         return len(self.scale.widths) * nets
 
+    def baselines(self) -> tuple[Genotype, ...]:
+        name = self.scale.modern_stem or self.scale.stem
+        return tuple(replace(net, stem=make_stem(name, net.stem.width)) for net in super().baselines())
+
     def looks(self, *kinds: str) -> int:
         """What mlp_ratio and options make of nets of these kinds."""
         used = [BLOCKS[kind] for kind in kinds if kind != "residual"]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
+from scales import TINY
 
 from alternas.archs import Cost, Genotype, static_cost
 from alternas.archs.timm_net import CountedCost
@@ -31,7 +32,6 @@ from alternas.spaces.presets import SpacePreset
 from command_line import run_here
 from fakes import STEPS, FakePool
 from s3_server import S3, serving
-from scales import TINY
 
 RECIPE = recipes.get("smoke")
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from scales import TINY
 
 from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
 from alternas.spaces.base import neighbors
 from alternas.spaces.free import FAMILIES, FreeSpace
 from alternas.spaces.presets import SpacePreset, preset_for
-from scales import TINY
 
 CUT = replace(
     TINY,
