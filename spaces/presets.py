@@ -23,7 +23,7 @@ OPTIONS = (
     ("kernel", (3, 5, 7)),
     ("expand", (2.0, 3.0, 4.0, 6.0)),
     ("se", (0.0, 0.25)),
-)  # archs/stage.py has their words
+)  # as stages have them
 DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms

@@ -69,6 +69,6 @@ def _of_width(scale: SpacePreset, most: int) -> SpacePreset:
     """The preset with other widths, up to `most`, and heads that suit them."""
     widths = tuple(sorted({max(LEAST, round(most * share)) for share in SHARES}))
     ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
-    narrow = (("basic", 1, ones), ("basic", widths[0], ones))
+    narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
     baselines = (*narrow, *(("basic", width, twos) for width in widths))
     return replace(scale, widths=widths, solved=(), head_dim=max(4, most // 2), baselines=baselines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -162,7 +163,7 @@ def ends_at(name: str, size: ImageSize) -> tuple[float, float]:
 
 def assert_smooth(name: str, sizes: Sequence[ImageSize]) -> None:
     found = [ends_at(name, size) for size in sizes]
-    for size, one, two in zip(sizes, found, found[1:], strict=False):
+    for size, (one, two) in zip(sizes, pairwise(found), strict=False):
         ratios = [max(a, b) / min(a, b) for a, b in zip(one, two, strict=True)]
         assert max(ratios) <= 1.3, f"{name} from {size} to the next side"
 
