@@ -260,7 +260,7 @@ class AllSpace:
         return self._first_step(net) if family == "alternet" else net
 
     def size(self) -> int:
-        """Every plain ResNet is an AlterNet without MSAs; AlterNets of basic blocks are modern nets too, by their stem."""
+        """Every plain ResNet is an AlterNet without MSAs; those of basic blocks are modern nets, by their stem."""
         a, own = self.alternet, self.modern.scale.modern_stem
         basic = 0 if own or "basic" not in a.scale.blocks else len(a.scale.widths) * a.placements()
         return a.size() + self.hybrid.size() + self.modern.size() - basic

@@ -243,7 +243,6 @@ BAD = [
     (("export", "mine", "--out", "d", "--trial", "-5"), "no trial -5"),
     (("export", "mine", "--out", "d", "--trial", "1", "--pick", "gain"), "both"),
     (("search", "resnet", "--name", "orphaned"), "no run.json"),
-    (("spaces", "--image-size", "8x12"), "square"),
     (("spaces", "alternets"), "did you mean 'alternet'"),
     (("spaces", "./none.py"), "space ./none.py: cannot be read"),
     (("search", "photos/"), "must be a file that ends in .py"),
