@@ -202,7 +202,6 @@ BAD = [
     (("recipes", "soup"), "known: smoke"),
     (("search", "--data", "nothing"), "digits"),
     (("search", "--data", "missing.npz"), "missing.npz"),
-    (("search", "--data", "oblong.npz"), "8x12"),
     (("search", "--name", "../../x"), "run name"),
     (("search", "--seed", "-1"), "seed"),
     (("search", "--workers", "-1"), "workers"),
