@@ -13,7 +13,8 @@ from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
-from .presets import WHOLE, WIDEST, SpacePreset, make_stem, pixels, preset_for
+from .fit import maps_of, pixels, window_of
+from .presets import SpacePreset, make_stem, preset_for
 
 
 def convs() -> tuple[str, ...]:
@@ -75,11 +76,6 @@ def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     )
 
 
-def maps_of(net: Genotype, image_size: ImageSize) -> list[Map]:
-    """The map behind each stage."""
-    return [stage[-1].map_out for stage in net.plan(image_size).stages]
-
-
 class AlterNetSpace(PresetSpace):
     """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window.
 
@@ -118,24 +114,6 @@ class AlterNetSpace(PresetSpace):
         s = self.scale
         stages = [replace(s.stage(i, s.blocks[0], s.widths[0], depth), attention=attention) for depth in s.depths[i]]
         return len({self._variant(i, *genes).canonical() for genes in product(stages, s.msa[i], s.heads[i], s.windows)})
-
-
-def fit_window(window: int, side: int) -> int:
-    """The largest window of at most `window` that divides a map of `side`; 0, the whole map, if none but 1 does."""
-    if window == 0 or window >= side:
-        return 0
-    return next((w for w in range(window, 1, -1) if side % w == 0), 0)
-
-
-def window_of(window: int, at: Map) -> int | None:
-    """The largest window of at most `window` (0: of any) that divides the map `at`; 0 is the whole map.
-
-    Of maps above `WHOLE` pixels one of at most `WIDEST`; None if none but 1 divides such a map.
-    """
-    if (window == 0 or window >= max(at)) and pixels(at) <= WHOLE:
-        return 0
-    widest = next((w for w in range(min(window or WIDEST, *at), 1, -1) if at[0] % w == at[1] % w == 0), None)
-    return 0 if widest is None and pixels(at) <= WHOLE else widest
 
 
 class HybridSpace(PresetSpace):
@@ -181,14 +159,6 @@ def encoder_place(trunk: int, patch: int, maps: list[Map]) -> tuple[int, int]:
     if at[0] % patch == at[1] % patch == 0 and pixels(at) >= least * patch * patch:
         return trunk, patch
     return (trunk, 1) if pixels(at) <= most else encoder_place(trunk + 1, 1, maps)
-
-
-def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
-    """`patch`, doubled until at most `most_tokens` remain; 1 if it does not divide the map or leaves one token."""
-    while at[0] * at[1] > most_tokens * patch * patch:
-        patch *= 2
-    fits = at[0] % patch == 0 and at[1] % patch == 0 and at[0] * at[1] > patch * patch
-    return patch if fits else 1
 
 
 class ModernSpace(AlterNetSpace):

@@ -23,11 +23,10 @@ from .families import (
     draw_options,
     encoder_place,
     encoder_places,
-    maps_of,
     plain_resnets,
-    window_of,
 )
-from .presets import SpacePreset, make_stem, pixels
+from .fit import maps_of, pixels, window_of
+from .presets import SpacePreset, make_stem
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
 

@@ -8,14 +8,16 @@ curve, for the cheapest and the dearest plain ResNet, and in the same way those 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from math import exp, log, prod
+from itertools import pairwise
+from math import exp, log
 from typing import NamedTuple
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
 from ..archs.layout import ImageSize, Map, as_map
 from .base import Gene
+from .fit import maps_of, window_of
 
 BLOCKS = ("basic", "bottleneck")
 MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
@@ -25,14 +27,13 @@ OPTIONS = (
     ("se", (0.0, 0.25)),
 )  # as stages have them
 DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
+HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
 EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
 MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
 VIT_PATCHES = (32, 16, 8, 4, 2)
 FEWEST_TOKENS = 4  # on a side of a ViT's image
-WHOLE = 400  # pixels of the largest map over the whole of which a block attends
-WIDEST = 8  # the side of windows on a larger map, where the whole of it was asked for
 
 
 @dataclass(frozen=True)
@@ -72,23 +73,22 @@ class SpacePreset:
 
 
 class Anchor(NamedTuple):
-    """What is given at one side: base widths and embed_dims, least and most, and channels of a head over the most."""
+    """What is given at one side: base widths and embed_dims, least and most, and channels of an AlterNet head."""
 
     side: float
     low: int
     high: int
     embed_low: int
     embed_high: int
-    head_share: float
+    head_dim: int
 
 
 ANCHORS = (
-    Anchor(8, 4, 32, 24, 192, 0.25),
-    Anchor(16, 4, 36, 32, 180, 0.25),
-    Anchor(32, 4, 64, 96, 384, 1.0),
-    Anchor(64, 4, 52, 96, 320, 1.0),
-    Anchor(224, 16, 80, 192, 768, 0.8),
-    Anchor(512, 16, 56, 192, 512, 0.8),
+    Anchor(8, 4, 20, 16, 76, 16),
+    Anchor(32, 4, 64, 96, 256, 64),
+    Anchor(64, 4, 52, 96, 256, 52),
+    Anchor(224, 16, 80, 192, 768, 64),
+    Anchor(512, 16, 56, 192, 512, 44),
 )
 
 
@@ -105,7 +105,6 @@ def _preset(height: int, width: int) -> SpacePreset:
     embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
     widths = _between(low[0], high[0], SPREAD, 4)
     stages = len(trunk.depths)
-    heads = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24)) if stages > 3 else ((1, 2), (2, 4), (4, 8))
     ones, twos = (1,) * stages, (2,) * stages
     return SpacePreset(
         stem=trunk.stem,
@@ -113,10 +112,10 @@ def _preset(height: int, width: int) -> SpacePreset:
         blocks=BLOCKS,
         widths=widths,
         depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
-        msa=tuple(tuple(range(min(3, most // 2) + 1)) for most in trunk.depths),
-        heads=heads,
-        head_dim=_rounded(_curve(side, lambda anchor: anchor.head_share) * high[1] / 2, 2),
-        windows=(2, 4, 0) if side <= 16 else (2, 4, 8, 0) if trunk.stride < 4 else (7, 14),
+        msa=tuple(tuple(range(_most_msa(most) + 1)) for most in trunk.depths),
+        heads=HEADS[:stages],
+        head_dim=_solved_head_dim(trunk, high, image, side),
+        windows=trunk.windows,
         embed_dims=_between(embed_low, embed_high, EMBED_SPREAD, 8),
         encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
         mlp_ratios=MLP_RATIOS,
@@ -140,6 +139,7 @@ class Trunk(NamedTuple):
     depths: tuple[int, ...]  # the most by stage
     encoder_depth: int  # the most
     encoder_head_dim: int
+    windows: tuple[int, ...]
 
 
 def _trunk(side: float) -> Trunk:
@@ -149,7 +149,10 @@ def _trunk(side: float) -> Trunk:
     stages = 3 if side <= 16 else 4
     encoder_depth = 3 + 5 * max(0.0, small) + 4 * large
     head_dim = _rounded(side if side < 32 else 32 + 32 * large, 8)
-    return Trunk(stem, stride, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim)
+    windows = (2, 4, 0) if side <= 16 else (2, 4, 8, 0) if stride < 4 else (7, 14)
+    return Trunk(
+        stem, stride, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim, windows
+    )
 
 
 def _other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
@@ -185,9 +188,15 @@ def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
 def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float, end: int) -> int:
     """embed_dim of the cheapest (`end` 0) or dearest hybrid on a trunk of these widths."""
     wanted = exp(_curve(side, lambda anchor: log(_anchor_hybrid_macs(anchor.side, end))))
-    step = 2 if end == 0 else 4
     dim = _root(lambda dim: _macs(_hybrid(trunk, widths, max(1, round(dim)), end), image), wanted, 8, 2048)
-    return max(step, _rounded(dim, step))
+    return _rounded(dim, 2)
+
+
+def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
+    """Channels of a head in the dearest AlterNet of these widths."""
+    wanted = exp(_curve(side, lambda anchor: log(_anchor_alternet_macs(anchor.side))))
+    dim = _root(lambda dim: _macs(_alternet(trunk, widths, max(1, round(dim)), image), image), wanted, 2, 256)
+    return round(dim)
 
 
 @cache
@@ -202,6 +211,12 @@ def _anchor_hybrid_macs(side: float, end: int) -> int:
     anchor, trunk = _anchor(side), _trunk(side)
     base, dim = ((anchor.low, anchor.embed_low), (anchor.high, anchor.embed_high))[end]
     return _macs(_hybrid(trunk, _widths(trunk, base, base), dim, end), (int(side), int(side)))
+
+
+@cache
+def _anchor_alternet_macs(side: float) -> int:
+    anchor, trunk, image = _anchor(side), _trunk(side), (int(side), int(side))
+    return _macs(_alternet(trunk, _widths(trunk, anchor.high, anchor.high), anchor.head_dim, image), image)
 
 
 def _anchor(side: float) -> Anchor:
@@ -228,6 +243,20 @@ def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genoty
     return Genotype(net.stem, net.stages[:2] if end else net.stages, encoder, Head("token" if end else "avg"))
 
 
+def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> Genotype:
+    """The dearest AlterNet of these widths."""
+    net, stages = _resnet(trunk, widths, 1), []
+    for stage, at, heads in zip(net.stages, maps_of(net, image), HEADS, strict=False):
+        window = window_of(trunk.windows[-1], at)
+        msa = 0 if window is None else _most_msa(stage.depth)
+        stages.append(replace(stage, msa=msa, heads=heads[-1], head_dim=head_dim, window=window or 0))
+    return replace(net, stages=tuple(stages))
+
+
+def _most_msa(depth: int) -> int:
+    return min(3, depth // 2)
+
+
 def _macs(net: Genotype, image: Map) -> int:
     return static_cost(net, 10, image).macs
 
@@ -242,7 +271,7 @@ def _root(value: Callable[[float], float], wanted: float, low: float, high: floa
 
 def _curve(side: float, value: Callable[[Anchor], float]) -> float:
     """A value between its anchors: linear in the side up to 32, in its logarithm above."""
-    anchors = next((pair for pair in zip(ANCHORS, ANCHORS[1:], strict=False) if side <= pair[1].side), ANCHORS[-2:])
+    anchors = next((pair for pair in pairwise(ANCHORS) if side <= pair[1].side), ANCHORS[-2:])
     (x, low), (most, high) = ((_place(anchor.side), value(anchor)) for anchor in anchors)
     return low + (high - low) * (_place(side) - x) / (most - x)
 
@@ -272,7 +301,3 @@ def _rounded(value: float, step: int) -> int:
 
 def _divides(patch: int, image: Map) -> bool:
     return image[0] % patch == 0 and image[1] % patch == 0
-
-
-def pixels(at: Map) -> int:
-    return prod(at)

@@ -11,7 +11,8 @@ from ..archs import Genotype, static_cost
 from ..archs.layout import ImageSize, as_map
 from .base import FixedChooser, Genes, options_of
 from .families import ModernSpace
-from .presets import SpacePreset, pixels, preset_for
+from .fit import pixels
+from .presets import SpacePreset, preset_for
 
 MOBILE = 0.6e9  # MACs of the dearest net at 224 px; as the pixels to the power of 3/4 at others
 EDGE = 45e6  # MACs of the dearest net, with some room below 50 M
