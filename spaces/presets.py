@@ -31,7 +31,8 @@ HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
 ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
 SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
 SMALL = 32  # the side below which
-SMALL_SPREAD = (0, 0.2, 0.35, 0.5, 0.7, 1)  # most widths are narrow, for nets that train in seconds
+SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train in seconds
+SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
 EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
 MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
 VIT_PATCHES = (32, 16, 8, 4, 2)
@@ -86,7 +87,7 @@ class Anchor(NamedTuple):
 
 
 ANCHORS = (
-    Anchor(8, 4, 20, 16, 84, 19),
+    Anchor(8, 4, 20, 16, 80, 20),
     Anchor(32, 4, 64, 96, 256, 64),
     Anchor(64, 4, 52, 96, 256, 52),
     Anchor(224, 16, 80, 192, 768, 64),
@@ -105,7 +106,7 @@ def _preset(height: int, width: int) -> SpacePreset:
     trunk = _trunk(side)
     low, high = (_solved(trunk, image, side, end) for end in (0, 1))
     embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
-    widths = _between(low[0], high[0], *((SMALL_SPREAD, 2) if side < SMALL else (SPREAD, 4)))
+    widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
     stages = len(trunk.depths)
     ones, twos = (1,) * stages, (2,) * stages
     return SpacePreset(
@@ -118,7 +119,7 @@ def _preset(height: int, width: int) -> SpacePreset:
         heads=HEADS[:stages],
         head_dim=_solved_head_dim(trunk, high, image, side),
         windows=trunk.windows,
-        embed_dims=_between(embed_low, embed_high, EMBED_SPREAD, 8),
+        embed_dims=_between(embed_low, embed_high, SMALL_EMBED_SPREAD if side < SMALL else EMBED_SPREAD, 8),
         encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
         mlp_ratios=MLP_RATIOS,
         patches=(2, 1),
@@ -126,7 +127,7 @@ def _preset(height: int, width: int) -> SpacePreset:
         encoder_head_dim=trunk.encoder_head_dim,
         baselines=(
             *(("basic", width, ones) for width in (low[0] // 2, low[0])),
-            *(("basic", width, twos) for width in widths),
+            *(("basic", width, depths) for width in widths for depths in ((ones, twos) if side < SMALL else (twos,))),
         ),
         modern_stem=MODERN_STEMS.get(trunk.stem, ""),
         solved=(low, high),
@@ -176,14 +177,13 @@ def make_stem(name: str, width: int) -> Stem:
 
 
 def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
-    """Widths by stage of the cheapest (`end` 0) or dearest ResNet: base a multiple of 4 or 2, the others as MACs ask."""
+    """Widths by stage of the cheapest (`end` 0) or dearest ResNet: base a multiple of 4, the others as MACs ask."""
     wanted = exp(_curve(side, lambda anchor: log(_anchor_macs(anchor.side, end))))
 
     def macs(base: float, rest: float) -> int:
         return _macs(_resnet(trunk, _widths(trunk, base, rest), end), image)
 
-    step = 2 if end and side < SMALL else 4
-    base = _rounded(_root(lambda width: macs(width, width), wanted, 1, 512), step)
+    base = _rounded(_root(lambda width: macs(width, width), wanted, 1, 512), 4)
     rest = _root(lambda width: macs(base, width), wanted, base / 4, 4 * base)
     return _widths(trunk, base, rest)
 

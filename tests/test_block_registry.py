@@ -163,8 +163,8 @@ def test_letters_differ_and_kinds_have_one_entry() -> None:
 
 
 def test_spaces_draw_the_kinds_that_say_so() -> None:
-    assert convs() == ("residual", "mbconv", "convnext")
-    assert attentions() == ("msa", "transformer")
+    assert convs() == ("residual", "mbconv", "convnext", "uib", "gated_conv")
+    assert attentions() == ("msa", "transformer", "linear")
 
 
 MODULE = '''
