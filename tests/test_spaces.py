@@ -30,10 +30,8 @@ from alternas.spaces.families import (
     HybridSpace,
     ModernSpace,
     ResNetSpace,
-    fit_patch,
-    fit_window,
-    window_of,
 )
+from alternas.spaces.fit import fit_patch, fit_window, window_of
 from alternas.spaces.presets import SpacePreset, preset_for
 from alternas.spaces.user_file import check_baselines
 
