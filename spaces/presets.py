@@ -109,7 +109,7 @@ def _preset(height: int, width: int) -> SpacePreset:
     widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
     stages = len(trunk.depths)
     ones, twos = (1,) * stages, (2,) * stages
-    return SpacePreset(
+    preset = SpacePreset(
         stem=trunk.stem,
         other_stems=tuple(_other_stems(trunk.stem, trunk.stride, image)),
         blocks=BLOCKS,
@@ -126,12 +126,19 @@ def _preset(height: int, width: int) -> SpacePreset:
         vit_patches=tuple(patch for patch in VIT_PATCHES if patch * FEWEST_TOKENS <= side),
         encoder_head_dim=trunk.encoder_head_dim,
         baselines=(
-            *(("basic", width, ones) for width in (low[0] // 2, low[0])),
-            *(("basic", width, depths) for width in widths for depths in ((ones, twos) if side < SMALL else (twos,))),
+            *(("basic", width, ones) for width in (low[0] // 2, *(widths if side < SMALL else low[:1]))),
+            *(("basic", width, twos) for width in widths),
         ),
         modern_stem=MODERN_STEMS.get(trunk.stem, ""),
         solved=(low, high),
     )
+
+    def macs(baseline: tuple[str, int, tuple[int, ...]]) -> int:
+        block, width, depths = baseline
+        stages = tuple(preset.stage(i, block, width, depth) for i, depth in enumerate(depths))
+        return _macs(Genotype(make_stem(trunk.stem, width), stages), image)
+
+    return replace(preset, baselines=tuple(sorted(preset.baselines, key=macs)))
 
 
 class Trunk(NamedTuple):

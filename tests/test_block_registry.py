@@ -136,7 +136,9 @@ def test_shortcuts_have_axes_where_a_block_projects(kind: str, stride: int, styl
         assert tuple(axis.length for axis in tensor_axes(at, name, tensor.dim())) == tensor.shape
 
 
-@pytest.mark.parametrize("kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("qkv ")])
+@pytest.mark.parametrize(
+    "kind", [k for k in attention_kinds() if BLOCKS[k].pre.axes.get("attn.qkv", "").startswith("qkv ")]
+)
 def test_queries_keys_values_and_heads_are_sliced_apart(kind: str) -> None:
     wide, narrow = (laid_out(kind, scale, STYLES[0], True) for scale in (4, 2))
     tensors = [("attn.qkv.weight", 2), ("attn.out.weight", 2)]
