@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -126,11 +127,20 @@ def test_new_tensors_have_the_initialisation_of_their_layer() -> None:
 # Which nets, and how much of the compute for what.
 
 
-def sampler(space: str = "bench", most: float = float("inf")) -> NetSampler:
-    def macs(net: Genotype) -> float:
-        return float(static_cost(net, 10, 16, 1).macs)
+@functools.cache
+def macs_of(net: Genotype) -> float:
+    return float(static_cost(net, 10, 16, 1).macs)
 
-    return NetSampler(get(space, 16), macs, lambda net: max(0.0, macs(net) / most - 1), 0)
+
+@functools.cache
+def pool(space: str, most: float) -> list[Genotype]:
+    return NetSampler(get(space, 16), macs_of, lambda net: max(0.0, macs_of(net) / most - 1), 0).pool
+
+
+def sampler(space: str = "bench", most: float = float("inf")) -> NetSampler:
+    made = NetSampler(get(space, 16), macs_of, lambda net: max(0.0, macs_of(net) / most - 1), 0)
+    made.pool = pool(space, most)
+    return made
 
 
 def test_families_are_drawn_evenly_and_every_draw_is_a_function_of_seed_and_step() -> None:
@@ -218,10 +228,13 @@ def loader() -> DeviceLoader:
     return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), 0)
 
 
+@functools.cache
+def digits_draws() -> NetSampler:
+    return NetSampler(get("all", 8), lambda net: float(static_cost(net, 10, 8, 1).macs), lambda net: 0.0, 0)
+
+
 def job_of(folder: Path, start: int, stop: int, **changes: Any) -> SupernetJob:
-    space = get("all", 8)
-    macs = lambda net: float(static_cost(net, 10, 8, 1).macs)  # noqa: E731
-    draws = NetSampler(space, macs, lambda net: 0.0, 0)
+    space, draws = get("all", 8), digits_draws()
     nets = tuple(draws.nets(step, 2) for step in range(start, stop))
     files = str(folder / "bank.pt"), str(folder / "bank.safetensors")
     largest = tuple(drawn(space, 50))
