@@ -260,6 +260,7 @@ def test_a_training_in_parts_gives_the_bank_of_the_unbroken_one(tmp_path: Path, 
     assert all(torch.equal(one.tensor(role), other.tensor(role)) for role in one.axes)
 
 
+@pytest.mark.slow
 def test_training_makes_nets_better_than_chance(tmp_path: Path, loader: DeviceLoader) -> None:
     result = run(job_of(tmp_path, 0, 120, total_steps=120), loader)
     assert result.accuracy is not None

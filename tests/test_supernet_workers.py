@@ -134,7 +134,12 @@ def apart(one: Path, other: Path) -> float:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "begin"), [(RANDOM, 0), (UPHILL, 0), (IN_PASSES, 3)], ids=["dropout", "SAM", "SAM in two passes"]
+    ("recipe", "begin"),
+    [
+        pytest.param(RANDOM, 0, id="dropout"),
+        pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
+        pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
+    ],
 )
 def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
@@ -165,6 +170,7 @@ def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: Devi
     assert apart(plain / "bank", thinned / "bank") > 1e-3, "or the other tests show nothing"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     alone(job_of(one, 0, 8), loader)
