@@ -190,8 +190,16 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", ["none", "mo-asha"])  # asha shares the code of mo-asha
-@pytest.mark.parametrize("journal", ["kept", "lost"])
+@pytest.mark.parametrize(  # asha shares the code of mo-asha
+    ("journal", "rungs"),
+    [
+        ("lost", "mo-asha"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("lost", "none"), ("kept", "none"), ("kept", "mo-asha")]
+        ),
+    ],
+)
 def test_a_driver_killed_anywhere_resumes(
     open_controller: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
 ) -> None:

@@ -173,6 +173,7 @@ def test_the_loss_is_the_recipes() -> None:
         assert loss.dtype == torch.double, "the Hessian's products are of float64"
 
 
+@pytest.mark.slow
 def test_the_images_are_listed(run: Path) -> None:
     explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
     data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 12, torch.device("cpu"))

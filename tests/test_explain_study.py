@@ -145,6 +145,7 @@ def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(tmp_path
     assert reference("cka", by["vit s, 100 %, seed 0"], alone) is None
 
 
+@pytest.mark.slow
 def test_cka_is_that_of_the_same_places(run: Path) -> None:
     ids = {(r.factors["net"], r.factors["fraction"], r.seed): r.training_id for r in read_records(run)}
     weights = run / "weights"
@@ -190,6 +191,7 @@ def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     assert near.max() < 1e-3
 
 
+@pytest.mark.slow
 def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subjects, "MINIBATCHES", 1)
@@ -315,6 +317,7 @@ def chosen_record(net: Genotype, recipe: Any = RECIPE) -> Record:
     return Record.from_dict(row)
 
 
+@pytest.mark.slow
 def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subjects, "MINIBATCHES", 1)

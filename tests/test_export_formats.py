@@ -289,6 +289,7 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of(NETS["basic"])
     ours = export_net_of(network, {}).logits().numpy()
@@ -337,6 +338,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     code, out, err = alternas("export", "mine:0", "--out", "best", "--formats", "timm,onnx,pt2", "--json")
     assert code == 0, err

@@ -95,6 +95,7 @@ def test_what_is_alive_at_once(name: str, size: int) -> None:
     assert static_cost(net, 100, size).peak_activation_bytes == pytest.approx(alive.most / BATCH, rel=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("resnet18", 32), ("alternet50", 32), ("vit_tiny_patch16", 224), ("bit_r50x1", 96)]
 )

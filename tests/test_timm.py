@@ -18,13 +18,13 @@ from nets import NETS
 SAME = [  # timm's name, ours
     ("resnet18", "resnet18"),
     ("resnetv2_18", "preresnet18"),
-    ("resnetv2_50x1_bit", "bit_r50x1"),
     ("vit_tiny_patch16_224", "vit_tiny_patch16"),
-    ("vit_small_patch32_224", "vit_small_patch32"),
     ("vit_tiny_r_s16_p8_224", "vit_tiny_r_s16_p8"),
-    ("vit_small_r26_s32_224", "vit_small_r26_s32"),
 ]
 MORE = [  # the same, too slow or too large for every run
+    ("resnetv2_50x1_bit", "bit_r50x1"),
+    ("vit_small_patch32_224", "vit_small_patch32"),
+    ("vit_small_r26_s32_224", "vit_small_r26_s32"),
     ("resnet50", "resnet50"),
     ("resnetv2_50", "preresnet50"),
     ("vit_base_patch32_224", "vit_base_patch32"),
@@ -114,6 +114,7 @@ def test_changed_vits_are_refused(options: dict[str, Any], words: str) -> None:
         convert(timm.create_model("resnet18", global_pool=""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("vit_tiny_patch16_224", (288, 256)), ("vit_tiny_r_s16_p8_224", (320, 320))]
 )
@@ -127,6 +128,7 @@ def test_resized_as_timm_resizes(name: str, size: tuple[int, int]) -> None:
     assert not moved.training
 
 
+@pytest.mark.slow
 def test_resized_carries_every_weight() -> None:
     torch.manual_seed(0)
     for name in NETS:

@@ -36,6 +36,7 @@ def test_sizes_are_timms(name: str) -> None:
     assert (cost.params, cost.macs) == (counted["params"], counted["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKED)
 def test_weights_go_over_and_back_with_equal_outputs(name: str) -> None:
     torch.manual_seed(0)

@@ -19,6 +19,7 @@ def test_costs_are_those_counted_of_timms_nets(name: str) -> None:
     assert (cost.params, cost.macs) == (counts["params"], counts["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n == SMALLEST else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_weights_pass_from_timm_and_back(name: str) -> None:
     torch.manual_seed(0)
