@@ -376,7 +376,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
 def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     tmp_path: Path, reaper: list[subprocess.Popen[str]]
 ) -> None:
-    words = ["search", "bench", "--data", "digits", "--supernet", "4", "--polish", "0", "--epochs", "20"]
+    words = ["search", "bench", "--data", "digits", "--supernet", "4", "--polish", "0", "--epochs", "8"]
     words += ["--trials", "3", "--cpus-per-trial", "0.5"]
     code, _, err = run(tmp_path, *words, "--workers", "1", "--name", "one")
     assert code == 0, err
