@@ -181,7 +181,7 @@ def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> Non
 def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     nets = {net.name: net for net in study_nets(run, digits())}
     few, whole = nets["vit s, 10 %, seed 1"], nets["vit s, 100 %, seed 1"]
-    ground = analysis_context(digits(), 8, CPU)
+    ground = analysis_context(digits(), 256, CPU)
     assert len(ground.analysis_input(whole).training) == 16
     x = torch.cat([x for x, _ in ground.analysis_input(few).training])
     shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()

@@ -319,6 +319,7 @@ def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "", "progress goes to stderr"
-    words = "--data digits --trials 3 --epochs 8 --max-macs 100k --seed 3 --workers 1 --name typed".split()
+    words = ["--data", "digits", "--trials", "3", "--epochs", "8", "--max-macs", "100k", "--seed", "3"]
+    words += ["--workers", "1", "--name", "typed"]
     subprocess.run([*ALTERNAS, "search", "resnet", *words], capture_output=True, check=True)
     assert records("mine") == records("second") == records("typed")
