@@ -115,6 +115,7 @@ def test_the_stored_nets_are_those_of_the_space(packed: Any) -> None:
     assert (packed.groupby(GENES)[["macs", "params"]].nunique() == 1).all(axis=None)
 
 
+@pytest.mark.slow
 @stored
 def test_the_stored_table_loads(packed: Any) -> None:
     nets = {net.key: genes for genes, net in members(get("bench", 16))}

@@ -55,12 +55,16 @@ def statuses(controller: SearchController, kind: str = "search") -> Counter[str]
     return Counter(r.status for r in controller.store.records if r.kind == kind)
 
 
+# asha shares the code of mo-asha
+SOME_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name == "asha" else name for name in SCHEDULERS]
+
+
 def states(controller: SearchController) -> Counter[TrialState]:
     return Counter(t.state for t in controller.study.study.get_trials(deepcopy=False))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", SCHEDULERS)
+@pytest.mark.parametrize("rungs", SOME_SLOW)
 def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, strategy: str, rungs: str) -> None:
     controller = open_controller(trials=30, strategy=strategy, scheduler=rungs)
     executor = finish(controller, slots=3)

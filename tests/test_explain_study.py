@@ -99,6 +99,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     told = explain(Explain("mine", analyses=("distance", "variance"), samples=16), QUIET)
     assert len(told["nets"]) == 16
@@ -118,6 +119,7 @@ def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     assert (run / "explain" / "variance.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_what_was_found_of_a_net_is_kept(run: Path) -> None:
     told = explain(Explain("mine", analyses=("variance",), samples=16), QUIET)
     files = list((run / "analyses").iterdir())

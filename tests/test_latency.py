@@ -105,6 +105,7 @@ def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.tight
 
 
+@pytest.mark.slow
 def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     for load, said_ in ((7.0, 1.75), (1.9, 0.0)):

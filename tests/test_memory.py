@@ -87,6 +87,7 @@ def test_what_training_keeps(name: str, size: int) -> None:
     assert static_cost(net, 100, size).training_activation_bytes == pytest.approx(measured, rel=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_what_is_alive_at_once(name: str, size: int) -> None:
     net, model, x = of(name, size)

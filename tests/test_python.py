@@ -205,6 +205,7 @@ def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
         run.best()
 
 
+@pytest.mark.slow
 def test_the_best_net(run: alternas.SavedRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     best = run.best()
     assert best.trial == run.front()["accuracy"].idxmax()

@@ -289,6 +289,7 @@ def test_every_recipe_trains_a_bank(recipe: str, tmp_path: Path, loader: DeviceL
     assert run(job_of(tmp_path, 0, 3, validated=(), recipe=small), loader).status == "ok"
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path, loader: DeviceLoader) -> None:
     assert run(job_of(tmp_path, 0, 4), loader).status == "ok"
     before = (tmp_path / "bank.pt").read_bytes()

@@ -66,6 +66,7 @@ def test_timms_weights_give_timms_outputs(theirs: str, ours: str) -> None:
         assert torch.equal(twin(x[:1]), reference(x[:1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -161,6 +162,7 @@ def test_a_resized_table_keeps_its_shape_in_space() -> None:
     assert (rows.diff(dim=0) > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "vit_small_r26_s32_224", "coatnet_0_rw_224", "caformer_s18", "levit_256"])
 def test_count_of_timm_is_what_it_says(name: str) -> None:
     published = {"resnet50": 4.11, "vit_small_r26_s32_224": 3.56, "coatnet_0_rw_224": 4.43, "caformer_s18": 4.13}

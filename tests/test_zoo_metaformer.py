@@ -18,6 +18,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_are_timms(name: str) -> None:
     config = timm.get_pretrained_cfg(zoo.ZOO[name].timm)

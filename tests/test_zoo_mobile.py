@@ -28,6 +28,7 @@ QUICK = ("efficientnet_b0", "mobilenetv3_small_100", "mobilenetv4_conv_small", "
 MARKED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SIZES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_are_timms(name: str) -> None:
     size = SIZES[name]

@@ -13,6 +13,7 @@ NAMES = [name for name in zoo.names() if name.startswith("repvit")]
 SMALLEST = "repvit_m0_9"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_costs_are_those_counted_of_timms_nets(name: str) -> None:
     cost, (counts, _) = static_cost(zoo.get(name, 224), 1000, 224), count_timm(name, (224, 224), 1000, 3)
