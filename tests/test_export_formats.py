@@ -68,7 +68,7 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
 
 @pytest.mark.slow
 def test_every_format_gives_the_nets_outputs(tmp_path: Path) -> None:
-    """Of a hybrid with the modern blocks; `test_the_command_writes_every_format` has an AlterNet, the next two all kinds of blocks."""
+    """Of a hybrid with the modern blocks; `test_the_command_writes_every_format` has an AlterNet, others the rest."""
     stages = (MODERN.stages[0], replace(MODERN.stages[1], depth=1))
     net = replace(HYBRID, stages=stages, encoder=HYBRID.encoder and replace(HYBRID.encoder, depth=1))
     _, found = folder_of(network_of(net), tmp_path)

@@ -19,7 +19,7 @@ from malformed import ANY, Case, kind_of
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-DRAWN = {"arguments": 110, "genotypes": 60, "recipes": 20, "runs": 70, "data": 40}
+DRAWN = {"arguments": 60, "genotypes": 40, "recipes": 15, "runs": 40, "data": 25}
 
 
 def drawn() -> list[Any]:
