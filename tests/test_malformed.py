@@ -19,7 +19,7 @@ from malformed import ANY, Case, kind_of
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
 COMMANDS: dict[str, Any] = get_command(cli.app).commands  # type: ignore[attr-defined]
-DRAWN = {"arguments": 60, "genotypes": 40, "recipes": 15, "runs": 40, "data": 25}
+DRAWN = {"arguments": 110, "genotypes": 60, "recipes": 20, "runs": 70, "data": 40}
 
 
 def drawn() -> list[Any]:
@@ -29,7 +29,8 @@ def drawn() -> list[Any]:
         draw = random.Random(kind)
         made = malformed.arguments(draw, COMMANDS) if kind == "arguments" else getattr(malformed, kind)(draw)
         cases += itertools.islice(made, count)
-    return [pytest.param(case, id=f"{number}-{case.what:.40}") for number, case in enumerate(cases)]
+    slow = [[], [pytest.mark.slow]]  # every other one
+    return [pytest.param(case, id=f"{n}-{case.what:.40}", marks=slow[n % 2]) for n, case in enumerate(cases)]
 
 
 def listing() -> dict[str, tuple[int, int]]:
