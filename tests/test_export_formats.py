@@ -48,7 +48,13 @@ HYBRID = Genotype(
 )
 SMALL = {"alternet": NETS["msa"], "post": NETS["post bottleneck"], "modern": MODERN, "hybrid": HYBRID}
 POSITIONS = {name for name in NETS if name.startswith("vit ")} - {"vit 2-D shared", "vit local relative"}
-EVERY = {name: NETS[name] for name in NETS if name not in FURTHER | POSITIONS}
+OF_ZOO = {  # parts of nets of the zoo, which are exported below
+    *("basic", "bottleneck", "post basic", "bit", "msa", "msa_bottleneck", "convnext", "conv_ffn", "single head"),
+    *("repvit", "uib", "conv", "mqa", "linear", "convformer", "poolformer", "gated_conv", "caformer", "conv stem"),
+    *("efficientformer", "efficientformer attention", "efficientformer down", "coatnet mbconv", "coatnet", "imagenet"),
+    *("patchify", "root", "vit", "hidden head", "transformer first", "shared keys", "distilled head"),
+}
+EVERY = {name: NETS[name] for name in NETS if name not in FURTHER | POSITIONS | OF_ZOO}
 EVERY |= {name: SMALL[name] for name in ("modern", "hybrid")}
 
 
