@@ -5,11 +5,16 @@ A page runs from top to bottom in one folder: what its bash blocks say is run by
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import alternas
@@ -35,14 +40,39 @@ SHORT = {
 ALONE = ("search", "retrain", "finetune", "study")  # with one worker, unless the page says how many
 
 
+SERVER = Path(__file__).parent / "command_server.py"
+
+
+@contextmanager
+def command_server() -> Iterator[str]:
+    """A server of commands, by its socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/socket"
+        server = subprocess.Popen([sys.executable, str(SERVER), path])
+        try:
+            end = time.monotonic() + 60
+            while subprocess.run([sys.executable, str(SERVER), path, "--help"], capture_output=True).returncode:
+                assert server.poll() is None, "the server of commands has ended"
+                assert time.monotonic() < end, "no server of commands"
+                time.sleep(0.5)
+            yield path
+        finally:
+            server.kill()
+            server.wait()
+
+
 def bash_of(block: str, to_the_letter: bool = False) -> str:
-    """A script that runs a block's lines but the marked ones. What it installs is there, and tests are running."""
+    """A script that runs a block's lines but the marked ones. What it installs is there, and tests are running.
+
+    Commands go to the server that the environment names, unless they are run to the letter.
+    """
     python = shlex.quote(sys.executable)
+    command = f"{python} -m alternas" if to_the_letter else f'{python} -S {SERVER} "$COMMAND_SERVER"'
     lines = [line for line in block.splitlines() if not MARK.search(line)]
     cases = "" if to_the_letter else "".join(f'{like}*) set -- "$@" {more};; ' for like, more in SHORT.items())
     alone = "" if to_the_letter else f'case "$1" in {"|".join(ALONE)}) set -- "$1" --workers 1 "${{@:2}}";; esac; '
     functions = (
-        f'alternas() {{ case "$*" in {cases}*) ;; esac; {alone}{python} -m alternas "$@"; }}',
+        f'alternas() {{ case "$*" in {cases}*) ;; esac; {alone}{command} "$@"; }}',
         f'python() {{ {python} "$@"; }}',
         "pip() { :; }",
         "pytest() { :; }",
@@ -69,11 +99,15 @@ def shown_files(text: str, folder: Path) -> None:
             shutil.copy(ROOT / file, folder)
 
 
-def run_page(page: Path, folder: Path, to_the_letter: bool = False) -> str:
-    """Run a page in a folder and return what it prints. The last lines of an error say where it stopped."""
+def run_page(page: Path, folder: Path, server: str = "") -> str:
+    """Run a page in a folder, its commands by a server or to the letter, and return what it prints.
+
+    The last lines of an error say where it stopped.
+    """
     text = page.read_text()
     shown_files(text, folder)
-    (folder / "page.py").write_text(program(text, to_the_letter))
-    done = subprocess.run([sys.executable, "page.py"], cwd=folder, capture_output=True, text=True)
+    (folder / "page.py").write_text(program(text, not server))
+    environment = os.environ | {"COMMAND_SERVER": server}
+    done = subprocess.run([sys.executable, "page.py"], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{page.name}: {done.stderr[-4000:]}"
     return done.stdout

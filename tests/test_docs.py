@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from alternas.cli.app import app
-from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
+from pages import BLOCK, MARK, PAGES, ROOT, bash_of, command_server, run_page
 
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
@@ -132,25 +134,38 @@ def test_links_lead_to_files(page: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def server() -> Iterator[str]:
+    with command_server() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def made(server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the runs of the README that other pages go on from."""
     folder = tmp_path_factory.mktemp("made")
     lines = re.findall(r"^alternas search .*--name (?:small|mixed)\b.*", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert len(lines) == 2
-    subprocess.run(["bash", "-euc", bash_of("\n".join(["alternas search", *lines]))], cwd=folder, check=True)
+    subprocess.run(
+        ["bash", "-euc", bash_of("\n".join(["alternas search", *lines]))],
+        cwd=folder,
+        env=os.environ | {"COMMAND_SERVER": server},
+        check=True,
+    )
     return folder
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", WHOLE, ids=lambda page: page.name)
-def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_a_page_runs_from_top_to_bottom(
+    page: Path, server: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     for run in BEFORE.get(page.name, ()):
         shutil.copytree(request.getfixturevalue("made") / "runs" / run, tmp_path / "runs" / run)
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
     draw = "from pathlib import Path; from own_images import draw_pictures; draw_pictures(Path('photos'), 20)"
     subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, check=True)
-    run_page(page, tmp_path)
+    run_page(page, tmp_path, server)
 
 
 @pytest.mark.parametrize(
