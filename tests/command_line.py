@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import pytest
 from alternas.cli import app as cli
 
 ALTERNAS = [sys.executable, "-m", "alternas"]
+SERVER = Path(__file__).parent / "command_server.py"
 QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
 FORGED = "FORGED: all is well"
 SIGNS = "\x1b]0;title\x07\x1b]8;;http:x\x1b\\\x1b[2J\x1b[31m\r\x08\x9b31m\x85\u2028\u202e\u2066\u200b\x7f"
@@ -50,6 +52,30 @@ def run(folder: Path, *words: str) -> tuple[int, str, str]:
     process = start(folder, *words)
     out, err = process.communicate(timeout=240)
     return process.returncode, out, err
+
+
+@contextmanager
+def command_server() -> Iterator[str]:
+    """A server of commands, by its socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/socket"
+        server = subprocess.Popen([sys.executable, str(SERVER), path])
+        try:
+            end = time.monotonic() + 60
+            while subprocess.run([sys.executable, str(SERVER), path, "--help"], capture_output=True).returncode:
+                assert server.poll() is None, "the server of commands has ended"
+                assert time.monotonic() < end, "no server of commands"
+                time.sleep(0.5)
+            yield path
+        finally:
+            server.kill()
+            server.wait()
+
+
+def run_served(server: str, folder: Path, *words: str) -> tuple[int, str, str]:
+    """As `run`, in a fork of the server."""
+    done = subprocess.run([sys.executable, "-S", SERVER, server, *words], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
 
 
 def records(folder: Path, name: str) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from alternas.search.trials.latencies import Latencies
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
-from command_line import run_here
+from command_line import command_server, run_here
 from fakes import STEPS, FakePool
 from nets import FURTHER
 from s3_server import S3, serving
@@ -90,6 +90,13 @@ def fake_pool(monkeypatch: pytest.MonkeyPatch) -> type[FakePool]:
     monkeypatch.setattr(FakePool, "fate_of_all", staticmethod(lambda job: None))
     monkeypatch.setattr(FakePool, "jobs_of_all", [])
     return FakePool
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """A server of commands."""
+    with command_server() as path:
+        yield path
 
 
 @pytest.fixture

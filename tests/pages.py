@@ -11,13 +11,10 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import alternas
+from command_line import SERVER
 
 ROOT = Path(alternas.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -38,27 +35,6 @@ SHORT = {
     "latency": "--batch 1 --top 2",
 }
 ALONE = ("search", "retrain", "finetune", "study")  # with one worker, unless the page says how many
-
-
-SERVER = Path(__file__).parent / "command_server.py"
-
-
-@contextmanager
-def command_server() -> Iterator[str]:
-    """A server of commands, by its socket."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/socket"
-        server = subprocess.Popen([sys.executable, str(SERVER), path])
-        try:
-            end = time.monotonic() + 60
-            while subprocess.run([sys.executable, str(SERVER), path, "--help"], capture_output=True).returncode:
-                assert server.poll() is None, "the server of commands has ended"
-                assert time.monotonic() < end, "no server of commands"
-                time.sleep(0.5)
-            yield path
-        finally:
-            server.kill()
-            server.wait()
 
 
 def bash_of(block: str, to_the_letter: bool = False) -> str:

@@ -9,7 +9,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ import pytest
 from typer.main import get_command
 
 from alternas.cli.app import app
-from pages import BLOCK, MARK, PAGES, ROOT, bash_of, command_server, run_page
+from pages import BLOCK, MARK, PAGES, ROOT, bash_of, run_page
 
 # The only blocks and lines that no test runs, by page, with the reason that stands beside them.
 UNRUN = {
@@ -131,12 +130,6 @@ def test_a_command_of_the_index_is_run_on_its_page(command: str, page: str) -> N
 def test_links_lead_to_files(page: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link}"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with command_server() as path:
-        yield path
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Retraining, transfer, build-up and studies with real Ray and real training, as a user types them."""
+"""Retraining, transfer, build-up and studies with real training, as a user types them; what is killed is on Ray."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +20,23 @@ from safetensors.numpy import load_file
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
 from alternas.search.experiments.comparisons import STUDIES
-from command_line import QUICK, records, run, start
+from command_line import records, run_served, start
 
-PLACE = ["--workers", "2"]
+PLACE = ["--workers", "1"]
+Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="session")
+def run(server: str) -> Run:
+    return partial(run_served, server)
+
+
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small search, the best nets of which are retrained."""
     folder = tmp_path_factory.mktemp("user")
-    code, _, err = run(folder, "search", "--trials", "3", "--name", "first", *QUICK)
+    code, _, err = run(folder, "search", "--trials", "3", "--name", "first", "--epochs", "2", *PLACE)
     assert code == 0, err
     code, out, err = run(folder, "retrain", "first", "--top", "2", "--seeds", "2", *PLACE)
     assert code == 0, err
@@ -61,7 +69,7 @@ def test_the_best_weights_of_each_net_stay(home: Path) -> None:
         assert kept == [best]
 
 
-def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(home: Path) -> None:
+def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(run: Run, home: Path) -> None:
     before = retrained(home)
     began = time.monotonic()
     code, out, _ = run(home, "retrain", "first", "--top", "2", "--seeds", "2", "--json", *PLACE)
@@ -77,7 +85,7 @@ def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(home: Path
     assert rows[0]["accuracy"]["mean"] >= rows[1]["accuracy"]["mean"]
 
 
-def test_export_takes_the_retrained_weights(home: Path) -> None:
+def test_export_takes_the_retrained_weights(run: Run, home: Path) -> None:
     code, out, err = run(home, "export", "first", "--out", "best", "--json")
     assert code == 0, err
     facts = json.loads(out)
@@ -92,7 +100,7 @@ def test_export_takes_the_retrained_weights(home: Path) -> None:
     assert "test accuracy over seeds" in (home / "best" / "README.md").read_text()
 
 
-def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
+def test_transfer_from_the_export_to_other_pictures(run: Run, home: Path) -> None:
     """To larger colour pictures in class folders, from what was trained on small grey ones."""
     random = np.random.default_rng(0)
     for label in ("stripes", "noise", "flat"):
@@ -122,7 +130,7 @@ def test_transfer_from_the_export_to_other_pictures(home: Path) -> None:
     assert code == 0, err
 
 
-def test_few_shots_of_a_run(home: Path) -> None:
+def test_few_shots_of_a_run(run: Run, home: Path) -> None:
     code, out, err = run(
         home, "few-shot", "--from", "first", "--data", "digits", "--episodes", "50", "--json", "--plot", "few"
     )
@@ -138,8 +146,10 @@ def test_few_shots_of_a_run(home: Path) -> None:
     assert found["probe"][0]["mean"] < found["probe"][2]["mean"]
 
 
-def test_build_up_gives_before_and_after(home: Path) -> None:
-    code, _, err = run(home, "search", "--trials", "16", "--name", "sixteen", *QUICK)  # so many have all four baselines
+def test_build_up_gives_before_and_after(run: Run, home: Path) -> None:
+    code, _, err = run(
+        home, "search", "--trials", "16", "--name", "sixteen", "--epochs", "2", *PLACE
+    )  # so many have all four baselines
     assert code == 0, err
     deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
                 and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
@@ -160,7 +170,7 @@ def test_build_up_gives_before_and_after(home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
+def test_every_study_runs_to_its_table_and_plot(run: Run, home: Path, name: str) -> None:
     words = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", "--json", *PLACE)
     code, out, err = run(home, "study", name, *words)
     assert code == 0, err
@@ -178,7 +188,7 @@ def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
     assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
 
 
-def test_the_nets_of_a_study_and_states_of_a_training_are_explained(home: Path) -> None:
+def test_the_nets_of_a_study_and_states_of_a_training_are_explained(run: Run, home: Path) -> None:
     quick = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", *PLACE)
     assert run(home, "study", "windows", *quick)[0] == 0
     code, out, err = run(home, "explain", "windows-digits-quick", "--analyses", "distance,cka", "--quick", "--json")
@@ -198,18 +208,18 @@ def test_the_nets_of_a_study_and_states_of_a_training_are_explained(home: Path) 
     assert records(home, "first/training") == made, "trained once"
 
 
-def test_a_killed_retraining_goes_on(home: Path) -> None:
-    words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "30", *PLACE)
+def test_a_killed_retraining_goes_on(run: Run, home: Path) -> None:
+    words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "12", "--workers", "2")
     process = start(home, *words)
     deadline = time.monotonic() + 200
-    while time.monotonic() < deadline and len([r for r in retrained(home) if r["recipe"]["epochs"] == 30]) < 1:
+    while time.monotonic() < deadline and len([r for r in retrained(home) if r["recipe"]["epochs"] == 12]) < 1:
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    before = [r for r in retrained(home) if r["recipe"]["epochs"] == 30]
+    before = [r for r in retrained(home) if r["recipe"]["epochs"] == 12]
     assert len(before) >= 1
     code, _, err = run(home, *words)
     assert code == 0, err
-    after = [r for r in retrained(home) if r["recipe"]["epochs"] == 30]
+    after = [r for r in retrained(home) if r["recipe"]["epochs"] == 12]
     assert after[: len(before)] == before
     assert len({r["training_id"] for r in after}) == len(after) == 4
