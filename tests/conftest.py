@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from alternas.search.trials.latencies import Latencies
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import TINY, SpacePreset
-from command_line import command_server, run_here
+from command_line import Run, command_server, run_here, run_served
 from fakes import STEPS, FakePool
 from nets import FURTHER
 from s3_server import S3, serving
@@ -97,6 +98,12 @@ def server() -> Iterator[str]:
     """A server of commands."""
     with command_server() as path:
         yield path
+
+
+@pytest.fixture(scope="session")
+def served(server: str) -> Run:
+    """Runs `alternas WORDS` in a folder, in a fork of the server."""
+    return partial(run_served, server)
 
 
 @pytest.fixture

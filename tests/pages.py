@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import alternas
-from command_line import SERVER
+from command_line import ALONE, SERVER
 
 ROOT = Path(alternas.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -34,7 +34,6 @@ SHORT = {
     "explain": "--samples 16 --quick",
     "latency": "--batch 1 --top 2",
 }
-ALONE = ("search", "retrain", "finetune", "study")  # with one worker, unless the page says how many
 
 
 def bash_of(block: str, to_the_letter: bool = False) -> str:

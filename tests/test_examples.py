@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 import alternas
+from command_line import Run
 
 EXAMPLES = Path(alternas.__file__).parent / "examples"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -27,24 +28,32 @@ def said(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_a_space_in_a_file(tmp_path: Path) -> None:
+def told(served: Run, folder: Path, *words: str) -> str:
+    """What `alternas WORDS` prints, in a folder that has the examples."""
+    shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
+    code, out, err = served(folder, *words)
+    assert code == 0, err
+    return out
+
+
+def test_a_space_in_a_file(served: Run, tmp_path: Path) -> None:
     """A search of two trials; the same again has nothing to do, a changed file is another space."""
-    words = ("-m", "alternas", "search", "./my_space.py", "--trials", "2", "--epochs", "1", "--json")
-    front = json.loads(said(tmp_path, *words))
+    words = ("search", "./my_space.py", "--trials", "2", "--epochs", "1", "--json")
+    front = json.loads(told(served, tmp_path, *words))
     folder = tmp_path / "runs" / "my_space-digits"
     before = (folder / "records.jsonl").read_text()
     assert sum(json.loads(line)["kind"] == "search" for line in before.splitlines()) >= 2
     facts = json.loads((folder / "run.json").read_text())
     assert facts["space_source"] == (EXAMPLES / "my_space.py").read_text()
     assert facts["settings"]["genes"]["heads3"] == [2, 4, 8]
-    assert json.loads(said(tmp_path, *words)) == front
+    assert json.loads(told(served, tmp_path, *words)) == front
     elsewhere = ["../elsewhere/my_space.py" if word == "./my_space.py" else word for word in words]
     shutil.copytree(EXAMPLES, tmp_path.parent / "elsewhere", dirs_exist_ok=True)
-    assert json.loads(said(tmp_path, *elsewhere)) == front, "the same source in another place"
+    assert json.loads(told(served, tmp_path, *elsewhere)) == front, "the same source in another place"
     (tmp_path / "my_space.py").write_text(facts["space_source"] + "# changed\n")
-    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
-    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert "space is 'my_space.py of source " in done.stderr
+    code, _, err = served(tmp_path, *words)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "space is 'my_space.py of source " in err
     assert (folder / "records.jsonl").read_text() == before
     shutil.rmtree(tmp_path.parent / "elsewhere")
 
@@ -92,7 +101,7 @@ def test_compare_spaces(tmp_path: Path) -> None:
     assert Image.open(tmp_path / "compare_spaces.png").size == (700, 450)
 
 
-def test_inside_tune(tmp_path: Path) -> None:
+def test_inside_tune(served: Run, tmp_path: Path) -> None:
     out = said(tmp_path, "inside_tune.py")
     rows = [json.loads(line) for line in (tmp_path / "runs/inside-tune/records.jsonl").read_text().splitlines()]
     assert sum(row["kind"] == "search" and row["status"] in ("ok", "pruned") for row in rows) == 6
@@ -101,23 +110,23 @@ def test_inside_tune(tmp_path: Path) -> None:
     legs = list((tmp_path / "tune-results/inside-tune").glob("trial*-to-*"))
     assert len(legs) > len(rows), "a net that was promoted has several"
     assert all(list(leg.glob("events.out.tfevents.*")) for leg in legs)
-    shown = json.loads(said(tmp_path, "-m", "alternas", "front", "inside-tune", "--json"))
+    shown = json.loads(told(served, tmp_path, "front", "inside-tune", "--json"))
     assert [f"trial {net['trial']}: accuracy {net['accuracy']:.3f} " in out for net in shown] == [True] * len(shown)
     assert "0 tasks, 0 lost" in said(tmp_path, "inside_tune.py")
 
 
-def test_a_training_with_a_loss_and_a_loader_of_its_own(tmp_path: Path) -> None:
+def test_a_training_with_a_loss_and_a_loader_of_its_own(served: Run, tmp_path: Path) -> None:
     """Searched, resumed with nothing to do, retrained."""
-    words = ("-m", "alternas", "search", "resnet", "--trainer", "./my_training.py", "--trials", "1", "--epochs", "2")
-    front = json.loads(said(tmp_path, *words, "--name", "own", "--json"))
+    words = ("search", "resnet", "--trainer", "./my_training.py", "--trials", "1", "--epochs", "2")
+    front = json.loads(told(served, tmp_path, *words, "--name", "own", "--json"))
     assert max(net["accuracy"] for net in front) > 0.3
-    assert json.loads(said(tmp_path, *words, "--name", "own", "--json")) == front
+    assert json.loads(told(served, tmp_path, *words, "--name", "own", "--json")) == front
     again = ("retrain", "own", "--top", "1", "--seeds", "1", "--trainer", "my_training.py", "--json")
-    (row,) = json.loads(said(tmp_path, "-m", "alternas", *again))
+    (row,) = json.loads(told(served, tmp_path, *again))
     assert row["accuracy"]["mean"] > 0.3
 
 
-def test_segmentation(tmp_path: Path) -> None:
+def test_segmentation(served: Run, tmp_path: Path) -> None:
     """Its miou is recorded; the exported maps and head give what was measured."""
     words = (
         "search",
@@ -133,10 +142,10 @@ def test_segmentation(tmp_path: Path) -> None:
         "--name",
         "seg",
     )
-    said(tmp_path, "-m", "alternas", *words)
+    told(served, tmp_path, *words)
     rows = [json.loads(line) for line in (tmp_path / "runs/seg/records.jsonl").read_text().splitlines()]
     assert all(0 < row["metrics"]["miou"] < 1 for row in rows)
-    said(tmp_path, "-m", "alternas", "export", "seg", "--out", "best")
+    told(served, tmp_path, "export", "seg", "--out", "best")
     facts = json.loads((tmp_path / "best/config.json").read_text())
     assert (facts["backbone"], facts["head"]["0.weight"][0]) == (True, 3)
     assert "Its maps were trained, not its classifier" in (tmp_path / "best/README.md").read_text()
@@ -155,14 +164,14 @@ print(s.scores(torch.nn.Sequential(features, head), *s.pictures(128, seed=1))["a
     assert float(said(tmp_path, "-c", code)) == pytest.approx(facts["accuracy"], abs=1e-5)
 
 
-def test_a_training_by_hugging_faces_trainer(tmp_path: Path) -> None:
+def test_a_training_by_hugging_faces_trainer(served: Run, tmp_path: Path) -> None:
     """With rungs a net's curve is the one without: Trainer goes on from its checkpoint where it stopped."""
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    words = ("-m", "alternas", "search", "resnet", "--trainer", "./huggingface.py", "--trials", "1", "--epochs", "8")
+    words = ("search", "resnet", "--trainer", "./huggingface.py", "--trials", "1", "--epochs", "8")
     curves = []
     for name, more in (("whole", ()), ("rungs", ("--scheduler", "mo-asha", "--rungs", "1/8,3/4"))):
-        said(tmp_path, *words, "--name", name, *more)
+        told(served, tmp_path, *words, "--name", name, *more)
         rows = [json.loads(line) for line in (tmp_path / f"runs/{name}/records.jsonl").read_text().splitlines()]
         (row,) = [row for row in rows if row["kind"] == "search"]
         curves.append({point["step"]: point for point in row["curve"]})
@@ -171,7 +180,7 @@ def test_a_training_by_hugging_faces_trainer(tmp_path: Path) -> None:
     assert curves[0][32]["accuracy"] > 0.4, "a quarter of the pictures have each class"
 
 
-def test_several_labels(tmp_path: Path) -> None:
+def test_several_labels(served: Run, tmp_path: Path) -> None:
     words = (
         "search",
         "resnet",
@@ -184,6 +193,6 @@ def test_several_labels(tmp_path: Path) -> None:
         "--epochs",
         "8",
     )
-    said(tmp_path, "-m", "alternas", *words, "--name", "l")
+    told(served, tmp_path, *words, "--name", "l")
     rows = [json.loads(line) for line in (tmp_path / "runs/l/records.jsonl").read_text().splitlines()]
     assert all(row["metrics"]["map"] > 0.5 for row in rows), "half of the pictures have each"

@@ -31,7 +31,7 @@ from alternas.search.training.loaders import open_loader
 from alternas.search.training.recipe import check_on
 from alternas.search.training.task import LabelsTask, task_of
 from alternas.search.training.trainer import train
-from command_line import records, run
+from command_line import Run, records
 from image_files import noise, one_line, write
 
 NET = zoo.alternet("basic", (1, 1), (0, 0), (1, 1), 0, width=4)
@@ -282,27 +282,27 @@ def test_the_lines_of_a_card_name_all_labels_above_one_half() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_of_labels_resumes_retrains_and_exports(tmp_path: Path) -> None:
+def test_a_search_of_labels_resumes_retrains_and_exports(served: Run, tmp_path: Path) -> None:
     coloured(tmp_path / "colours")
     words = ["resnet", "--data", "colours", "--recipe", "smoke", "--epochs", "4", "--name", "mine", "--workers", "1"]
-    code, out, err = run(tmp_path, "search", *words, "--trials", "2")
+    code, out, err = served(tmp_path, "search", *words, "--trials", "2")
     assert code == 0, err
     before = records(tmp_path, "mine")
     assert all(r["accuracy"] == r["metrics"]["map"] for r in before if r["status"] == "ok" and r["kind"] == "search")
-    assert run(tmp_path, "search", *words, "--trials", "3")[0] == 0
+    assert served(tmp_path, "search", *words, "--trials", "3")[0] == 0
     assert records(tmp_path, "mine")[: len(before)] == before
-    front = json.loads(run(tmp_path, "front", "mine", "--json")[1])
+    front = json.loads(served(tmp_path, "front", "mine", "--json")[1])
     assert all(row["metric"] == "map" for row in front)
-    assert "map above chance" in " ".join(run(tmp_path, "front", "mine")[1].split())
-    shown = " ".join(run(tmp_path, "show", "mine", str(front[0]["trial"]))[1].split())
+    assert "map above chance" in " ".join(served(tmp_path, "front", "mine")[1].split())
+    shown = " ".join(served(tmp_path, "show", "mine", str(front[0]["trial"]))[1].split())
     assert "validation map" in shown
     assert "mistakes" not in shown
-    assert run(tmp_path, "report", "mine")[0] == 0
-    code, out, err = run(tmp_path, "retrain", "mine", "--top", "1", "--seeds", "2", "--json")
+    assert served(tmp_path, "report", "mine")[0] == 0
+    code, out, err = served(tmp_path, "retrain", "mine", "--top", "1", "--seeds", "2", "--json")
     assert code == 0, err
     (found,) = json.loads(out)
     assert (found["metric"], found["test_value"]["n"]) == ("map", 2)
-    code, out, err = run(tmp_path, "export", "mine", "--out", "best", "--formats", "package,onnx,timm,pt2")
+    code, out, err = served(tmp_path, "export", "mine", "--out", "best", "--formats", "package,onnx,timm,pt2")
     assert code == 0, err
     facts = json.loads((tmp_path / "best" / "config.json").read_text())
     assert (facts["metric"], facts["several_labels"], facts["classes"]) == ("map", True, ["blue", "green", "red"])

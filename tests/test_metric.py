@@ -36,7 +36,7 @@ from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, TrainJob
 from alternas.search.training.loaders import open_loader
 from alternas.search.training.trainer import train
-from command_line import QUICK, records, run
+from command_line import Run, records
 from runs import finished_run, made_run
 
 TEN = {"classes": list("0123456789")}
@@ -306,25 +306,25 @@ def test_a_training_reports_the_score_and_all_metrics(tmp_path: Path, name: str)
 
 
 @pytest.mark.slow
-def test_a_search_by_another_metric_resumes_retrains_and_exports(tmp_path: Path) -> None:
-    words = ["--trials", "3", "--name", "mine", "--metric", "nll", *QUICK]
-    code, out, err = run(tmp_path, "search", *words)
+def test_a_search_by_another_metric_resumes_retrains_and_exports(served: Run, tmp_path: Path) -> None:
+    words = ["--trials", "3", "--name", "mine", "--metric", "nll", "--epochs", "2"]
+    code, out, err = served(tmp_path, "search", *words)
     assert code == 0, err
     assert "nll" in out
     assert re.search(r"ok nll \d\.\d{4}, ", out), "a line for each net"
     before = records(tmp_path, "mine")
     assert all(r["accuracy"] == -r["metrics"]["nll"] for r in before if r["kind"] == "search" and r["status"] == "ok")
-    assert run(tmp_path, "search", *words)[0] == 0
+    assert served(tmp_path, "search", *words)[0] == 0
     assert records(tmp_path, "mine") == before
-    code, _, err = run(tmp_path, "search", *[word for word in words if word not in ("--metric", "nll")])
+    code, _, err = served(tmp_path, "search", *[word for word in words if word not in ("--metric", "nll")])
     assert (code, "metric.name is 'nll' there, 'accuracy' here" in err) == (2, True)
-    code, out, err = run(tmp_path, "retrain", "mine", "--top", "1", "--seeds", "2", "--json")
+    code, out, err = served(tmp_path, "retrain", "mine", "--top", "1", "--seeds", "2", "--json")
     assert code == 0, err
     (found,) = json.loads(out)
     assert (found["metric"], found["value"]["n"], found["test_value"]["n"]) == ("nll", 2, 2)
     assert found["value"]["mean"] > 0
-    assert "validation nll" in run(tmp_path, "show", "mine", str(found["trial"]))[1]
-    code, out, err = run(tmp_path, "export", "mine", "--out", "best")
+    assert "validation nll" in served(tmp_path, "show", "mine", str(found["trial"]))[1]
+    code, out, err = served(tmp_path, "export", "mine", "--out", "best")
     assert code == 0, err
     facts = json.loads((tmp_path / "best" / "config.json").read_text())
     assert (facts["metric"], facts["value"] > 0, 0 <= facts["accuracy"] <= 1) == ("nll", True, True)

@@ -37,7 +37,7 @@ from alternas.search.training.check_trainer import check_trainer
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
 from alternas.search.training.trainer_file import OwnImages, TrainerFile, read_trainer
 from alternas.spaces import RandomChooser, get
-from command_line import records, run
+from command_line import Run, records, run
 
 NET = get("resnet", 8).baselines()[2]
 SIZES = "IMAGE_SIZE, CLASSES, IMAGES = 8, 3, 64\n"
@@ -500,11 +500,11 @@ def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_search_by_our_own_loop_is_ours(tmp_path: Path) -> None:
+def test_a_search_by_our_own_loop_is_ours(served: Run, tmp_path: Path) -> None:
     (tmp_path / "ours.py").write_text(OURS)
     words = ("search", "all", "--trials", "4", "--epochs", "3", "--scheduler", "mo-asha", "--workers", "1")
-    assert run(tmp_path, *words, "--name", "ours")[0] == 0
-    assert run(tmp_path, *words, "--name", "theirs", "--trainer", "ours.py")[0] == 0
+    assert served(tmp_path, *words, "--name", "ours")[0] == 0
+    assert served(tmp_path, *words, "--name", "theirs", "--trainer", "ours.py")[0] == 0
     ours, theirs = (
         {row["trial"]: (row["key"], row["status"], row["accuracy"], row["rungs"]) for row in records(tmp_path, name)}
         for name in ("ours", "theirs")

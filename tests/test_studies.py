@@ -6,8 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,25 +18,18 @@ from safetensors.numpy import load_file
 from alternas.archs.weights import describe
 from alternas.results.ranking.stats import mean_ci
 from alternas.search.experiments.comparisons import STUDIES
-from command_line import records, run_served, start
+from command_line import Run, records, start
 
-PLACE = ["--workers", "1"]
-Run = Callable[..., tuple[int, str, str]]
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="session")
-def run(server: str) -> Run:
-    return partial(run_served, server)
-
-
 @pytest.fixture(scope="module")
-def home(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(served: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small search, the best nets of which are retrained."""
     folder = tmp_path_factory.mktemp("user")
-    code, _, err = run(folder, "search", "--trials", "3", "--name", "first", "--epochs", "2", *PLACE)
+    code, _, err = served(folder, "search", "--trials", "3", "--name", "first", "--epochs", "2")
     assert code == 0, err
-    code, out, err = run(folder, "retrain", "first", "--top", "2", "--seeds", "2", *PLACE)
+    code, out, err = served(folder, "retrain", "first", "--top", "2", "--seeds", "2")
     assert code == 0, err
     assert "export the best:  alternas export first --out first-best" in out
     assert "[4/4]" in err + out
@@ -69,10 +60,10 @@ def test_the_best_weights_of_each_net_stay(home: Path) -> None:
         assert kept == [best]
 
 
-def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(run: Run, home: Path) -> None:
+def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(served: Run, home: Path) -> None:
     before = retrained(home)
     began = time.monotonic()
-    code, out, _ = run(home, "retrain", "first", "--top", "2", "--seeds", "2", "--json", *PLACE)
+    code, out, _ = served(home, "retrain", "first", "--top", "2", "--seeds", "2", "--json")
     assert code == 0
     assert time.monotonic() - began < 60
     assert retrained(home) == before
@@ -85,8 +76,8 @@ def test_the_same_command_has_nothing_to_do_and_more_seeds_only_those(run: Run, 
     assert rows[0]["accuracy"]["mean"] >= rows[1]["accuracy"]["mean"]
 
 
-def test_export_takes_the_retrained_weights(run: Run, home: Path) -> None:
-    code, out, err = run(home, "export", "first", "--out", "best", "--json")
+def test_export_takes_the_retrained_weights(served: Run, home: Path) -> None:
+    code, out, err = served(home, "export", "first", "--out", "best", "--json")
     assert code == 0, err
     facts = json.loads(out)
     group = [r for r in retrained(home) if r["key"] == facts["key"] and r["recipe"]["epochs"] == 2]
@@ -100,7 +91,7 @@ def test_export_takes_the_retrained_weights(run: Run, home: Path) -> None:
     assert "test accuracy over seeds" in (home / "best" / "README.md").read_text()
 
 
-def test_transfer_from_the_export_to_other_pictures(run: Run, home: Path) -> None:
+def test_transfer_from_the_export_to_other_pictures(served: Run, home: Path) -> None:
     """To larger colour pictures in class folders, from what was trained on small grey ones."""
     random = np.random.default_rng(0)
     for label in ("stripes", "noise", "flat"):
@@ -110,10 +101,10 @@ def test_transfer_from_the_export_to_other_pictures(run: Run, home: Path) -> Non
             x = np.where((np.arange(20) % 4 < 2)[:, None, None], 200, 30) + x if label == "stripes" else x
             Image.fromarray(x.astype(np.uint8)).save(home / "pictures" / label / f"{i}.png")
     if not (home / "best").exists():
-        assert run(home, "export", "first", "--out", "best")[0] == 0
+        assert served(home, "export", "first", "--out", "best")[0] == 0
     words = ("--data", "pictures", "--image-size", "16", "--recipe", "smoke", "--epochs", "30", "--seeds", "1")
-    code, out, err = run(
-        home, "finetune", "--from", "best", *words, "--freeze", "backbone", "--json", "--name", "to", *PLACE
+    code, out, err = served(
+        home, "finetune", "--from", "best", *words, "--freeze", "backbone", "--json", "--name", "to"
     )
     assert code == 0, err
     found = json.loads(out)
@@ -126,12 +117,12 @@ def test_transfer_from_the_export_to_other_pictures(run: Run, home: Path) -> Non
     about = describe(weights)
     assert about is not None
     assert (about["num_classes"], about["in_chans"], about["image_size"]) == (3, 3, [16, 16])
-    code, _, err = run(home, "export", "to", "--out", "to-best")
+    code, _, err = served(home, "export", "to", "--out", "to-best")
     assert code == 0, err
 
 
-def test_few_shots_of_a_run(run: Run, home: Path) -> None:
-    code, out, err = run(
+def test_few_shots_of_a_run(served: Run, home: Path) -> None:
+    code, out, err = served(
         home, "few-shot", "--from", "first", "--data", "digits", "--episodes", "50", "--json", "--plot", "few"
     )
     assert code == 0, err
@@ -146,15 +137,15 @@ def test_few_shots_of_a_run(run: Run, home: Path) -> None:
     assert found["probe"][0]["mean"] < found["probe"][2]["mean"]
 
 
-def test_build_up_gives_before_and_after(run: Run, home: Path) -> None:
-    code, _, err = run(
-        home, "search", "--trials", "16", "--name", "sixteen", "--epochs", "2", *PLACE
+def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
+    code, _, err = served(
+        home, "search", "--trials", "16", "--name", "sixteen", "--epochs", "2"
     )  # so many have all four baselines
     assert code == 0, err
     deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3
                 and r["genotype"]["stages"][1]["depth"] == 2)  # fmt: skip
-    words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
-    code, out, err = run(home, "buildup", "--from", f"sixteen:{deep['trial']}", *words)
+    words = ("--data", "digits", "--epochs", "1", "--seeds", "2", "--json")
+    code, out, err = served(home, "buildup", "--from", f"sixteen:{deep['trial']}", *words)
     assert code == 0, err
     found = json.loads(out)
     assert [row["net"] for row in found["rows"]] == ["before", "after"]
@@ -170,9 +161,9 @@ def test_build_up_gives_before_and_after(run: Run, home: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_every_study_runs_to_its_table_and_plot(run: Run, home: Path, name: str) -> None:
-    words = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", "--json", *PLACE)
-    code, out, err = run(home, "study", name, *words)
+def test_every_study_runs_to_its_table_and_plot(served: Run, home: Path, name: str) -> None:
+    words = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", "--json")
+    code, out, err = served(home, "study", name, *words)
     assert code == 0, err
     found = json.loads(out)
     folder = home / "runs" / f"{name}-digits-quick"
@@ -188,27 +179,27 @@ def test_every_study_runs_to_its_table_and_plot(run: Run, home: Path, name: str)
     assert not any(r["status"] != "ok" for r in records(home, f"{name}-digits-quick"))
 
 
-def test_the_nets_of_a_study_and_states_of_a_training_are_explained(run: Run, home: Path) -> None:
-    quick = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", *PLACE)
-    assert run(home, "study", "windows", *quick)[0] == 0
-    code, out, err = run(home, "explain", "windows-digits-quick", "--analyses", "distance,cka", "--quick", "--json")
+def test_the_nets_of_a_study_and_states_of_a_training_are_explained(served: Run, home: Path) -> None:
+    quick = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2")
+    assert served(home, "study", "windows", *quick)[0] == 0
+    code, out, err = served(home, "explain", "windows-digits-quick", "--analyses", "distance,cka", "--quick", "--json")
     assert code == 0, err
     told = json.loads(out)
     assert len(told["nets"]) == 6
     assert all("From 3x3 to 8x8 that is" in part["summaries"][0] for part in told["analyses"])
-    words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json", *PLACE)
-    code, out, err = run(home, *words)
+    words = ("explain", "first", "--analyses", "variance", "--quick", "--training", "--json")
+    code, out, err = served(home, *words)
     assert code == 0, err
     told = json.loads(out)
     assert [part["analysis"] for part in told["analyses"]] == ["variance", "hessian_training"]
     assert all("(6 %, end)" in reading for reading in told["analyses"][1]["summaries"])
     made = records(home, "first/training")
     assert [r["status"] for r in made] == ["ok"] * 2
-    assert run(home, *words)[1] == out
+    assert served(home, *words)[1] == out
     assert records(home, "first/training") == made, "trained once"
 
 
-def test_a_killed_retraining_goes_on(run: Run, home: Path) -> None:
+def test_a_killed_retraining_goes_on(served: Run, home: Path) -> None:
     words = ("retrain", "first", "--top", "2", "--seeds", "2", "--epochs", "12", "--workers", "2")
     process = start(home, *words)
     deadline = time.monotonic() + 200
@@ -218,7 +209,7 @@ def test_a_killed_retraining_goes_on(run: Run, home: Path) -> None:
     process.communicate()
     before = [r for r in retrained(home) if r["recipe"]["epochs"] == 12]
     assert len(before) >= 1
-    code, _, err = run(home, *words)
+    code, _, err = served(home, *words)
     assert code == 0, err
     after = [r for r in retrained(home) if r["recipe"]["epochs"] == 12]
     assert after[: len(before)] == before
