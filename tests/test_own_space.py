@@ -184,6 +184,12 @@ def test_a_space_may_build_on_ours(made: Made) -> None:
     assert space.options["width"] == (6,)
     widths = options_of(get("alternet", 8))["width"]
     assert space.size() == get("alternet", 8).size() // len(widths)  # one of them
+    with pytest.raises(InputError, match=r"mine.py:5: space: unknown value 'alternets'"):
+        made(
+            "from alternas.spaces import get\nfrom alternas.spaces.families import AlterNetSpace\n"
+            "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
+            "        super().__init__(size, get('alternets', size).scale)\n"
+        )
 
 
 @pytest.mark.parametrize("side", [7, 8, 32, 224])

@@ -86,7 +86,7 @@ def test_all_joins_the_families(small_scale: SpacePreset) -> None:
     ]
     assert set(union) == set().union(*parts)
     assert parts[0] < parts[1] < parts[3], "of basic blocks"
-    assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid"}
+    assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid", "modern"}
 
 
 @pytest.mark.parametrize("size", [8, 32, 224])
