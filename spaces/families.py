@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
 from math import prod
 from typing import Any
 
@@ -42,6 +41,13 @@ class PresetSpace:
     def _maps(self) -> list[Map]:
         """The map behind each stage: of all nets of the preset with its own stem, whose strides are alike."""
         return maps_of(plain_resnets(self.scale)[0], self.image_size)
+
+    def looks_of(self, i: int, at: Map, attention: str) -> int:
+        """Heads and windows that attention blocks of this kind may have in stage `i`, on the map `at`."""
+        windows = {window_of(window, at) for window in self.scale.windows} - {None}
+        ignored = BLOCKS[attention].ignores
+        heads = 1 if "heads" in ignored else len(self.scale.heads[i])
+        return heads * (min(1, len(windows)) if "window" in ignored else len(windows))
 
 
 class ResNetSpace(PresetSpace):
@@ -111,9 +117,8 @@ class AlterNetSpace(PresetSpace):
 
     def _variants(self, i: int, attention: str) -> int:
         """Distinct stages `i`."""
-        s = self.scale
-        stages = [replace(s.stage(i, s.blocks[0], s.widths[0], depth), attention=attention) for depth in s.depths[i]]
-        return len({self._variant(i, *genes).canonical() for genes in product(stages, s.msa[i], s.heads[i], s.windows)})
+        depths, msa, looks = self.scale.depths[i], self.scale.msa[i], self.looks_of(i, self._maps[i], attention)
+        return sum(1 + looks * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
 
 
 class HybridSpace(PresetSpace):
@@ -187,8 +192,9 @@ class ModernSpace(AlterNetSpace):
     def size(self) -> int:
         plain = prod(len(options) for options in self.scale.depths)
         nets = sum(self.looks(conv) * plain for conv in self.convs)
-        for conv, attention in product(self.convs, self.attentions):
-            nets += self.looks(conv, attention) * (self.placements(attention) - plain)
+        for attention in self.attentions:
+            placed = self.placements(attention) - plain
+            nets += placed * sum(self.looks(conv, attention) for conv in self.convs)
         return len(self.scale.widths) * nets
 
     def baselines(self) -> tuple[Genotype, ...]:

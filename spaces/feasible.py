@@ -9,7 +9,7 @@ from functools import cache, cached_property
 
 from ..archs import Genotype
 from ..archs.candidate import candidate_key, recipe_genes
-from .base import FixedChooser, Gene, Genes, Space, first_genes, options_of
+from .base import SHIFTED, FixedChooser, Gene, Genes, Space, first_genes, options_of
 
 Options = Mapping[str, tuple[Gene, ...]]
 
@@ -23,10 +23,14 @@ def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = fl
     return least, space.sample(FixedChooser(genes))
 
 
+FEW = 4  # options of a gene, each of which `ends` tries
+
+
 def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]:
     """The least and the most `cost` of a space's nets, as far as a quick descent finds them.
 
-    Genes of the same name but for their numbers move together, from all at their first option and all at their last.
+    For each option of the first gene, from all genes at their first option, from all at their last, and from those
+    without attention blocks. Genes of the same name but for their numbers move together, numbers to their ends.
     """
     options = options_of(space)
     first, *others = options
@@ -35,16 +39,18 @@ def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]
         groups.setdefault(name.rstrip("0123456789_"), []).append(name)
     moves = [_together(names, options) for names in groups.values()]
     plain, full = first_genes(space), {name: choices[-1] for name, choices in options.items()}
+    without = full | {name: options[name][0] for name in groups.get(SHIFTED, ())}
     price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(options, values, strict=True))))))
 
-    def least(sign: int) -> float:
+    def least(sign: int, *starts: Genes) -> float:
         def signed(genes: Genes) -> float:
             return sign * price(tuple(genes[name] for name in options))
 
-        starts = [min(plain | {first: value}, full | {first: value}, key=signed) for value in options[first]]
-        return sign * min(_descend_together(signed, start, moves) for start in starts)
+        begun = [start | {first: value} for value in options[first] for start in starts]
+        near = sorted(begun, key=signed)[: len(options[first])]
+        return sign * min(_descend_together(signed, start, moves) for start in near)
 
-    return least(1), least(-1)
+    return least(1, plain), least(-1, full, without)
 
 
 def _descend_together(cost: Callable[[Genes], float], genes: Genes, moves: list[list[Genes]]) -> float:
@@ -59,9 +65,9 @@ def _descend_together(cost: Callable[[Genes], float], genes: Genes, moves: list[
 
 
 def _together(names: list[str], options: Options) -> list[Genes]:
-    """Changes of genes that move together: one gene to any option, several numbers to their ends."""
+    """Changes of genes that move together: names, and one gene of few options, to any; other numbers to their ends."""
     choices = options[names[0]]
-    if len(names) == 1 or isinstance(choices[0], str):
+    if isinstance(choices[0], str) or (len(names) == 1 and len(choices) <= FEW):
         return [dict.fromkeys(names, value) for value in choices]
     return [{name: options[name][end] for name in names} for end in (0, -1)]
 

@@ -162,11 +162,11 @@ class FreeSpace(PresetSpace):
         for told, block in blocks:
             variants[told, self._shared(block)] += len(s.depths[i])
             for kind in self._beside(block):
-                variants[told, self._shared(block, kind)] += some * self._looks(i, at, kind)
+                variants[told, self._shared(block, kind)] += some * self.looks_of(i, at, kind)
         for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
             alone = [frozenset({block}) for block in s.blocks if kind in self._beside(block) and _expands(block)]
             for told in (any_block, *alone):
-                variants[told, self._shared(kind)] += whole * self._looks(i, at, kind)
+                variants[told, self._shared(kind)] += whole * self.looks_of(i, at, kind)
         return variants
 
     def _shared(self, *kinds: str) -> frozenset[str]:
@@ -174,13 +174,6 @@ class FreeSpace(PresetSpace):
         specs = [BLOCKS[kind] for kind in kinds]
         names = {name for name, _ in self.scale.options if any(name in spec.options for spec in specs)}
         return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
-
-    def _looks(self, i: int, at: Map, kind: str) -> int:
-        """Heads and windows of attention blocks of stage `i`."""
-        windows = {window_of(window, at) for window in self.scale.windows} - {None}
-        ignored = BLOCKS[kind].ignores
-        heads = 1 if "heads" in ignored else len(self.scale.heads[i])
-        return heads * (min(1, len(windows)) if "window" in ignored else len(windows))
 
     def _placements(self, i: int) -> tuple[int, int]:
         """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from itertools import product
 
-from ..archs import Genotype, static_cost
+from ..archs import static_cost
 from ..archs.layout import ImageSize, as_map
 from .base import FixedChooser, Genes, options_of
 from .families import ModernSpace
@@ -20,6 +20,7 @@ CLASSES = 10
 STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
 LEAST = 2  # of stage 1
+DEAREST = 6  # kinds of nets whose costs decide, out of all pairs
 
 
 class MobileSpace(ModernSpace):
@@ -48,22 +49,27 @@ def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
     if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
         scale = replace(scale, stem="conv2")
     low, high = LEAST, max(LEAST + 1, scale.widths[-1])
+
+    def macs(width: int, genes: Genes) -> int:
+        net = ModernSpace(image, _of_width(scale, width)).sample(FixedChooser(genes))
+        return static_cost(net, CLASSES, image).macs
+
+    dear = sorted(_dear(ModernSpace(image, _of_width(scale, high))), key=lambda genes: macs(high, genes))[-DEAREST:]
     while high - low > 1:
         middle = (low + high) // 2
-        space = ModernSpace(image, _of_width(scale, middle))
-        dearest = max(static_cost(net, CLASSES, image).macs for net in _dear(space))
+        dearest = max(macs(middle, genes | {"width": middle}) for genes in dear)
         low, high = (middle, high) if dearest < limit else (low, middle)
     return _of_width(scale, low)
 
 
-def _dear(space: ModernSpace) -> Iterator[Genotype]:
-    """Of each pair of kinds the dearest nets: with every number at its most, with attention and without."""
+def _dear(space: ModernSpace) -> Iterator[Genes]:
+    """Of each pair of kinds the dearest genes: with every number at its most, with attention and without."""
     options = options_of(space)
     most = {name: choices[-1] for name, choices in options.items()}
     plain = most | {name: choices[0] for name, choices in options.items() if name.startswith("msa")}
     for conv, attention, genes in product(space.convs, space.attentions, (plain, most)):
         kinds: Genes = {"conv": conv, "attention": attention}
-        yield space.sample(FixedChooser(genes | kinds))
+        yield genes | kinds
 
 
 def _of_width(scale: SpacePreset, most: int) -> SpacePreset:
