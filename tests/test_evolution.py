@@ -122,7 +122,9 @@ def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
     _, front = sampler._predicted_front()
     found = sampler._candidates(front, 100, random.Random(0))
     assert len({net.features.traits for net in found}) == len(found)
-    known = {sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials if trial.params}
+    known = {
+        sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials if trial.params
+    }
     assert not known & {net.features.traits for net in found}
     one = [genes for net in front for genes in neighbors(net.genes, options)]
     far = [net for net in found if net.genes not in one]
