@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from ..archs.errors import InputError
 from ..results.export.formats import FORMATS
+from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import Json, NetSize, Svg, argument, command, option
 
@@ -102,4 +103,14 @@ def spaces(
                 least, most = ends(at, lambda net, kind=kind, cost=cost: getattr(cost(net), kind))
                 facts |= {f"least_{kind}": int(least), f"most_{kind}": int(most)}
             rows.append({"space": at.name, "image_size": f"{height}x{width}"} | facts)
-    print_listing(rows, as_json)
+    print_listing(rows if as_json else [_ranges(row) for row in rows], as_json)
+
+
+def _ranges(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with short numbers, and each range in one column."""
+    names = ("space", "image_size", "genes", "nets")
+    shown = {name: row[name] for name in names}
+    if row["nets"] and row["nets"] >= 10**6:
+        shown["nets"] = f"{row['nets']:.3g}"
+    ranges = {kind: f"{short(row[f'least_{kind}'])} to {short(row[f'most_{kind}'])}" for kind in ("macs", "params")}
+    return shown | {"MACs": ranges["macs"], "params": ranges["params"]}
