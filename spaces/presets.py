@@ -88,7 +88,7 @@ class Anchor(NamedTuple):
 
 ANCHORS = (
     Anchor(8, 4, 20, 16, 80, 20),
-    Anchor(32, 4, 64, 96, 224, 64),
+    Anchor(32, 4, 64, 96, 216, 64),
     Anchor(64, 4, 52, 96, 256, 52),
     Anchor(224, 16, 80, 192, 768, 64),
     Anchor(512, 16, 56, 192, 512, 44),
