@@ -120,7 +120,7 @@ class Stem(Part):
         if self.kind == "none":
             return Stem("none")
         kept = {name: getattr(self, name) for name in own.get(self.kind, ())}
-        if self.kind in own and self.side == replace(self, kernel=0).side:
+        if self.kind in own and self.kernel == (self.patch if self.kind == "patchify" else 3):
             kept["kernel"] = 0
         if not self.before and self.ends_with != "act":  # the only activation is behind the last conv
             kept.pop("act", None)

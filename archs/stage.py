@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from .blocks.spec import BLOCKS, attention_kinds, conv_kinds
@@ -211,36 +211,41 @@ class Stage(Part):
 
     def canonical(self) -> Stage:
         """The one spelling: what no block of the stage makes use of is at its default."""
-        used = {*self.kinds}
-        options = {name: self._spelt(name, used) for name in OPTIONS}
-        if BLOCKS[self.block].has_mlp and self.block in used:
-            options["mlp_ratio"] = self.hidden / self.channels
-        if not self.places:
-            return Stage(self.block, self.depth, self.width, self.stride, (), **options)
-        block, width, mlp_ratio = self.block, self.width, options.pop("mlp_ratio", MLP_RATIO)
-        if BLOCKS[self.attention].has_mlp:
-            mlp_ratio = self.hidden / self.channels
-        if len(self.places) == self.depth:  # without a conv block, only the expansion of `block` is left,
-            if not BLOCKS[self.attention].inner_of_input:  # and of that only the stage's channels
-                block, width = "basic", self.channels
-            elif self.expansion == 1:
-                block = "basic"
-        stage = replace(
-            self,
-            block=block,
-            width=width,
-            msa=self.places,
-            per_head=self.per_head and self.heads > 1,
-            mlp_ratio=mlp_ratio,
-            **options,
-        )
-        return replace(stage, **{name: getattr(Stage, name) for name in BLOCKS[self.attention].ignores})
+        return _canonical(self)
 
     def _spelt(self, name: str, used: set[str]) -> Any:
         """An option; None where no block has it, or each is made so of itself."""
         own = [BLOCKS[kind].options[name] for kind in used if name in BLOCKS[kind].options]
         value = getattr(self, name)
         return None if all(value == kinds for kinds in own) else value
+
+
+@lru_cache(maxsize=4096)  # the nets of a search have stages in common
+def _canonical(stage: Stage) -> Stage:
+    used = {*stage.kinds}
+    options = {name: stage._spelt(name, used) for name in OPTIONS}
+    if BLOCKS[stage.block].has_mlp and stage.block in used:
+        options["mlp_ratio"] = stage.hidden / stage.channels
+    if not stage.places:
+        return Stage(stage.block, stage.depth, stage.width, stage.stride, (), **options)
+    block, width, mlp_ratio = stage.block, stage.width, options.pop("mlp_ratio", MLP_RATIO)
+    if BLOCKS[stage.attention].has_mlp:
+        mlp_ratio = stage.hidden / stage.channels
+    if len(stage.places) == stage.depth:  # without a conv block, only the expansion of `block` is left,
+        if not BLOCKS[stage.attention].inner_of_input:  # and of that only the stage's channels
+            block, width = "basic", stage.channels
+        elif stage.expansion == 1:
+            block = "basic"
+    spelt = replace(
+        stage,
+        block=block,
+        width=width,
+        msa=stage.places,
+        per_head=stage.per_head and stage.heads > 1,
+        mlp_ratio=mlp_ratio,
+        **options,
+    )
+    return replace(spelt, **{name: getattr(Stage, name) for name in BLOCKS[stage.attention].ignores})
 
 
 def _check_option(place: str, name: str, value: Any) -> Any:

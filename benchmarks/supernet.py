@@ -31,6 +31,7 @@ from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
+from alternas.search.supernet import draws
 from alternas.search.supernet.bank import Bank, NetInput, skeleton
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler
@@ -51,6 +52,7 @@ PLAN = [
 SHORT = sized([], ["--epochs", "0.05", "--trials", "4"])
 STEPS, WARM_UP, REPEATS = sized(60, 2), sized(10, 1), sized(5, 2)  # timed steps
 PROBES = sized(500, 20)  # nets that a bank of `free` is measured on
+draws.POOL_DRAWS = sized(draws.POOL_DRAWS, 20)
 Judged = tuple[Record, float, float]  # a net, and its accuracy on either half of the validation images
 
 

@@ -41,9 +41,9 @@ def test_what_is_wrong_with_a_run_is_found(benchmark: Any, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_six_kills_lose_nothing(benchmark: Any, tmp_path: Path) -> None:
-    found = benchmark.chaos(kills=6, trials=12, seed=7, folder=tmp_path)
+def test_a_kill_of_each_kind_loses_nothing(benchmark: Any, tmp_path: Path) -> None:
+    found = benchmark.chaos(kills=3, trials=4, seed=7, folder=tmp_path)
     assert found["wrong"] == {}, (tmp_path / "err").read_text()[-2000:]
-    assert found["killed"] == {"driver": 2, "worker": 2, "node": 2}
-    assert found["drivers"] == 3
-    assert 12 < found["records"]["ok"] <= 16, "and the baselines that so many trials have"
+    assert found["killed"] == {"driver": 1, "worker": 1, "node": 1}
+    assert found["drivers"] == 2
+    assert 4 < found["records"]["ok"] <= 8, "and the baselines that so many trials have"

@@ -70,9 +70,11 @@ def test_one_more_block_of_a_stage(conv_block: str, block: int, width: int, head
     assert (longer - plain, attending - plain) == (block, params)
 
 
+OWN = [name for name, entry in zoo.ZOO.items() if not entry.by_order]  # sizes of the others: test_zoo_*.py
+
+
 @pytest.mark.parametrize(
-    ("name", "size"),
-    [*((name, 32) for name in zoo.names()), *((name, 224) for name, entry in zoo.ZOO.items() if not entry.timm)],
+    ("name", "size"), [*((name, 32) for name in OWN), *((name, 224) for name in OWN if not zoo.ZOO[name].timm)]
 )
 def test_zoo_members_cost_what_they_count(name: str, size: int) -> None:
     net = zoo.get(name, size)
@@ -93,15 +95,15 @@ def check_draws(space: str, size: int, channels: int, draws: int) -> None:
 
 
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(("size", "channels", "draws"), [(8, 1, 20), (12, 3, 8), (28, 1, 8), (32, 3, 8), (224, 3, 4)])
+@pytest.mark.parametrize(("size", "channels", "draws"), [(8, 1, 12), (28, 1, 6), (224, 3, 2)])
 def test_members_of_spaces_cost_what_they_count(space: str, size: int, channels: int, draws: int) -> None:
     check_draws(space, size, channels, draws)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize(("size", "draws"), [(16, 80), (64, 80), (96, 40)])
-def test_200_members_of_spaces_cost_what_they_count(space: str, size: int, draws: int) -> None:
+@pytest.mark.parametrize(("size", "draws"), [(16, 50), (96, 50)])
+def test_100_members_of_spaces_cost_what_they_count(space: str, size: int, draws: int) -> None:
     check_draws(space, size, 3, draws)
 
 
@@ -119,9 +121,7 @@ def test_oblong_images() -> None:
 
 LARGE = re.compile("101|152|x3|large|huge|patch8")
 IN_TIMM = [
-    pytest.param(name, marks=[pytest.mark.slow] if LARGE.search(name) else [])
-    for name, entry in zoo.ZOO.items()
-    if entry.timm
+    pytest.param(name, marks=[pytest.mark.slow] if LARGE.search(name) else []) for name in OWN if zoo.ZOO[name].timm
 ]
 
 

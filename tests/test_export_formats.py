@@ -29,7 +29,7 @@ from alternas.results.export.export_net import RANDOM_IMAGES, export_net_of
 from alternas.results.export.formats import FORMATS, check_formats, format_of
 from alternas.results.export.write import export_network, summary_lines, write_formats
 from alternas.results.runs.weights_spec import parse_run_spec
-from nets import NETS, lively
+from nets import FURTHER, NETS, lively
 from runs import finished_run
 
 ALL = FORMATS
@@ -47,7 +47,9 @@ HYBRID = Genotype(
     Head("token", 12),
 )
 SMALL = {"alternet": NETS["msa"], "post": NETS["post bottleneck"], "modern": MODERN, "hybrid": HYBRID}
-EVERY = NETS | {name: SMALL[name] for name in ("modern", "hybrid")}
+POSITIONS = {name for name in NETS if name.startswith("vit ")} - {"vit 2-D shared", "vit local relative"}
+EVERY = {name: NETS[name] for name in NETS if name not in FURTHER | POSITIONS}
+EVERY |= {name: SMALL[name] for name in ("modern", "hybrid")}
 
 
 def network_of(net: Genotype, classes: int = 5, size: int = 16, channels: int = 2) -> Network:
@@ -107,26 +109,18 @@ def shallow(net: Genotype) -> Genotype:
 
 
 def zoo_nets() -> dict[str, tuple[Genotype, int]]:
-    """The zoo's nets and image sizes by the names that share them.
+    """Of the zoo's nets that differ in depth, width or patches alone the first, and its image size.
 
-    Nets of more than 8 blocks are made shallow, for tracing takes seconds a block; so those that differ in
-    nothing but their depth are one. Of nets whose weights timm has by order one for each set of kinds is enough.
+    Nets of more than 8 blocks are made shallow, for tracing takes seconds a block.
     """
-    families = set[frozenset[str]]()
-    names: dict[str, list[str]] = {}
-    nets: dict[str, tuple[Genotype, int]] = {}
+    nets: dict[tuple[Any, ...], tuple[str, Genotype, int]] = {}
     for name in zoo.names():
         size = next((size for part, size in SIZES.items() if part in name), 64 if "_r50_" in name else 32)
         net = zoo.get(name, size)
-        if zoo.ZOO[name].by_order:
-            if frozenset(net.kinds) in families:
-                continue
-            families.add(frozenset(net.kinds))
         blocks = sum(stage.depth for stage in net.stages) + (net.encoder.depth if net.encoder else 0)
-        net = shallow(net) if blocks > 8 else net
-        names.setdefault(net.key, []).append(name)
-        nets[net.key] = net, size
-    return {" ".join(names[key]): found for key, found in nets.items()}
+        parts = frozenset(net.kinds), net.style, net.stem.kind, net.encoder is None
+        nets.setdefault(parts, (name, shallow(net) if blocks > 8 else net, size))
+    return {name: (net, size) for name, net, size in nets.values()}
 
 
 @pytest.mark.slow

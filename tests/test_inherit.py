@@ -90,7 +90,7 @@ def test_any_two_nets_give_a_sound_child() -> None:
     nets = list(NETS.values())
     parents = [trained(net) for net in nets]
     for i, j in itertools.product(range(len(nets)), repeat=2):
-        if (3 * i + j) % 7 == 0:
+        if (3 * i + j) % 29 == 0:
             child, rows = child_of(parents[j], nets[i])
             check_report(child, rows)
             with torch.no_grad():

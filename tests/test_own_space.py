@@ -356,6 +356,7 @@ def test_what_is_wrong_in_a_neighbour_is_one_line(made: Made, case: str, monkeyp
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_a_run_is_of_its_neighbours_too(tmp_path: Path) -> None:
     """They stand in run.json; the same search goes on, with a changed one it is refused. Workers need none of them."""
     words = ["search", "./mine.py", "--trials", "1", "--epochs", "0.1", "--workers", "1", "--name", "mine", "--json"]

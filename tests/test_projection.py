@@ -82,11 +82,10 @@ def test_weights_and_exports_are_those_of_a_conv() -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "side", "batch"),
-    [(8, 48, 32), (4, 48, 32)] + [pytest.param(w, s, b, marks=pytest.mark.slow) for w, s, b in
-                                  ((8, 64, 32), (4, 64, 32), (12, 96, 3), (2, 96, 3), (8, 96, 1), (15, 64, 9))],
+    ("width", "side", "batch", "threads"),
+    [(8, 48, 32, 1)] + [pytest.param(*case, marks=pytest.mark.slow) for case in
+                        ((8, 48, 32, 2), (4, 64, 32, 2), (12, 96, 3, 1), (2, 96, 3, 2), (15, 64, 9, 2))],
 )  # fmt: skip
-@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_training_in_channels_last_ends(width: int, side: int, batch: int, threads: int) -> None:
     command = [sys.executable, "-c", TRAIN, *map(str, (width, side, batch, threads))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

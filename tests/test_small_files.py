@@ -127,6 +127,7 @@ def bomb(path: str, shape: tuple[int, ...], **more: Any) -> None:
             whole.writestr(f"{name}.npy", held.getvalue())
 
 
+@pytest.mark.slow
 def test_arrays_are_refused_by_what_their_headers_say() -> None:
     bomb("large.npz", (80, 512, 512, 120))
     bomb("thin.npz", (80, 2048, 2048, 1))

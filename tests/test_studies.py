@@ -161,7 +161,7 @@ def test_build_up_gives_before_and_after(home: Path) -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
-    words = ("--data", "digits", "--quick", "--epochs", "1", "--seeds", "2", "--json", *PLACE)
+    words = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", "--json", *PLACE)
     code, out, err = run(home, "study", name, *words)
     assert code == 0, err
     found = json.loads(out)
@@ -179,7 +179,7 @@ def test_every_study_runs_to_its_table_and_plot(home: Path, name: str) -> None:
 
 
 def test_the_nets_of_a_study_and_states_of_a_training_are_explained(home: Path) -> None:
-    quick = ("--data", "digits", "--quick", "--epochs", "1", "--seeds", "2", *PLACE)
+    quick = ("--data", "digits", "--quick", "--epochs", "0.2", "--seeds", "2", *PLACE)
     assert run(home, "study", "windows", *quick)[0] == 0
     code, out, err = run(home, "explain", "windows-digits-quick", "--analyses", "distance,cka", "--quick", "--json")
     assert code == 0, err

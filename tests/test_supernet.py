@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from dataclasses import replace
@@ -61,7 +62,7 @@ def test_a_net_on_slices_of_a_larger_bank_is_its_copy(name: str) -> None:
         assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
 
 
-@pytest.mark.parametrize("count", [10, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SPACES)
 def test_every_net_of_every_space_is_a_slice_of_one_bank(name: str, count: int) -> None:
     nets, x_BCHW = drawn(get(name, 16), count), torch.randn(2, 3, 16, 16)
@@ -126,11 +127,20 @@ def test_new_tensors_have_the_initialisation_of_their_layer() -> None:
 # Which nets, and how much of the compute for what.
 
 
-def sampler(space: str = "bench", most: float = float("inf")) -> NetSampler:
-    def macs(net: Genotype) -> float:
-        return float(static_cost(net, 10, 16, 1).macs)
+@functools.cache
+def macs_of(net: Genotype) -> float:
+    return float(static_cost(net, 10, 16, 1).macs)
 
-    return NetSampler(get(space, 16), macs, lambda net: max(0.0, macs(net) / most - 1), 0)
+
+@functools.cache
+def pool(space: str, most: float) -> list[Genotype]:
+    return NetSampler(get(space, 16), macs_of, lambda net: max(0.0, macs_of(net) / most - 1), 0).pool
+
+
+def sampler(space: str = "bench", most: float = float("inf")) -> NetSampler:
+    made = NetSampler(get(space, 16), macs_of, lambda net: max(0.0, macs_of(net) / most - 1), 0)
+    made.pool = pool(space, most)
+    return made
 
 
 def test_families_are_drawn_evenly_and_every_draw_is_a_function_of_seed_and_step() -> None:
@@ -218,10 +228,13 @@ def loader() -> DeviceLoader:
     return open_loader(load(DataConfig("digits")).without_test(), torch.device("cpu"), 0)
 
 
+@functools.cache
+def digits_draws() -> NetSampler:
+    return NetSampler(get("all", 8), lambda net: float(static_cost(net, 10, 8, 1).macs), lambda net: 0.0, 0)
+
+
 def job_of(folder: Path, start: int, stop: int, **changes: Any) -> SupernetJob:
-    space = get("all", 8)
-    macs = lambda net: float(static_cost(net, 10, 8, 1).macs)  # noqa: E731
-    draws = NetSampler(space, macs, lambda net: 0.0, 0)
+    space, draws = get("all", 8), digits_draws()
     nets = tuple(draws.nets(step, 2) for step in range(start, stop))
     files = str(folder / "bank.pt"), str(folder / "bank.safetensors")
     largest = tuple(drawn(space, 50))
@@ -247,6 +260,7 @@ def test_a_training_in_parts_gives_the_bank_of_the_unbroken_one(tmp_path: Path, 
     assert all(torch.equal(one.tensor(role), other.tensor(role)) for role in one.axes)
 
 
+@pytest.mark.slow
 def test_training_makes_nets_better_than_chance(tmp_path: Path, loader: DeviceLoader) -> None:
     result = run(job_of(tmp_path, 0, 120, total_steps=120), loader)
     assert result.accuracy is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,14 +38,25 @@ DATA: Any = SimpleNamespace(train=range(1437), val=range(360))
 Open = Callable[..., SupernetController]
 
 
+@functools.cache
 def cost_fn(net: Genotype) -> Any:
     return static_cost(net, 10, 16, 1)
 
 
+def sampler() -> draws.NetSampler:
+    return draws.NetSampler(get("bench", 16), lambda net: float(cost_fn(net).macs), lambda net: 0.0, 0)
+
+
+@pytest.fixture(scope="module")
+def pool() -> list[Genotype]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "POOL_DRAWS", 200)
+        return sampler().pool
+
+
 @pytest.fixture
-def open_supernet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+def open_supernet(tmp_path: Path, pool: list[Genotype]) -> Iterator[Open]:
     """Opens a search of `bench` on tmp_path, again and again as a restarted driver would."""
-    monkeypatch.setattr(draws, "POOL_DRAWS", 200)
     stores: list[Store] = []
 
     def open_it(trials: int = UNLIMITED, trainings: float = 8, **more: Any) -> SupernetController:
@@ -52,8 +64,8 @@ def open_supernet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[O
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig())
         fields = {"recipe": RECIPE.to_dict(), "data": {}, "seed": 0, "versions": {}}
         bank, facts = tmp_path / "bank.safetensors", {"space": "bench"}
-        space = get("bench", 16)
-        nets = draws.NetSampler(space, lambda net: float(cost_fn(net).macs), lambda net: 0.0, 0)
+        space, nets = get("bench", 16), sampler()
+        nets.pool = pool
         context = SearchContext(
             config, DATA, space, cost_fn, STEPS, tmp_path, fields, bank=bank, nets=nets, bank_facts=facts
         )

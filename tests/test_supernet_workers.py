@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 import signal
 import subprocess
@@ -93,10 +94,14 @@ def macs(net: Genotype) -> float:
     return float(price(net).macs)
 
 
+@functools.cache
+def sampler() -> NetSampler:
+    return NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+
+
 def job_of(folder: Path, start: int, stop: int, recipe: Recipe = RANDOM) -> SupernetJob:
-    sampler = NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
-    nets = tuple(sampler.nets(step, NETS_A_STEP) for step in range(start, stop))
-    first = sampler.nets(0, 2)
+    nets = tuple(sampler().nets(step, NETS_A_STEP) for step in range(start, stop))
+    first = sampler().nets(0, 2)
     folder.mkdir(exist_ok=True)
     return SupernetJob(BANK, nets, start, 8, first, first, recipe, 0, str(folder / "bank.pt"), str(folder / "bank"))
 
@@ -129,7 +134,12 @@ def apart(one: Path, other: Path) -> float:
 
 
 @pytest.mark.parametrize(
-    ("recipe", "begin"), [(RANDOM, 0), (UPHILL, 0), (IN_PASSES, 3)], ids=["dropout", "SAM", "SAM in two passes"]
+    ("recipe", "begin"),
+    [
+        pytest.param(RANDOM, 0, id="dropout"),
+        pytest.param(UPHILL, 0, id="SAM", marks=pytest.mark.slow),
+        pytest.param(IN_PASSES, 3, id="SAM in two passes", marks=pytest.mark.slow),
+    ],
 )
 def test_two_workers_train_the_bank_of_one(recipe: Recipe, begin: int, tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
@@ -160,6 +170,7 @@ def test_dropout_is_a_function_of_seed_step_and_net(tmp_path: Path, loader: Devi
     assert apart(plain / "bank", thinned / "bank") > 1e-3, "or the other tests show nothing"
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_no_fault_of_the_bank(tmp_path: Path, loader: DeviceLoader) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     alone(job_of(one, 0, 8), loader)
@@ -200,16 +211,23 @@ def test_where_one_lacks_memory_all_go_on_in_more_passes(tmp_path: Path, loader:
 # The controller, with workers that train nothing.
 
 
+@pytest.fixture(scope="module")
+def pool() -> list[Genotype]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(draws, "POOL_DRAWS", 200)
+        return NetSampler(get("all", 8), macs, lambda net: 0.0, 0).pool
+
+
 @pytest.fixture
-def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SupernetController]:
+def controller(tmp_path: Path, pool: list[Genotype]) -> Iterator[SupernetController]:
     """A search on shared weights whose baselines have ended."""
     settings = Settings("all", "digits", "random", "none", "macs", SMOKE, supernet=40.0)
     config = SearchConfig(settings, DataConfig("digits"), UNLIMITED, "test", RunConfig())
     fields = {"recipe": {}, "data": {}, "seed": 0, "versions": {}}
     data: Any = SimpleNamespace(train=range(1000), val=range(300))
     bank = tmp_path / "bank.safetensors"
-    monkeypatch.setattr(draws, "POOL_DRAWS", 200)
     nets = NetSampler(get("all", 8), macs, lambda net: 0.0, 0)
+    nets.pool = pool
     context = SearchContext(config, data, get("all", 8), price, STEPS, tmp_path, fields, bank=bank, nets=nets)
     with closing(Store(tmp_path)) as store:
         study = open_study(tmp_path, store.records, "random", context.sampler_context(), context.cost_of, "")

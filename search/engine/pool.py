@@ -308,6 +308,7 @@ class Pool:
         """What a worker has to say; None where the others of its place have not ended."""
         running = self._running[stream]
         rank = running.streams[stream]
+        check_raylet()  # without it Ray may end this process on the way to an object
         try:
             event: Progress | JobResult = ray.get(next(stream))  # pyright: ignore[reportAssignmentType]
         except StopIteration:

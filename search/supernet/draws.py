@@ -57,6 +57,11 @@ class NetSampler:
         nets = {net.key: net for net in [*drawn, *ends] if not self._violation(net)}
         return sorted(nets.values(), key=lambda net: (self.macs(net), net.key))
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """Each net's place in the pool, by its key: of two nets the dearer one's is the larger."""
+        return {net.key: place for place, net in enumerate(self.pool)}
+
     @property
     def mean_macs(self) -> float:
         """MACs of the space's mean net."""
@@ -93,7 +98,7 @@ class NetSampler:
         draw, families = random.Random(f"{self._seed}/{window}"), [*self.families.values()]
         weights = [min(len(nets), EVEN_FROM) for nets in families]
         drawn = draw.choices(families, weights, k=CANDIDATES * WINDOW * count)
-        candidates = sorted((draw.choice(nets) for nets in drawn), key=lambda net: (self.macs(net), net.key))
+        candidates = sorted((draw.choice(nets) for nets in drawn), key=lambda net: self._places[net.key])
         nets = [self._best(draw, candidates[i : i + CANDIDATES]) for i in range(0, len(candidates), CANDIDATES)]
         steps = [tuple(nets[first : first + count]) for first in range(0, len(nets), count)]
         draw.shuffle(steps)
