@@ -20,24 +20,29 @@ BLOCK = re.compile(r"```(python|bash|yaml)(?: (\S+))?\n(.*?)```", re.DOTALL)  # 
 MARK = re.compile(r"\[not run: ([^]]+)\]")  # on a line of bash, or anywhere in a block of Python, with the reason
 
 # Put behind what a page says, where it is not run to the letter; of an option given twice the last one counts.
+# The first pattern that a command line fits.
 SHORT = {
+    "search*latency_ms": "--trials 1 --epochs 1",  # ten seconds a net on a busy machine
     "search": "--trials 4 --epochs 1",
     "retrain": "--top 1 --seeds 1 --epochs 1",
     "finetune": "--seeds 1 --epochs 0.05",
-    "study": "--data digits --quick --seeds 2 --epochs 1",
+    "study": "--data digits --quick --seeds 2 --epochs 0.3",
     "bench": "--seeds 2 --scheduler none",
-    "explain": "--samples 32 --quick",
-    "latency": "--batch 1",
+    "explain*--paper-claims": "--samples 16 --quick --epochs 0.3",
+    "explain": "--samples 16 --quick",
+    "latency": "--batch 1 --top 2",
 }
+ALONE = ("search", "retrain", "finetune", "study")  # with one worker, unless the page says how many
 
 
 def bash_of(block: str, to_the_letter: bool = False) -> str:
     """A script that runs a block's lines but the marked ones. What it installs is there, and tests are running."""
     python = shlex.quote(sys.executable)
     lines = [line for line in block.splitlines() if not MARK.search(line)]
-    cases = "" if to_the_letter else "".join(f'{name}) set -- "$@" {more};; ' for name, more in SHORT.items())
+    cases = "" if to_the_letter else "".join(f'{like}*) set -- "$@" {more};; ' for like, more in SHORT.items())
+    alone = "" if to_the_letter else f'case "$1" in {"|".join(ALONE)}) set -- "$1" --workers 1 "${{@:2}}";; esac; '
     functions = (
-        f'alternas() {{ case "$1" in {cases}*) ;; esac; {python} -m alternas "$@"; }}',
+        f'alternas() {{ case "$*" in {cases}*) ;; esac; {alone}{python} -m alternas "$@"; }}',
         f'python() {{ {python} "$@"; }}',
         "pip() { :; }",
         "pytest() { :; }",

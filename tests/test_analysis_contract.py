@@ -68,6 +68,7 @@ def check(subject: AnalysisInput, analysis: str, analyse: Callable[[AnalysisInpu
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_nets_are_left_as_they_were(name: str) -> None:
     subject = subject_of(name, 2)

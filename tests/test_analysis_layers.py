@@ -215,6 +215,7 @@ def test_a_token_and_patch_have_the_cka_of_their_values() -> None:
     assert found[6, 9].item() == pytest.approx(hsic(k, m) / math.sqrt(hsic(k, k) * hsic(m, m)), abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VARIED)
 def test_nothing_changes_in_the_net(name: str) -> None:
     net, shown = net_of(name).train(), images(30)

@@ -115,6 +115,7 @@ def test_the_stored_nets_are_those_of_the_space(packed: Any) -> None:
     assert (packed.groupby(GENES)[["macs", "params"]].nunique() == 1).all(axis=None)
 
 
+@pytest.mark.slow
 @stored
 def test_the_stored_table_loads(packed: Any) -> None:
     nets = {net.key: genes for genes, net in members(get("bench", 16))}
@@ -440,6 +441,7 @@ def test_errors_come_before_processes(tmp_path: Path) -> None:
         run_benchmark(BenchmarkConfig(file=tmp_path / "none.parquet"), [SearcherConfig("random")], print)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_stopped_bench_ends_at_once() -> None:
     """And not when all that was asked for is done, which here takes minutes."""
@@ -452,6 +454,7 @@ def test_a_stopped_bench_ends_at_once() -> None:
     assert not active_children()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 @stored
 def test_the_command(alternas: Any) -> None:

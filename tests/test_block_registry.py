@@ -218,6 +218,7 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Genotype]:
     sys.modules.pop("block_of_a_test", None)
 
 
+@pytest.mark.slow
 def test_a_new_block_is_its_module_and_its_entry(net: Genotype, tmp_path: Path) -> None:
     assert Genotype.from_json(net.to_json()) == net
     assert net.family == "modern"

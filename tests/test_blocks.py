@@ -50,6 +50,7 @@ def test_every_block_meta_device_channels_last_and_autocast(name: str) -> None:
     assert (low - expected).abs().max() < 0.1 * expected.abs().max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 def test_every_block_exports(name: str) -> None:
     torch.manual_seed(0)
@@ -74,6 +75,7 @@ def test_every_stride_makes_the_planned_map(order: str, norm: str, stride: int) 
         assert features.shape[2:] == net.plan((13, 16)).last_map
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [*(pytest.param(name, marks=pytest.mark.slow) for name in ("bit trunk", "transformer")), "vit local relative"],

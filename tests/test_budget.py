@@ -165,6 +165,7 @@ def words_of(command: tuple[str, ...]) -> list[str]:
     return words if command[0] == "retrain" else [*words, "--name", "experiment"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("experiment_inputs")
 @pytest.mark.parametrize("command", EXPERIMENTS, ids=lambda command: command[0])
 @pytest.mark.parametrize("as_json", [False, True])

@@ -55,12 +55,16 @@ def statuses(controller: SearchController, kind: str = "search") -> Counter[str]
     return Counter(r.status for r in controller.store.records if r.kind == kind)
 
 
+# asha shares the code of mo-asha
+SOME_SLOW = [pytest.param(name, marks=pytest.mark.slow) if name == "asha" else name for name in SCHEDULERS]
+
+
 def states(controller: SearchController) -> Counter[TrialState]:
     return Counter(t.state for t in controller.study.study.get_trials(deepcopy=False))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", SCHEDULERS)
+@pytest.mark.parametrize("rungs", SOME_SLOW)
 def test_every_strategy_and_scheduler_ends_as_promised(open_controller: Open, strategy: str, rungs: str) -> None:
     controller = open_controller(trials=30, strategy=strategy, scheduler=rungs)
     executor = finish(controller, slots=3)
@@ -190,8 +194,16 @@ class KilledError(Exception):
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("rungs", ["none", "mo-asha"])  # asha shares the code of mo-asha
-@pytest.mark.parametrize("journal", ["kept", "lost"])
+@pytest.mark.parametrize(  # asha shares the code of mo-asha
+    ("journal", "rungs"),
+    [
+        ("lost", "mo-asha"),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("lost", "none"), ("kept", "none"), ("kept", "mo-asha")]
+        ),
+    ],
+)
 def test_a_driver_killed_anywhere_resumes(
     open_controller: Open, strategy: str, rungs: str, journal: str, tmp_path: Path
 ) -> None:

@@ -144,6 +144,14 @@ def test_the_nets_are_those_of_the_weights_and_the_images_those_of_the_data(run:
     assert other.net.genotype.family == "resnet"
 
 
+@pytest.mark.parametrize(("samples", "minibatches"), [(10_000, 16), (256, 16), (63, 3), (16, 1)])
+def test_no_more_training_images_than_samples(run: Path, monkeypatch: Any, samples: int, minibatches: int) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(subject) or "nothing")
+    explain(Explain("mine:2", "", ("variance",), samples=samples), QUIET)
+    assert len(seen[0].training) == minibatches
+
+
 def test_the_loss_is_the_recipes() -> None:
     """Label smoothing and L2 of what its optimiser decays: not the norms, biases and the like."""
     torch.manual_seed(0)
@@ -173,6 +181,7 @@ def test_the_loss_is_the_recipes() -> None:
         assert loss.dtype == torch.double, "the Hessian's products are of float64"
 
 
+@pytest.mark.slow
 def test_the_images_are_listed(run: Path) -> None:
     explain(Explain("mine:2", analyses=("hessian",), samples=12), QUIET)
     data, ground = load(DataConfig("digits")), analysis_context(load(DataConfig("digits")), 12, torch.device("cpu"))

@@ -99,6 +99,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     told = explain(Explain("mine", analyses=("distance", "variance"), samples=16), QUIET)
     assert len(told["nets"]) == 16
@@ -118,6 +119,7 @@ def test_a_panel_for_each_net_and_the_table_of_all(run: Path) -> None:
     assert (run / "explain" / "variance.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.slow
 def test_what_was_found_of_a_net_is_kept(run: Path) -> None:
     told = explain(Explain("mine", analyses=("variance",), samples=16), QUIET)
     files = list((run / "analyses").iterdir())
@@ -145,6 +147,7 @@ def test_nets_are_held_against_another_seed_on_all_data_and_the_largest(tmp_path
     assert reference("cka", by["vit s, 100 %, seed 0"], alone) is None
 
 
+@pytest.mark.slow
 def test_cka_is_that_of_the_same_places(run: Path) -> None:
     ids = {(r.factors["net"], r.factors["fraction"], r.seed): r.training_id for r in read_records(run)}
     weights = run / "weights"
@@ -180,7 +183,7 @@ def test_a_net_of_another_depth_is_held_against_its_best_match(run: Path) -> Non
 def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     nets = {net.name: net for net in study_nets(run, digits())}
     few, whole = nets["vit s, 10 %, seed 1"], nets["vit s, 100 %, seed 1"]
-    ground = analysis_context(digits(), 8, CPU)
+    ground = analysis_context(digits(), 256, CPU)
     assert len(ground.analysis_input(whole).training) == 16
     x = torch.cat([x for x, _ in ground.analysis_input(few).training])
     shown = torch.as_tensor(seen(digits(), View(0.1, draw=1)).train.images).float()
@@ -190,6 +193,7 @@ def test_training_batches_are_those_of_the_nets_share(run: Path) -> None:
     assert near.max() < 1e-3
 
 
+@pytest.mark.slow
 def test_windows_are_one_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subjects, "MINIBATCHES", 1)
@@ -315,6 +319,7 @@ def chosen_record(net: Genotype, recipe: Any = RECIPE) -> Record:
     return Record.from_dict(row)
 
 
+@pytest.mark.slow
 def test_four_states_of_a_net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(subjects, "MINIBATCHES", 1)

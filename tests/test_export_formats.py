@@ -66,14 +66,16 @@ def folder_of(network: Network, tmp_path: Path, names: Sequence[str] = ALL) -> t
     return folder, {name: float(np.abs(isolated.logits(folder, name, images) - ours).max()) for name in names}
 
 
+@pytest.mark.slow
 def test_every_format_gives_the_nets_outputs(tmp_path: Path) -> None:
-    """Of a hybrid with the modern blocks; `test_the_command_writes_every_format` has an AlterNet, the slow ones all."""
+    """Of a hybrid with the modern blocks; `test_the_command_writes_every_format` has an AlterNet, others the rest."""
     stages = (MODERN.stages[0], replace(MODERN.stages[1], depth=1))
     net = replace(HYBRID, stages=stages, encoder=HYBRID.encoder and replace(HYBRID.encoder, depth=1))
     _, found = folder_of(network_of(net), tmp_path)
     assert max(found.values()) < 1e-4, found
 
 
+@pytest.mark.slow
 def test_reparametrised_convs_leave_as_one_conv_each(tmp_path: Path) -> None:
     """onnx and pt2 are of the fused net; model.py is of the trainable one, and fuses it."""
     network = network_of(replace(NETS["repvgg"], stages=(Stage("repvgg", 1, 8), Stage("repvit", 2, 8, 2, se=0.25))))
@@ -289,6 +291,7 @@ def test_a_format_that_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_leave_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = network_of(NETS["basic"])
     ours = export_net_of(network, {}).logits().numpy()
@@ -337,6 +340,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_command_writes_every_format(alternas: Any, run: Path) -> None:
     code, out, err = alternas("export", "mine:0", "--out", "best", "--formats", "timm,onnx,pt2", "--json")
     assert code == 0, err

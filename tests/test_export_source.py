@@ -29,6 +29,7 @@ for number in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("needs", ["torch alone", pytest.param("timm", marks=pytest.mark.slow)])
 def test_sources_build_every_kind_of_net(needs: str, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -318,6 +318,7 @@ def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path
     assert {r.status for r in read_records(tmp_path / "runs/small")} == {"ok"}
 
 
+@pytest.mark.slow
 def test_a_hundred_tears_of_records_and_journal(open_controller: Open, tmp_path: Path) -> None:
     """The last record cut at any byte, the journal cut anywhere, or both: what was whole stays, the rest is made."""
     space, chance = get("resnet", 8), random.Random(0)

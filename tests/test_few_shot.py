@@ -170,6 +170,7 @@ def test_more_shots_help(digits: tuple[Labelled, Labelled]) -> None:
     assert shot_accuracy(*digits, 5, 4) == by_shots[5][4]
 
 
+@pytest.mark.slow
 def test_noise_is_at_chance() -> None:
     train, test = noise(400, 12, 4), noise(800, 12, 4)
     found = torch.tensor([shot_accuracy(train, test, 5, seed) for seed in range(25)])

@@ -68,6 +68,7 @@ class Watch(SilentView):
         self.foretold.append((spent(self.controller), self.forecast.left()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{"scheduler": "mo-asha"}, {"repeats": 2}, {"limits": {"macs": 300_000}}, {}])
 def test_while_a_search_runs(open_controller: Open, how: dict[str, Any]) -> None:
     """The space's mean tells a random search's compute beforehand to a quarter, its first half the rest to a tenth."""

@@ -243,6 +243,7 @@ def neighbours() -> dict[str, Genes]:
     return {space.sample(FixedChooser(child)).key: child for child in neighbors(genes, options)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ONE_MOVE_AWAY)
 def test_one_move_makes_this(change: str, neighbours: dict[str, Genes]) -> None:
     wanted = ONE_MOVE_AWAY[change]

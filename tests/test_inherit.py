@@ -86,6 +86,7 @@ def check_report(child: Network, rows: list[Inherited]) -> None:
         assert (row.how in ("copied", "resized")) <= (row.taken == row.params), row
 
 
+@pytest.mark.slow
 def test_any_two_nets_give_a_sound_child() -> None:
     nets = list(NETS.values())
     parents = [trained(net) for net in nets]
@@ -195,6 +196,7 @@ def test_a_new_attention_block_is_nearly_nothing(kind: str, monkeypatch: pytest.
     assert 0 < apart(child, parent) < 1e-3
 
 
+@pytest.mark.slow
 def test_gradients_reach_all_of_a_new_block() -> None:
     for net in (*NETS.values(), GROUP):
         parent = trained(net)

@@ -71,6 +71,7 @@ class Sleeper(nn.Module):
         return x_BCHW
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batch", "dtype", "threads"), [(1, "float32", 1), (5, "bfloat16", 2)])
 def test_the_setting_is_what_is_run(batch: int, dtype: str, threads: int) -> None:
     net, before = Sleeper(), torch.get_num_threads()
@@ -104,6 +105,7 @@ def test_times_are_seconds_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.tight
 
 
+@pytest.mark.slow
 def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.cpu_count", lambda: 4)
     for load, said_ in ((7.0, 1.75), (1.9, 0.0)):
@@ -136,6 +138,7 @@ def test_every_batch_with_every_dtype() -> None:
     assert latency_settings("cpu", "1", "float32", False, True, 1)[0].runtime == "onnx"
 
 
+@pytest.mark.slow
 def test_onnxruntime_runs_the_same_net() -> None:
     pytest.importorskip("onnxruntime")
     net = build(zoo.alternet("basic", (1, 2), (0, 1), (1, 1), 0, width=4), 10, 8, 3).eval()
@@ -188,6 +191,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_nets_of_a_run_are_measured_and_kept(run: Path) -> None:
     settings = latency_settings("cpu", "1,2", "float32", False, False, 1)
     heard: list[str] = []
@@ -230,6 +234,7 @@ def zoo_cost(name: str) -> int:
     return static_cost(zoo.get(name, (32, 32)), 1000, (32, 32), 3).macs
 
 
+@pytest.mark.slow
 def test_the_command(run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def alternas(*words: str) -> tuple[Any, str, str]:
         monkeypatch.setattr(sys, "argv", ["alternas", *words])

@@ -64,6 +64,7 @@ def space(request: pytest.FixtureRequest, small_scale: SpacePreset, tmp_path: Pa
     return get(request.param, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["macs", "params"])
 def test_a_walk_finds_every_net_within_a_limit(space: Space, kind: str) -> None:
     costs = {net.key: cost_of(net, kind) for _, net in members(space)}
@@ -100,7 +101,13 @@ def searched(controller: SearchController) -> list[str]:
     return [r.key for r in controller.store.records if r.status == "ok" and r.kind == "search"]
 
 
-@pytest.mark.parametrize("limits", [{"macs": 60_000}, {"params": 3_800}, {"macs": 80_000, "params": 5_000}])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        *(pytest.param(limits, marks=pytest.mark.slow) for limits in ({"macs": 60_000}, {"params": 3_800})),
+        {"macs": 80_000, "params": 5_000},
+    ],
+)
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_sixteen_nets_within_a_limit_are_found(open_controller: Open, strategy: str, limits: dict[str, int]) -> None:
     """Of space `all`: 17 of 9,320 are below 60 k MACs, one of them a baseline."""
@@ -112,6 +119,7 @@ def test_sixteen_nets_within_a_limit_are_found(open_controller: Open, strategy: 
     assert len(refused) <= 6 * 16, "a few for each net found, from which strategies learn"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_a_search_ends_when_all_within_its_limits_were_tried(
     open_controller: Open, small_scale: SpacePreset, strategy: str
@@ -131,6 +139,7 @@ def test_a_search_ends_when_all_within_its_limits_were_tried(
     assert console.export_text() == said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["random", "enumerate"])
 def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(
     open_controller: Open, tmp_path: Path, strategy: str

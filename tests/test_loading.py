@@ -274,6 +274,7 @@ def test_what_two_devices_see_is_what_one_sees(loader: str, tmp_path: Path) -> N
     torch.testing.assert_close(seen, alike)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how", [Augment(pad=2), Augment(flip=True), Augment(rrc_min_scale=0.3)], ids=["pad", "flip", "scale"]
 )

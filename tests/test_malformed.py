@@ -29,7 +29,8 @@ def drawn() -> list[Any]:
         draw = random.Random(kind)
         made = malformed.arguments(draw, COMMANDS) if kind == "arguments" else getattr(malformed, kind)(draw)
         cases += itertools.islice(made, count)
-    return [pytest.param(case, id=f"{number}-{case.what:.40}") for number, case in enumerate(cases)]
+    slow = [[], [pytest.mark.slow]]  # every other one
+    return [pytest.param(case, id=f"{n}-{case.what:.40}", marks=slow[n % 2]) for n, case in enumerate(cases)]
 
 
 def listing() -> dict[str, tuple[int, int]]:

@@ -87,6 +87,7 @@ def test_what_training_keeps(name: str, size: int) -> None:
     assert static_cost(net, 100, size).training_activation_bytes == pytest.approx(measured, rel=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "size"), CASES)
 def test_what_is_alive_at_once(name: str, size: int) -> None:
     net, model, x = of(name, size)
@@ -95,6 +96,7 @@ def test_what_is_alive_at_once(name: str, size: int) -> None:
     assert static_cost(net, 100, size).peak_activation_bytes == pytest.approx(alive.most / BATCH, rel=0.12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("resnet18", 32), ("alternet50", 32), ("vit_tiny_patch16", 224), ("bit_r50x1", 96)]
 )

@@ -201,6 +201,7 @@ def test_the_example_by_hand(side: int) -> None:
     assert {net.key for net in space.baselines()} <= {net.key for _, net in members(space)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["random", "tpe", "nsga2", "evolution", "buildup", "enumerate"])
 def test_every_strategy_takes_it(
     strategy: str, open_controller: Callable[..., SearchController], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

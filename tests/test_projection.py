@@ -81,6 +81,7 @@ def test_weights_and_exports_are_those_of_a_conv() -> None:
     assert not any("slice" in name for name in operators)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "side", "batch", "threads"),
     [(8, 48, 32, 1)] + [pytest.param(*case, marks=pytest.mark.slow) for case in

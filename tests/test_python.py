@@ -205,6 +205,7 @@ def test_a_run_without_a_front(run: alternas.SavedRun) -> None:
         run.best()
 
 
+@pytest.mark.slow
 def test_the_best_net(run: alternas.SavedRun, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
     best = run.best()
     assert best.trial == run.front()["accuracy"].idxmax()
@@ -291,7 +292,7 @@ def interrupt():
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGINT)
 
-options = dict(data="digits", trials=3, epochs=30, max_macs="300k", seed=3, workers=1)
+options = dict(data="digits", trials=3, epochs=8, max_macs="100k", seed=3, workers=1)
 threading.Thread(target=interrupt, daemon=True).start()
 try:
     alternas.search("resnet", name="mine", **options)
@@ -319,21 +320,7 @@ def test_workers_for_one_search_after_the_other(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "", "progress goes to stderr"
-    words = [
-        "--data",
-        "digits",
-        "--trials",
-        "3",
-        "--epochs",
-        "30",
-        "--max-macs",
-        "300k",
-        "--seed",
-        "3",
-        "--workers",
-        "1",
-        "--name",
-        "typed",
-    ]
-    subprocess.run([*ALTERNAS, "search", "resnet", *words, "--name", "typed"], capture_output=True, check=True)
+    words = ["--data", "digits", "--trials", "3", "--epochs", "8", "--max-macs", "100k", "--seed", "3"]
+    words += ["--workers", "1", "--name", "typed"]
+    subprocess.run([*ALTERNAS, "search", "resnet", *words], capture_output=True, check=True)
     assert records("mine") == records("second") == records("typed")

@@ -67,6 +67,7 @@ def told(genotype: dict[str, Any]) -> dict[str, str]:
     return {"alternas": json.dumps(facts)}
 
 
+@pytest.mark.slow
 def test_a_deep_description_is_refused_before_its_net_is_laid_out() -> None:
     stages = [{"block": "mbconv", "depth": 1024, "width": 8}]
     deep = {
@@ -102,6 +103,7 @@ def test_a_net_has_a_thousand_blocks_at_most() -> None:
         Genotype(Stem(), halves, Encoder(depth=2))
 
 
+@pytest.mark.slow
 def test_many_fields_are_refused_at_once() -> None:
     """So many that looking each up among all others takes hours."""
     many = ", ".join(f'"f{number}": 0' for number in range(1_000_000))

@@ -206,6 +206,7 @@ def test_a_resumed_finetuning_is_the_unbroken_one(tmp_path: Path, bench: MemoryL
         last(train.train(job(tmp_path / "b", start=other), bench))
 
 
+@pytest.mark.slow
 def test_patches_teach_what_finetuning_starts_from(tmp_path: Path, bench: MemoryLoader) -> None:
     net = dataclasses.replace(
         NETS["vit"],

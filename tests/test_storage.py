@@ -164,6 +164,7 @@ def test_runs_of_one_name_share_a_database(open_controller: Open, sqlite: str, t
     assert all(name.startswith(f"{tmp_path.name}-") for name in names)
 
 
+@pytest.mark.slow
 def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, sqlite: str) -> None:
     controller = open_controller(trials=3, storage=sqlite)
     Path(parse_url(sqlite).database or "").write_bytes(b"not a database" * 100)

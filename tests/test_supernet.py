@@ -249,6 +249,7 @@ def run(job: SupernetJob, loader: DeviceLoader) -> JobResult:
     return result
 
 
+@pytest.mark.slow
 def test_a_training_in_parts_gives_the_bank_of_the_unbroken_one(tmp_path: Path, loader: DeviceLoader) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     assert run(job_of(whole, 0, 12), loader).status == "ok"
@@ -272,6 +273,7 @@ def test_training_makes_nets_better_than_chance(tmp_path: Path, loader: DeviceLo
     assert evaluated.accuracy == evaluate_net(bank.network(net), recipes.get("smoke"), loader).accuracy
 
 
+@pytest.mark.slow
 def test_a_net_with_a_part_that_no_other_had_is_evaluated_too(tmp_path: Path, loader: DeviceLoader) -> None:
     assert run(job_of(tmp_path, 0, 8, total_steps=8), loader).status == "ok"
     net = Genotype(Stem("cifar", 8), (Stage("mbconv", 5, 72),))
@@ -280,12 +282,14 @@ def test_a_net_with_a_part_that_no_other_had_is_evaluated_too(tmp_path: Path, lo
     assert evaluate_job(job, loader).status == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["fast", "paper_cifar", "resnet_a2", "vit_finetune"])
 def test_every_recipe_trains_a_bank(recipe: str, tmp_path: Path, loader: DeviceLoader) -> None:
     small = replace(recipes.get(recipe), batch_size=32, grad_accum_steps=2, sam_rho=0.05, ema_decay=0.9)
     assert run(job_of(tmp_path, 0, 3, validated=(), recipe=small), loader).status == "ok"
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_leaves_the_last_good_state(tmp_path: Path, loader: DeviceLoader) -> None:
     assert run(job_of(tmp_path, 0, 4), loader).status == "ok"
     before = (tmp_path / "bank.pt").read_bytes()

@@ -133,6 +133,7 @@ def apart(one: Path, other: Path) -> float:
     return max((first.tensor(role) - second.tensor(role)).abs().max().item() for role in first.axes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "begin"),
     [
@@ -202,6 +203,7 @@ def test_nobody_waits_for_a_worker_that_is_known_to_be_gone(tmp_path: Path, load
     assert alone(job, loader).status == "lost"
 
 
+@pytest.mark.slow
 def test_where_one_lacks_memory_all_go_on_in_more_passes(tmp_path: Path, loader: DeviceLoader) -> None:
     first, second = together(job_of(tmp_path, 0, 8, UPHILL), loader, "lacks memory")
     assert (first.status, second.status) == ("ok", "ok")
@@ -374,7 +376,7 @@ def test_the_plain_view_has_one_line_a_segment(controller: SupernetController) -
 def test_a_killed_worker_leaves_the_bank_of_the_unbroken_run(
     tmp_path: Path, reaper: list[subprocess.Popen[str]]
 ) -> None:
-    words = ["search", "bench", "--data", "digits", "--supernet", "4", "--polish", "0", "--epochs", "20"]
+    words = ["search", "bench", "--data", "digits", "--supernet", "4", "--polish", "0", "--epochs", "8"]
     words += ["--trials", "3", "--cpus-per-trial", "0.5"]
     code, _, err = run(tmp_path, *words, "--workers", "1", "--name", "one")
     assert code == 0, err

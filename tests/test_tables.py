@@ -252,6 +252,7 @@ def test_one_of_several_data_sets(tmp_path: Path) -> None:
             read_table(file, data)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_the_command_takes_a_table(alternas: Any, file: Path) -> None:
     words = ("--strategy", "oracle,random,evolution", "--seeds", "2", "--processes", "1", "--workers", "2", "--json")
@@ -304,6 +305,7 @@ def test_what_is_run_on_a_table_of_genes(alternas: Any, file: Path) -> None:
     assert "buildup" in errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLES)
 def test_published_tables_are_worth_searching(name: str) -> None:
     table = load_table(name)
@@ -315,6 +317,7 @@ def test_published_tables_are_worth_searching(name: str) -> None:
     assert drawn.volume_at(5) < 0.85
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cells", "fifty", "unrelated"])
 def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
     table = load_table(name)
@@ -333,6 +336,7 @@ def test_the_optimum_of_made_up_tables_is_known(name: str) -> None:
     assert load_table(name).entries == table.entries, "the same each time"
 
 
+@pytest.mark.slow
 def test_what_cost_says_about_accuracy() -> None:
     said = {}
     for name in ("cells", "fifty", "unrelated", "alike"):

@@ -18,13 +18,13 @@ from nets import NETS
 SAME = [  # timm's name, ours
     ("resnet18", "resnet18"),
     ("resnetv2_18", "preresnet18"),
-    ("resnetv2_50x1_bit", "bit_r50x1"),
     ("vit_tiny_patch16_224", "vit_tiny_patch16"),
-    ("vit_small_patch32_224", "vit_small_patch32"),
     ("vit_tiny_r_s16_p8_224", "vit_tiny_r_s16_p8"),
-    ("vit_small_r26_s32_224", "vit_small_r26_s32"),
 ]
 MORE = [  # the same, too slow or too large for every run
+    ("resnetv2_50x1_bit", "bit_r50x1"),
+    ("vit_small_patch32_224", "vit_small_patch32"),
+    ("vit_small_r26_s32_224", "vit_small_r26_s32"),
     ("resnet50", "resnet50"),
     ("resnetv2_50", "preresnet50"),
     ("vit_base_patch32_224", "vit_base_patch32"),
@@ -66,6 +66,7 @@ def test_timms_weights_give_timms_outputs(theirs: str, ours: str) -> None:
         assert torch.equal(twin(x[:1]), reference(x[:1]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -114,6 +115,7 @@ def test_changed_vits_are_refused(options: dict[str, Any], words: str) -> None:
         convert(timm.create_model("resnet18", global_pool=""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("vit_tiny_patch16_224", (288, 256)), ("vit_tiny_r_s16_p8_224", (320, 320))]
 )
@@ -127,6 +129,7 @@ def test_resized_as_timm_resizes(name: str, size: tuple[int, int]) -> None:
     assert not moved.training
 
 
+@pytest.mark.slow
 def test_resized_carries_every_weight() -> None:
     torch.manual_seed(0)
     for name in NETS:
@@ -159,6 +162,7 @@ def test_a_resized_table_keeps_its_shape_in_space() -> None:
     assert (rows.diff(dim=0) > 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "vit_small_r26_s32_224", "coatnet_0_rw_224", "caformer_s18", "levit_256"])
 def test_count_of_timm_is_what_it_says(name: str) -> None:
     published = {"resnet50": 4.11, "vit_small_r26_s32_224": 3.56, "coatnet_0_rw_224": 4.43, "caformer_s18": 4.13}

@@ -307,6 +307,7 @@ def leaves(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from leaves(part, (*way, name))
 
 
+@pytest.mark.slow
 def test_every_field_of_a_description_may_be_nonsense() -> None:
     facts = GOOD | {"genotype": NETS["hybrid"].to_dict()}
     net, path = made(NETS["hybrid"]), Path("odd.safetensors")
@@ -334,6 +335,7 @@ def timm_file(model: nn.Module, path: str = "theirs.safetensors") -> str:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options"),
     [
@@ -341,6 +343,8 @@ def timm_file(model: nn.Module, path: str = "theirs.safetensors") -> str:
         ("resnet18", {"num_classes": 7, "in_chans": 1}),
         ("vit_tiny_patch16_224", {}),
         ("vit_tiny_r_s16_p8_224", {"num_classes": 3}),
+        ("mobilenetv3_small_100", {"num_classes": 7, "in_chans": 1}),
+        ("repvit_m0_9", {"num_classes": 7, "in_chans": 1}),
         ("vit_tiny_patch16_224", {"num_classes": 7, "in_chans": 1, "img_size": (32, 48)}),
     ],
 )

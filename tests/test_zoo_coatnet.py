@@ -19,6 +19,7 @@ def test_costs_are_timms(ours: str, theirs: str) -> None:
     assert (cost.params, cost.macs) == (wanted["params"], wanted["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), NAMES)
 def test_timms_weights_give_timms_outputs_and_go_back(ours: str, theirs: str) -> None:
     torch.manual_seed(0)

@@ -18,6 +18,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_sizes_are_timms(name: str) -> None:
     config = timm.get_pretrained_cfg(zoo.ZOO[name].timm)
@@ -28,6 +29,7 @@ def test_sizes_are_timms(name: str) -> None:
     assert (cost.params, cost.macs) == (theirs["params"], theirs["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*QUICK, pytest.param("convnext_tiny", marks=pytest.mark.slow)])
 def test_timms_weights_give_timms_outputs(name: str) -> None:
     torch.manual_seed(0)

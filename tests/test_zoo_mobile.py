@@ -28,6 +28,7 @@ QUICK = ("efficientnet_b0", "mobilenetv3_small_100", "mobilenetv4_conv_small", "
 MARKED = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in SIZES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZES)
 def test_sizes_are_timms(name: str) -> None:
     size = SIZES[name]
@@ -36,6 +37,7 @@ def test_sizes_are_timms(name: str) -> None:
     assert (cost.params, cost.macs) == (counted["params"], counted["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKED)
 def test_weights_go_over_and_back_with_equal_outputs(name: str) -> None:
     torch.manual_seed(0)

@@ -13,12 +13,14 @@ NAMES = [name for name in zoo.names() if name.startswith("repvit")]
 SMALLEST = "repvit_m0_9"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_costs_are_those_counted_of_timms_nets(name: str) -> None:
     cost, (counts, _) = static_cost(zoo.get(name, 224), 1000, 224), count_timm(name, (224, 224), 1000, 3)
     assert (cost.params, cost.macs) == (counts["params"], counts["macs"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n if n == SMALLEST else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
 def test_weights_pass_from_timm_and_back(name: str) -> None:
     torch.manual_seed(0)

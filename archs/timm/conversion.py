@@ -136,6 +136,8 @@ def _check_in_timm(net: Genotype) -> None:
 
 def read(model: Any) -> Genotype:
     """The genotype of one of timm's models; InputError if the net has a part that no genotype has."""
+    if (known := of_timm(model)) is not None:
+        return known
     if isinstance(model, resnet.ResNet):
         root: Any = model.conv1
         need(type(root) is nn.Conv2d, "a deep stem")

@@ -283,7 +283,8 @@ def _from_timm(name: str, size: Map | None) -> LoadedWeights:
 def _from_timm_file(path: Path, name: str, size: Map | None) -> LoadedWeights:
     """A file with timm's names of tensors. How it was trained is known if `name` has the tag of timm's weights."""
     config, tensors = _timm_config(name), shapes(path)
-    classes = (*tensors.get(f"{config.classifier}.weight", ()), 0)[0] or None  # None leaves it to timm
+    head = config.classifier[0] if isinstance(config.classifier, tuple) else config.classifier  # distilled: two
+    classes = (*tensors.get(f"{head}.weight", ()), 0)[0] or None  # None leaves it to timm
     channels = (*tensors.get(f"{config.first_conv}.weight", ()), 0, 0)[1] or None
     model = timm_nets.create(name, False, classes, channels, size)
     fill(model, path)

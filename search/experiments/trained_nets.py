@@ -32,7 +32,7 @@ from ..training.optim import class_weights, loss_of, optimizer_for
 from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
-EDITION = 2  # of what analyses measure: what an earlier one cached is not read
+EDITION = 3  # of what analyses measure: what an earlier one cached is not read
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,12 @@ class AnalysisContext:
 
     Attributes:
         images: of the validation split, the same ones each time, with black 0 and white 1.
+        minibatches: of training images, for each net.
     """
 
     data: DataSet
     images: Images
+    minibatches: int
 
     def analysis_input(self, net: TrainedNet, state: str = "") -> AnalysisInput:
         """A net with its weights, and batches of its part of the training data, augmented by its recipe but not mixed.
@@ -80,14 +82,14 @@ class AnalysisContext:
         device, recipe = self.images.x_NCHW.device, net.recipe
         network = read(weights, Genotype.from_dict(net.record.genotype), self.data.image_size).to(device).eval()
         data = seen(self.data, net.view)
-        batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, MINIBATCHES)
+        batches = open_loader(data, device, 0).batches(_in_minibatches(recipe, len(data.train)), 0, 0, self.minibatches)
         weight_K = class_weights(recipe, data.train.y_N, len(data.classes))
         objective = objective_of(network, recipe, None if weight_K is None else weight_K.to(device))
         return AnalysisInput(net.name, network, self.images, tuple(batches), objective)
 
 
 def analysis_context(data: DataSet, most: int, device: torch.device) -> AnalysisContext:
-    """At most so many validation images, on the device that nets are to be on."""
+    """At most so many validation images, and training images for each net, on the device that nets are to be on."""
     places, peak = sample(len(data.val), most).numpy(), data.white_level or 1.0
 
     def tensor(values: Any) -> Tensor:
@@ -95,7 +97,7 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
 
     labels = torch.as_tensor(data.val.y_N[places], device=device)
     images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
-    return AnalysisContext(data, images)
+    return AnalysisContext(data, images, _minibatches(most))
 
 
 def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None) -> Objective:
@@ -113,6 +115,11 @@ def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None)
     if recipe.augment.mixes:
         words.append("images not mixed as in training")
     return Objective(partial(loss_of, recipe, weight_K=weight_K), decay, ", ".join(words))
+
+
+def _minibatches(most: int) -> int:
+    """How many minibatches have at most so many images; one has more if it must."""
+    return max(1, min(MINIBATCHES, most // MINIBATCH))
 
 
 def _in_minibatches(recipe: Recipe, images: int) -> Recipe:
@@ -153,7 +160,7 @@ def write_shown(folder: Path, data: DataSet, most: int, trained: Iterable[tuple[
         if name not in tables:
             part = seen(replace(data, train=Split(np.arange(len(data.train)), data.train.y_N)), view).train
             assert isinstance(part.images, np.ndarray)
-            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, part.y_N, 0, MINIBATCHES)
+            steps = chosen_places(_in_minibatches(recipe, len(part)), 0, part.y_N, 0, _minibatches(most))
             tables[name] = [
                 {"minibatch": step} | row
                 for step, chosen in steps
