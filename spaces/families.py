@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from ..archs import Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
 from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
-from .fit import maps_of, pixels, window_of
+from .fit import maps_of, pixels, varied, window_of
 from .presets import SpacePreset, make_stem, preset_for
 
 
@@ -113,7 +112,8 @@ class AlterNetSpace(PresetSpace):
     def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
         fit = window_of(window, self._maps[i])
         msa = 0 if fit is None else min(msa, stage.depth // 2)
-        return replace(stage, msa=msa, heads=heads, head_dim=self.scale.head_dim, window=fit or 0)
+        head_dim = self.scale.head_dim
+        return varied(stage, ("msa", msa), ("heads", heads), ("head_dim", head_dim), ("window", fit or 0))
 
     def _variants(self, i: int, attention: str) -> int:
         """Distinct stages `i`."""
@@ -186,8 +186,8 @@ class ModernSpace(AlterNetSpace):
         ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
         block = "basic" if conv == "residual" else conv
         options = draw_options(chooser, self.scale, block, attention)
-        made: dict[str, Any] = {"block": block, "attention": attention, "mlp_ratio": ratio, **options}
-        return replace(net, stem=stem, stages=tuple(replace(stage, **made) for stage in net.stages))
+        kinds = ("block", block), ("attention", attention), ("mlp_ratio", ratio)
+        return replace(net, stem=stem, stages=tuple(varied(stage, *kinds, *options.items()) for stage in net.stages))
 
     def size(self) -> int:
         plain = prod(len(options) for options in self.scale.depths)

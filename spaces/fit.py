@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import prod
+from typing import Any
 
-from ..archs import Genotype
+from ..archs import Genotype, Stage
 from ..archs.layout import ImageSize, Map
 
+KEPT = 2**16  # stages
 WHOLE = 400  # pixels of the largest map over the whole of which a block attends
 WIDEST = 8  # the side of windows on a larger map, where the whole of it was asked for
 
@@ -18,6 +22,12 @@ def pixels(at: Map) -> int:
 def maps_of(net: Genotype, image_size: ImageSize) -> list[Map]:
     """The map behind each stage."""
     return [stage[-1].map_out for stage in net.plan(image_size).stages]
+
+
+@lru_cache(maxsize=KEPT)
+def varied(stage: Stage, *changes: tuple[str, Any]) -> Stage:
+    """The stage with other values of fields; each is made and checked once, however many nets have it."""
+    return replace(stage, **dict(changes))
 
 
 def fit_window(window: int, side: int) -> int:

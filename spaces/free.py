@@ -25,7 +25,7 @@ from .families import (
     encoder_places,
     plain_resnets,
 )
-from .fit import maps_of, pixels, window_of
+from .fit import maps_of, pixels, varied, window_of
 from .presets import SpacePreset, make_stem
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
@@ -74,7 +74,7 @@ class FreeSpace(PresetSpace):
         if family == "vit":
             return Genotype(Stem("none"), (), replace(encoder, patch=patch), head)
         if family in ("resnet", "hybrid"):
-            stages = tuple(replace(stage, msa=()).canonical() for stage in stages)
+            stages = tuple(varied(stage, ("msa", ())).canonical() for stage in stages)
         if family in ("resnet", "alternet"):
             return Genotype(make_stem(stem, body.width), stages)
         return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
@@ -109,8 +109,8 @@ class FreeSpace(PresetSpace):
         plain = s.stage(i, body.block if conv == "residual" else conv, body.width, depth)
         msa = tuple(sorted(depth - last for last in drawn if last in self._lasts(i, depth) and window is not None))
         kind = attention if attention in self._beside(plain.block) else "msa"
-        common = replace(plain, head_dim=body.head_dim, mlp_ratio=body.mlp_ratio)
-        return replace(common, msa=msa, attention=kind, heads=heads, window=window or 0)
+        common = ("head_dim", body.head_dim), ("mlp_ratio", body.mlp_ratio)
+        return varied(plain, *common, ("msa", msa), ("attention", kind), ("heads", heads), ("window", window or 0))
 
     def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, maps: list[Map]) -> tuple[int, Encoder, int]:
         """Stages in front of the encoder, the encoder, and the patch that a ViT has instead of its own."""
@@ -186,7 +186,7 @@ class FreeSpace(PresetSpace):
 def _with_options(stage: Stage, options: dict[str, Any]) -> Stage:
     """The stage with the options that its kinds of blocks have."""
     kinds = (stage.block, stage.attention) if stage.places else (stage.block,)
-    return replace(stage, **{k: v for k, v in options.items() if any(k in BLOCKS[kind].options for kind in kinds)})
+    return varied(stage, *(o for o in options.items() if any(o[0] in BLOCKS[kind].options for kind in kinds)))
 
 
 def _expands(block: str) -> bool:
