@@ -431,7 +431,7 @@ def test_a_failed_download_says_what_to_do(error: Exception, monkeypatch: pytest
 
 def test_what_timm_cannot_give() -> None:
     assert "did you mean 'resnet18'" in complaint(lambda: find_weights("timm:resnet1b"))
-    assert "no genotype says that" in complaint(lambda: find_weights("timm:convnext_atto"))
+    assert "no genotype says that" in complaint(lambda: find_weights("timm:vgg11"))
     assert "no weights for 'resnet200'" in complaint(lambda: find_weights("timm:resnet200"))
     assert "timm has no model ''" in complaint(lambda: find_weights("timm:"))
     assert "--arch says what a file holds" in complaint(lambda: find_weights("timm:resnet18", "resnet18"))
