@@ -22,7 +22,6 @@ from alternas.cli import app as cli
 Run = Callable[..., tuple[int, str, str]]  # exit code, stdout and stderr of `alternas WORDS` in a folder
 ALTERNAS = [sys.executable, "-m", "alternas"]
 SERVER = Path(__file__).parent / "command_server.py"
-ALONE = ("search", "retrain", "finetune", "study")  # commands that train with one worker, unless told how many
 QUICK = ["--epochs", "2", "--workers", "2", "--cpus-per-trial", "1"]
 FORGED = "FORGED: all is well"
 SIGNS = "\x1b]0;title\x07\x1b]8;;http:x\x1b\\\x1b[2J\x1b[31m\r\x08\x9b31m\x85\u2028\u202e\u2066\u200b\x7f"
@@ -76,7 +75,6 @@ def command_server() -> Iterator[str]:
 
 def run_served(server: str, folder: Path, *words: str) -> tuple[int, str, str]:
     """As `run`, in a fork of the server."""
-    words = (words[0], "--workers", "1", *words[1:]) if words[0] in ALONE else words
     done = subprocess.run([sys.executable, "-S", SERVER, server, *words], cwd=folder, capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 

@@ -17,6 +17,7 @@ PRELOADED = (
     *("torch._dynamo", "timm", "optuna", "pandas", "matplotlib.pyplot", "alternas.cli.app", "alternas.search.run"),
     *("alternas.search.training.trainer", "alternas.search.experiments.comparisons", "alternas.results.export.write"),
 )
+ALONE = ("search", "retrain", "finetune", "study")  # commands that train with one worker, unless told how many
 
 
 def serve(path: str) -> None:
@@ -51,7 +52,7 @@ def answer(connection: socket.socket) -> int:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    sys.argv = ["alternas", *words]
+    sys.argv = ["alternas", *words[:1], *(("--workers", "1") if words[:1] and words[0] in ALONE else ()), *words[1:]]
     from local_pool import pool
 
     from alternas.cli import app

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import alternas
-from command_line import ALONE, SERVER
+from command_line import SERVER
 
 ROOT = Path(alternas.__file__).parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -45,9 +45,8 @@ def bash_of(block: str, to_the_letter: bool = False) -> str:
     command = f"{python} -m alternas" if to_the_letter else f'{python} -S {SERVER} "$COMMAND_SERVER"'
     lines = [line for line in block.splitlines() if not MARK.search(line)]
     cases = "" if to_the_letter else "".join(f'{like}*) set -- "$@" {more};; ' for like, more in SHORT.items())
-    alone = "" if to_the_letter else f'case "$1" in {"|".join(ALONE)}) set -- "$1" --workers 1 "${{@:2}}";; esac; '
     functions = (
-        f'alternas() {{ case "$*" in {cases}*) ;; esac; {alone}{command} "$@"; }}',
+        f'alternas() {{ case "$*" in {cases}*) ;; esac; {command} "$@"; }}',
         f'python() {{ {python} "$@"; }}',
         "pip() { :; }",
         "pytest() { :; }",
