@@ -267,7 +267,8 @@ def _study_rows(
         own = context.analysis_input(net)
         return _rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
 
-    of = [net.record.training_id, name, *([other.record.training_id] if other else []), str(len(context.images))]
+    shown = str(len(context.images)), str(context.minibatches)
+    of = [net.record.training_id, name, *([other.record.training_id] if other else []), *shown]
     return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
 
 
@@ -325,7 +326,8 @@ def training_states(
         states += [(net.name, *state) for state in of_net if state[-1].record.status in ("ok", "duplicate")]
     measured: dict[str, list[NetRows]] = {net.name: [] for net in nets}
     for name, data, state, of in track(states, lambda it: f"Hessian of {it[0]}, {_moment(it[1], it[2])}", console):
-        file = home / "analyses" / f"{'-'.join(filter(None, (of.record.training_id or of.record.key, state)))}.json"
+        parts = of.record.training_id or of.record.key, state, str(context.minibatches)
+        file = home / "analyses" / f"{'-'.join(filter(None, parts))}.json"
         rows = cached(file, lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)))
         if not isinstance(rows, str):
             factors = {"data": data, "at": state or "end"}
