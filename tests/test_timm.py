@@ -12,7 +12,7 @@ from timm.layers.mlp import SwiGLU
 from torch import nn
 
 from alternas.archs import Genotype, InputError, Stage, Stem, Style, build, resized, static_cost, zoo
-from alternas.archs.timm import convert, count, count_timm, load, to_timm
+from alternas.archs.timm import convert, count, count_timm, create, load, read, to_timm
 from nets import NETS
 
 SAME = [  # timm's name, ours
@@ -47,6 +47,11 @@ def random_timm(name: str, **options: int) -> Any:
             if "bias" in where or "token" in where:
                 parameter.normal_(std=0.02)
     return model
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenetv3_small_100", "repvit_m0_9"])
+def test_a_genotype_is_read_without_weights(name: str) -> None:
+    assert read(create(name)).key == zoo.get(name).key
 
 
 @pytest.mark.parametrize(("theirs", "ours"), [*SAME, *(pytest.param(*pair, marks=pytest.mark.slow) for pair in MORE)])
