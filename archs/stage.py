@@ -111,7 +111,15 @@ class Stage(Part):
     position: str | None = None
 
     def check(self, place: str) -> None:
-        """Raise InputError if a rule that needs no image size is broken; `place` names the stage."""
+        """Raise InputError if a rule that needs no image size is broken; `place` names the stage.
+
+        A sound stage is checked once: nets of a space share theirs.
+        """
+        if not self.__dict__.get("sound"):
+            self._check(place)
+            self.__dict__["sound"] = True
+
+    def _check(self, place: str) -> None:
         check_choice(f"{place}: block", self.block, conv_kinds())
         check_choice(f"{place}: attention", self.attention, attention_kinds())
         check_int(place, "depth", self.depth, 1, 1024)

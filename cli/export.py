@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from ..archs.errors import InputError
 from ..results.export.formats import FORMATS
+from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from .options import Json, NetSize, Svg, argument, command, option
 
@@ -85,15 +87,30 @@ def spaces(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """List the search spaces and how many distinct nets they hold."""
+    """List the search spaces, how many distinct nets they hold, and what the cheapest and the dearest cost."""
+    from ..archs import static_cost
     from ..results.render.describe_net import parse_size
-    from ..spaces import SPACES, find, is_file, options_of
+    from ..spaces import SPACES, ends, find, is_file, options_of
 
     usual = (32,) if is_file(space) else (8, 32, 224)
     rows = []
     for name in [space] if space else SPACES:
         for height, width in [parse_size(image_size)] if image_size else [(side, side) for side in usual]:
             at = find(name, (height, width))
-            facts = {"genes": len(options_of(at)), "nets": at.size()}
+            facts: dict[str, Any] = {"genes": len(options_of(at)), "nets": at.size()}
+            cost = cache(lambda net, size=(height, width): static_cost(net, 10, size))
+            for kind in ("macs", "params"):
+                least, most = ends(at, lambda net, kind=kind, cost=cost: getattr(cost(net), kind))
+                facts |= {f"least_{kind}": int(least), f"most_{kind}": int(most)}
             rows.append({"space": at.name, "image_size": f"{height}x{width}"} | facts)
-    print_listing(rows, as_json)
+    print_listing(rows if as_json else [_ranges(row) for row in rows], as_json)
+
+
+def _ranges(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with short numbers, and each range in one column."""
+    names = ("space", "image_size", "genes", "nets")
+    shown = {name: row[name] for name in names}
+    if row["nets"] and row["nets"] >= 10**6:
+        shown["nets"] = f"{row['nets']:.3g}"
+    ranges = {kind: f"{short(row[f'least_{kind}'])} to {short(row[f'most_{kind}'])}" for kind in ("macs", "params")}
+    return shown | {"MACs": ranges["macs"], "params": ranges["params"]}

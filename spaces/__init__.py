@@ -21,16 +21,19 @@ from .base import (
 )
 from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
-from .feasible import FeasibleNets, cheapest, find_genes
+from .feasible import FeasibleNets, cheapest, ends, find_genes
 from .free import FreeSpace
+from .small import EdgeSpace, MobileSpace
 from .user_file import FileSpace, check, is_file
 
 SPACES: dict[str, Callable[[ImageSize], Space]] = {
     "all": AllSpace,
     "alternet": AlterNetSpace,
     "bench": BenchSpace,
+    "edge": EdgeSpace,
     "free": FreeSpace,
     "hybrid": HybridSpace,
+    "mobile": MobileSpace,
     "modern": ModernSpace,
     "placements": PlacementSpace,
     "resnet": ResNetSpace,
@@ -50,6 +53,7 @@ __all__ = [
     "Space",
     "cheapest",
     "check",
+    "ends",
     "find",
     "find_genes",
     "get",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.layout import ImageSize, Map, as_map
 from .base import Chooser
-from .families import fit_patch, fit_window
+from .fit import fit_patch, fit_window
 
 SIDE = 8  # of the map behind the stem; more where the image has no such patches
 FAMILIES = ("resnet", "alternet", "hybrid")

@@ -1,34 +1,36 @@
-"""The spaces of the families: ResNet, AlterNet, ResNet+ViT hybrid, modern blocks, and all of the first three."""
+"""The spaces of the families: ResNet, AlterNet, ResNet+ViT hybrid, modern blocks, and all of them."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from itertools import product
 from math import prod
 
-from ..archs import Encoder, Genotype, Head, InputError, Stage, Stem
+from ..archs import Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS, attention_kinds, conv_kinds
-from ..archs.layout import ImageSize, Map, as_map
+from ..archs.layout import ImageSize, Map
 from ..archs.parts import POOLS
-from .base import Chooser, RecordingChooser, options_of
-from .presets import SpacePreset, preset_for
+from .base import Chooser, Gene, RecordingChooser, options_of
+from .fit import maps_of, pixels, varied, window_of
+from .presets import SpacePreset, make_stem, preset_for
+
+
+def convs() -> tuple[str, ...]:
+    """What the conv blocks of a modern net may be: "residual", those of the preset, or a kind of the registry."""
+    return ("residual", *(name for name in conv_kinds() if BLOCKS[name].searched))
+
+
+def attentions() -> tuple[str, ...]:
+    """The kinds of attention blocks of a modern net."""
+    return tuple(name for name in attention_kinds() if BLOCKS[name].searched)
 
 
 class PresetSpace:
-    """What spaces over one `SpacePreset` share.
-
-    Raises:
-        InputError: if the image is not square and the space has attention windows, which are.
-    """
+    """What spaces over one `SpacePreset` share."""
 
     name = ""
-    has_windows = False
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        height, width = as_map(image_size)
-        if self.has_windows and height != width:
-            raise InputError(f"space {self.name!r} needs square images (its windows are square), got {height}x{width}")
         self.image_size, self.scale = image_size, scale or preset_for(image_size)
 
     def baselines(self) -> tuple[Genotype, ...]:
@@ -37,7 +39,14 @@ class PresetSpace:
     @cached_property
     def _maps(self) -> list[Map]:
         """The map behind each stage: of all nets of the preset with its own stem, whose strides are alike."""
-        return [stage[-1].map_out for stage in plain_resnets(self.scale)[0].plan(self.image_size).stages]
+        return maps_of(plain_resnets(self.scale)[0], self.image_size)
+
+    def looks_of(self, i: int, at: Map, attention: str) -> int:
+        """Heads and windows that attention blocks of this kind may have in stage `i`, on the map `at`."""
+        windows = {window_of(window, at) for window in self.scale.windows} - {None}
+        ignored = BLOCKS[attention].ignores
+        heads = 1 if "heads" in ignored else len(self.scale.heads[i])
+        return heads * (min(1, len(windows)) if "window" in ignored else len(windows))
 
 
 class ResNetSpace(PresetSpace):
@@ -61,22 +70,24 @@ def draw_trunk(chooser: Chooser, scale: SpacePreset) -> tuple[Stem, tuple[Stage,
     for i, options in enumerate(scale.depths):
         depth = chooser.choose(f"depth{i + 1}", options)
         stages.append(scale.stage(i, block, width, depth))
-    return Stem(scale.stem, width), tuple(stages)
+    return make_stem(scale.stem, width), tuple(stages)
 
 
 def plain_resnets(scale: SpacePreset) -> tuple[Genotype, ...]:
     """The scale's baselines, cheapest first."""
     return tuple(
-        Genotype(Stem(scale.stem, width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
+        Genotype(make_stem(scale.stem, width), tuple(scale.stage(i, block, width, n) for i, n in enumerate(depths)))
         for block, width, depths in scale.baselines
     )
 
 
 class AlterNetSpace(PresetSpace):
-    """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window."""
+    """AlterNets by the build-up rule. Genes: block, width; by stage depth, msa, heads, window.
+
+    A stage whose map is large and has no window that divides it has no MSA blocks.
+    """
 
     name = "alternet"
-    has_windows = True
 
     def sample(self, chooser: Chooser) -> Genotype:
         s, (stem, stages) = self.scale, draw_trunk(chooser, self.scale)
@@ -88,25 +99,26 @@ class AlterNetSpace(PresetSpace):
         return Genotype(stem, tuple(drawn))
 
     def size(self) -> int:
-        s = self.scale
-        return len(s.blocks) * len(s.widths) * prod(self._variants(i) for i in range(len(s.depths)))
+        return len(self.scale.blocks) * len(self.scale.widths) * self.placements()
+
+    def placements(self, attention: str = "msa") -> int:
+        """Nets of one width and kind of conv block, by what makes a difference to attention blocks of this kind."""
+        return prod(self._variants(i, attention) for i in range(len(self.scale.depths)))
+
+    def attends(self, i: int) -> bool:
+        """Whether stage `i` may have MSA blocks."""
+        return any(window_of(window, self._maps[i]) is not None for window in self.scale.windows)
 
     def _variant(self, i: int, stage: Stage, msa: int, heads: int, window: int) -> Stage:
-        window = fit_window(window, self._maps[i][0])
-        return replace(stage, msa=min(msa, stage.depth // 2), heads=heads, head_dim=self.scale.head_dim, window=window)
+        fit = window_of(window, self._maps[i])
+        msa = 0 if fit is None else min(msa, stage.depth // 2)
+        head_dim = self.scale.head_dim
+        return varied(stage, ("msa", msa), ("heads", heads), ("head_dim", head_dim), ("window", fit or 0))
 
-    def _variants(self, i: int) -> int:
+    def _variants(self, i: int, attention: str) -> int:
         """Distinct stages `i`."""
-        s = self.scale
-        stages = [s.stage(i, s.blocks[0], s.widths[0], depth) for depth in s.depths[i]]
-        return len({self._variant(i, *genes).canonical() for genes in product(stages, s.msa[i], s.heads[i], s.windows)})
-
-
-def fit_window(window: int, side: int) -> int:
-    """The largest window of at most `window` that divides a map of `side`; 0, the whole map, if none but 1 does."""
-    if window == 0 or window >= side:
-        return 0
-    return next((w for w in range(window, 1, -1) if side % w == 0), 0)
+        depths, msa, looks = self.scale.depths[i], self.scale.msa[i], self.looks_of(i, self._maps[i], attention)
+        return sum(1 + looks * len({min(blocks, depth // 2) for blocks in msa} - {0}) for depth in depths)
 
 
 class HybridSpace(PresetSpace):
@@ -120,80 +132,99 @@ class HybridSpace(PresetSpace):
     def sample(self, chooser: Chooser) -> Genotype:
         s = self.scale
         stem, stages = draw_trunk(chooser, s)
-        stages = stages[: chooser.choose("trunk", tuple(range(1, len(s.depths) + 1)))]
-        patch = chooser.choose("patch", s.patches)
+        trunk = chooser.choose("trunk", tuple(range(1, len(s.depths) + 1)))
+        trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), self._maps)
         embed_dim = chooser.choose("embed_dim", s.embed_dims)
         depth = chooser.choose("encoder_depth", s.encoder_depths)
         ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         pool = chooser.choose("pool", POOLS)
-        last = self._maps[len(stages) - 1]
-        heads = embed_dim // s.encoder_head_dim
-        encoder = Encoder(embed_dim, depth, heads, ratio, fit_patch(patch, last, s.most_tokens))
-        return Genotype(stem, stages, encoder, Head(pool))
+        return Genotype(stem, stages[:trunk], s.encoder(embed_dim, depth, ratio, patch), Head(pool))
 
     def size(self) -> int:
         s = self.scale
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(s.mlp_ratios) * len(POOLS)
-        nets = 0
-        for used, last in enumerate(self._maps, start=1):
-            patches = len({fit_patch(patch, last, s.most_tokens) for patch in s.patches})
-            nets += prod(len(options) for options in s.depths[:used]) * patches
-        return len(s.blocks) * len(s.widths) * encoders * nets
+        trunks = sum(prod(map(len, s.depths[:used])) for used, _ in encoder_places(s, self._maps))
+        return len(s.blocks) * len(s.widths) * encoders * trunks
 
 
-def fit_patch(patch: int, at: Map, most_tokens: int) -> int:
-    """`patch`, doubled until at most `most_tokens` remain; 1 if it does not divide the map or leaves one token."""
-    while at[0] * at[1] > most_tokens * patch * patch:
+def encoder_places(scale: SpacePreset, maps: list[Map]) -> set[tuple[int, int]]:
+    """Stages in front of an encoder and its patch, as the genes can say them."""
+    return {encoder_place(trunk + 1, patch, maps) for trunk in range(len(maps)) for patch in scale.patches}
+
+
+def encoder_place(trunk: int, patch: int, maps: list[Map]) -> tuple[int, int]:
+    """Stages in front of an encoder and its patch: those asked for, where they leave neither many tokens nor few.
+
+    At most as many as stage 2 has pixels, and if patches of more than one pixel make them, at least as many as the
+    last stage but one. If no patch does, stages are added.
+    """
+    most, least, at = pixels(maps[min(1, len(maps) - 1)]), pixels(maps[max(0, len(maps) - 2)]), maps[trunk - 1]
+    while pixels(at) > most * patch * patch:
         patch *= 2
-    fits = at[0] % patch == 0 and at[1] % patch == 0 and at[0] * at[1] > patch * patch
-    return patch if fits else 1
+    if at[0] % patch == at[1] % patch == 0 and pixels(at) >= least * patch * patch:
+        return trunk, patch
+    return (trunk, 1) if pixels(at) <= most else encoder_place(trunk + 1, 1, maps)
 
 
-CONVS = ("residual", *(name for name in conv_kinds() if BLOCKS[name].searched))
-ATTENTIONS = tuple(name for name in attention_kinds() if BLOCKS[name].searched)
+class ModernSpace(AlterNetSpace):
+    """Genes: those of `alternet`; conv, attention; mlp_ratio and options of the kinds that have them.
 
-
-class ModernSpace:
-    """Genes: those of `alternet`; conv, attention; mlp_ratio (of transformer blocks).
-
-    Raises:
-        InputError: if the image is not square: its attention windows are.
+    Convs of kind "residual" are basic blocks: bottlenecks, whose output is four times as wide, are in `alternet`.
     """
 
     name = "modern"
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        self.scale = scale or preset_for(image_size)
-        self.alternet = AlterNetSpace(image_size, self.scale)
+        super().__init__(image_size, scale)
+        self.convs, self.attentions = convs(), attentions()
 
     def sample(self, chooser: Chooser) -> Genotype:
-        net = self.alternet.sample(chooser)
-        conv = chooser.choose("conv", CONVS)
-        attention = chooser.choose("attention", ATTENTIONS)
+        net = super().sample(chooser)
+        stem = make_stem(self.scale.modern_stem or self.scale.stem, net.stem.width)
+        conv = chooser.choose("conv", self.convs)
+        attention = chooser.choose("attention", self.attentions)
         ratio = chooser.choose("mlp_ratio", self.scale.mlp_ratios)
-        stages = (s if conv == "residual" else replace(s, block=conv) for s in net.stages)
-        return replace(net, stages=tuple(replace(s, attention=attention, mlp_ratio=ratio) for s in stages))
+        block = "basic" if conv == "residual" else conv
+        options = draw_options(chooser, self.scale, block, attention)
+        kinds = ("block", block), ("attention", attention), ("mlp_ratio", ratio)
+        return replace(net, stem=stem, stages=tuple(varied(stage, *kinds, *options.items()) for stage in net.stages))
 
     def size(self) -> int:
-        s = self.scale
-        bodies = len(s.widths) * (len(s.blocks) + len(CONVS) - 1)
-        plain = bodies * prod(len(options) for options in s.depths)
-        attending = self.alternet.size() // len(s.blocks) // len(s.widths) * bodies - plain
-        return plain + attending * sum(len(s.mlp_ratios) if BLOCKS[kind].has_mlp else 1 for kind in ATTENTIONS)
+        plain = prod(len(options) for options in self.scale.depths)
+        nets = sum(self.looks(conv) * plain for conv in self.convs)
+        for attention in self.attentions:
+            placed = self.placements(attention) - plain
+            nets += placed * sum(self.looks(conv, attention) for conv in self.convs)
+        return len(self.scale.widths) * nets
 
     def baselines(self) -> tuple[Genotype, ...]:
-        return self.alternet.baselines()
+        name = self.scale.modern_stem or self.scale.stem
+        return tuple(replace(net, stem=make_stem(name, net.stem.width)) for net in super().baselines())
+
+    def looks(self, *kinds: str) -> int:
+        """What mlp_ratio and options make of nets of these kinds."""
+        used = [BLOCKS[kind] for kind in kinds if kind != "residual"]
+        options = prod(len(values) for name, values in self.scale.options if any(name in spec.options for spec in used))
+        return options * (len(self.scale.mlp_ratios) if any(spec.has_mlp for spec in used) else 1)
+
+
+def draw_options(chooser: Chooser, scale: SpacePreset, *kinds: str) -> dict[str, Gene | None]:
+    """Draw the options, and leave out those that no block of these kinds has."""
+    drawn = {name: chooser.choose(name, values) for name, values in scale.options}
+    return {name: value for name, value in drawn.items() if any(name in BLOCKS[kind].options for kind in kinds)}
 
 
 class AllSpace:
-    """Genes: family, and every gene of the resnet, alternet and hybrid spaces."""
+    """Genes: family, and every gene of the resnet, alternet, hybrid and modern spaces."""
 
     name = "all"
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         self.alternet = AlterNetSpace(image_size, scale)
         self.hybrid = HybridSpace(image_size, scale)
-        self.spaces = {"resnet": ResNetSpace(image_size, scale), "alternet": self.alternet, "hybrid": self.hybrid}
+        self.modern = ModernSpace(image_size, scale)
+        self.spaces = {space.name: space for space in (ResNetSpace(image_size, scale), self.alternet, self.hybrid)}
+        self.spaces[self.modern.name] = self.modern
         self._options = {name: o for space in self.spaces.values() for name, o in options_of(space).items()}
 
     def sample(self, chooser: Chooser) -> Genotype:
@@ -202,26 +233,28 @@ class AllSpace:
         for name, options in self._options.items():
             once.choose(name, options)
         net = self.spaces[family].sample(once)
-        return _first_step(net, self.alternet.scale.depths[-1]) if family == "alternet" else net
+        return self._first_step(net) if family == "alternet" else net
 
     def size(self) -> int:
-        return self.alternet.size() + self.hybrid.size()  # every plain ResNet is an AlterNet without MSAs
+        """Every plain ResNet is an AlterNet without MSAs; those of basic blocks are modern nets, by their stem."""
+        a, own = self.alternet, self.modern.scale.modern_stem
+        basic = 0 if own or "basic" not in a.scale.blocks else len(a.scale.widths) * a.placements()
+        return a.size() + self.hybrid.size() + self.modern.size() - basic
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.alternet.baselines()
 
+    def _first_step(self, net: Genotype) -> Genotype:
+        """Give a draw without MSA blocks the build-up's first step, so that the family is what was drawn.
 
-def _first_step(net: Genotype, depths: tuple[int, ...]) -> Genotype:
-    """Give a draw without MSA blocks the build-up's first step, so that the family is what was drawn.
-
-    One MSA block at the end of the last stage that has two blocks; if none has, the last stage
-    takes the least of its `depths` that allows it.
-    """
-    if net.family == "alternet":
-        return net
-    stages = list(net.stages)
-    able = [i for i, stage in enumerate(stages) if stage.depth >= 2]
-    at = able[-1] if able else len(stages) - 1
-    depth = stages[at].depth if able else min(d for d in depths if d >= 2)
-    stages[at] = replace(stages[at], depth=depth, msa=1)
-    return replace(net, stages=tuple(stages))
+        One MSA block at the end of the last stage that has two blocks; if none has, the last stage
+        takes the least of its depths that allows it.
+        """
+        if net.family == "alternet":
+            return net
+        stages = list(net.stages)
+        able = [i for i, stage in enumerate(stages) if stage.depth >= 2 and self.alternet.attends(i)]
+        at = able[-1] if able else len(stages) - 1
+        depth = stages[at].depth if able else min(d for d in self.alternet.scale.depths[-1] if d >= 2)
+        stages[at] = replace(stages[at], depth=depth, msa=1)
+        return replace(net, stages=tuple(stages))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 
 from ..archs import Genotype
 from ..archs.candidate import candidate_key, recipe_genes
-from .base import FixedChooser, Gene, Genes, Space, first_genes, options_of
+from .base import SHIFTED, FixedChooser, Gene, Genes, Space, first_genes, options_of
 
 Options = Mapping[str, tuple[Gene, ...]]
 
@@ -21,6 +21,55 @@ def cheapest(space: Space, cost: Callable[[Genotype], float], enough: float = fl
     """
     least, genes = min(_descents(space, cost, enough), key=lambda start: start[0])
     return least, space.sample(FixedChooser(genes))
+
+
+FEW = 4  # options of a gene, each of which `ends` tries
+
+
+def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]:
+    """The least and the most `cost` of a space's nets, as far as a quick descent finds them.
+
+    For each option of the first gene, from all genes at their first option, from all at their last, and from those
+    without attention blocks. Genes of the same name but for their numbers move together, numbers to their ends.
+    """
+    options = options_of(space)
+    first, *others = options
+    groups: dict[str, list[str]] = {}
+    for name in others:
+        groups.setdefault(name.rstrip("0123456789_"), []).append(name)
+    moves = [_together(names, options) for names in groups.values()]
+    plain, full = first_genes(space), {name: choices[-1] for name, choices in options.items()}
+    without = full | {name: options[name][0] for name in groups.get(SHIFTED, ())}
+    price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(options, values, strict=True))))))
+
+    def least(sign: int, *starts: Genes) -> float:
+        def signed(genes: Genes) -> float:
+            return sign * price(tuple(genes[name] for name in options))
+
+        begun = [start | {first: value} for value in options[first] for start in starts]
+        near = sorted(begun, key=signed)[: len(options[first])]
+        return sign * min(_descend_together(signed, start, moves) for start in near)
+
+    return least(1, plain), least(-1, full, without)
+
+
+def _descend_together(cost: Callable[[Genes], float], genes: Genes, moves: list[list[Genes]]) -> float:
+    """The least cost found, from group to group of genes, until no change of a group helps."""
+    least, before = cost(genes), float("inf")
+    while least < before:
+        before = least
+        for changes in moves:
+            genes = min([genes, *(genes | change for change in changes)], key=cost)
+        least = cost(genes)
+    return least
+
+
+def _together(names: list[str], options: Options) -> list[Genes]:
+    """Changes of genes that move together: names, and one gene of few options, to any; other numbers to their ends."""
+    choices = options[names[0]]
+    if isinstance(choices[0], str) or (len(names) == 1 and len(choices) <= FEW):
+        return [dict.fromkeys(names, value) for value in choices]
+    return [{name: options[name][end] for name in names} for end in (0, -1)]
 
 
 STARTS = 100  # random ones, from which genes of a net are looked for

@@ -7,26 +7,36 @@ stage 3. So one more MSA block at the end of any stage is one gene, and a deeper
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
+from typing import Any
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem
 from ..archs.blocks.spec import BLOCKS
-from ..archs.layout import ImageSize, as_map
+from ..archs.layout import ImageSize, Map, as_map
 from ..archs.parts import POOLS
-from .base import Chooser
-from .families import ATTENTIONS, CONVS, PresetSpace, fit_patch, fit_window, plain_resnets
-from .presets import SpacePreset
+from .base import Chooser, Gene
+from .families import (
+    PresetSpace,
+    attentions,
+    convs,
+    draw_options,
+    encoder_place,
+    encoder_places,
+    plain_resnets,
+)
+from .fit import maps_of, pixels, varied, window_of
+from .presets import SpacePreset, make_stem
 
 FAMILIES = ("resnet", "alternet", "hybrid", "mixed", "vit")
-SMALLEST = 4  # side of the map behind a stem that is not the scale's own
 
-Kinds = tuple[frozenset[str], frozenset[float]]  # the residual blocks and MLP ratios that may have given some stages
+# what some stages tell of the net: the residual blocks that may have given them, and which shared genes they use
+Told = tuple[frozenset[str], frozenset[str]]
 
 
 class FreeSpace(PresetSpace):
     """Genes: family, stem, block, width, mlp_ratio; by stage depth, conv, attention, heads, window and, for each of
-    its last blocks, msa; trunk, patch, embed_dim, encoder_depth, pool; vit_patch.
+    its last blocks, msa; options of the kinds that have them; trunk, patch, embed_dim, encoder_depth, pool; vit_patch.
 
     The family is a skeleton: "resnet" has no attention blocks, "alternet" those drawn, "hybrid" and "mixed" are the
     same two with an encoder behind `trunk` stages, "vit" is the encoder alone, where a patch suits the image. `conv`
@@ -36,48 +46,49 @@ class FreeSpace(PresetSpace):
     A block may be an attention block if it is one of the scale's `free` last ones of its stage and does not stride.
     Each is one with even chance in a uniform draw, which so has attention in half of them, and modern convs in two
     stages of three: far from any plain net. The families without attention blocks are two of five for that reason.
+    Beside bottlenecks they are MSA blocks, which have the width of the bottleneck: others would have its output's.
     """
 
     name = "free"
-    has_windows = True
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         super().__init__(image_size, scale)
-        self.side = height = as_map(image_size)[0]
-        self._stems = tuple(_fitting_stems(self.scale, height))
-        self._sides = {stem: self._sides_behind(stem) for stem in self._stems}
-        tokens = {patch: (height // patch) ** 2 for patch in self.scale.vit_patches if height % patch == 0}
-        self._vit_patches = tuple(patch for patch, count in tokens.items() if 1 < count <= self.scale.most_tokens)
+        self.convs, self.attentions = convs(), attentions()
+        self._stems = {name: self._maps_behind(name) for name in (self.scale.stem, *self.scale.other_stems)}
+        height, width = as_map(image_size)
+        most = pixels(self._maps[min(1, len(self._maps) - 1)])
+        divide = [patch for patch in self.scale.vit_patches if height % patch == width % patch == 0]
+        self._vit_patches = tuple(p for p in divide if p * p < height * width <= most * p * p)
         self._families = FAMILIES if self._vit_patches else FAMILIES[:-1]
 
     def sample(self, chooser: Chooser) -> Genotype:
         family = chooser.choose("family", self._families)
-        stem = chooser.choose("stem", self._stems)
+        stem = chooser.choose("stem", tuple(self._stems))
         body = self._draw_body(chooser)
-        sides = self._sides[stem]
-        stages = tuple(self._draw_stage(chooser, i, body, side) for i, side in enumerate(sides))
-        trunk = chooser.choose("trunk", tuple(range(1, len(sides) + 1)))
-        encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, sides[trunk - 1])
+        maps = self._stems[stem]
+        drawn = [self._draw_stage(chooser, i, body, at) for i, at in enumerate(maps)]
+        options = draw_options(chooser, self.scale, *self.convs[1:], *self.attentions)
+        stages = tuple(_with_options(stage, options) for stage in drawn)
+        trunk, encoder, patch = self._draw_encoder(chooser, body.mlp_ratio, maps)
         head = Head(chooser.choose("pool", POOLS))
         if family == "vit":
             return Genotype(Stem("none"), (), replace(encoder, patch=patch), head)
         if family in ("resnet", "hybrid"):
-            stages = tuple(replace(stage, msa=()).canonical() for stage in stages)
+            stages = tuple(varied(stage, ("msa", ())).canonical() for stage in stages)
         if family in ("resnet", "alternet"):
-            return Genotype(_stem(stem, body.width), stages)
-        return Genotype(_stem(stem, body.width), stages[:trunk], encoder, head)
+            return Genotype(make_stem(stem, body.width), stages)
+        return Genotype(make_stem(stem, body.width), stages[:trunk], encoder, head)
 
     def size(self) -> int:
         s = self.scale
         encoders = len(s.embed_dims) * len(s.encoder_depths) * len(POOLS)
-        behind_stems = sum(self._behind(sides, encoders) for sides in self._sides.values())
+        behind_stems = sum(self._behind(maps, encoders) for maps in self._stems.values())
         return len(s.widths) * behind_stems + len(s.mlp_ratios) * encoders * len(self._vit_patches)
 
-    def _sides_behind(self, stem: str) -> list[int]:
-        """Side of each stage's map."""
+    def _maps_behind(self, stem: str) -> list[Map]:
+        """Each stage's map."""
         net = plain_resnets(self.scale)[0]
-        plan = replace(net, stem=_stem(stem, net.stem.width)).plan(self.side)
-        return [stage[-1].map_out[0] for stage in plan.stages]
+        return maps_of(replace(net, stem=make_stem(stem, net.stem.width)), self.image_size)
 
     def _draw_body(self, chooser: Chooser) -> Stage:
         """What all stages share."""
@@ -87,65 +98,82 @@ class FreeSpace(PresetSpace):
         ratio = chooser.choose("mlp_ratio", s.mlp_ratios)
         return Stage(block, width=width, head_dim=s.head_dim, mlp_ratio=ratio)
 
-    def _draw_stage(self, chooser: Chooser, i: int, body: Stage, side: int) -> Stage:
+    def _draw_stage(self, chooser: Chooser, i: int, body: Stage, at: Map) -> Stage:
         s, number = self.scale, i + 1
         depth = chooser.choose(f"depth{number}", s.depths[i])
-        conv = chooser.choose(f"conv{number}", CONVS)
+        conv = chooser.choose(f"conv{number}", self.convs)
         drawn = [last for last in self._lasts(i, max(s.depths[i])) if chooser.choose(f"msa{number}_{last}", (0, 1))]
-        attention = chooser.choose(f"attention{number}", ATTENTIONS)
+        attention = chooser.choose(f"attention{number}", self.attentions)
         heads = chooser.choose(f"heads{number}", s.heads[i])
-        window = fit_window(chooser.choose(f"window{number}", s.windows), side)
+        window = window_of(chooser.choose(f"window{number}", s.windows), at)
         plain = s.stage(i, body.block if conv == "residual" else conv, body.width, depth)
-        msa = tuple(sorted(depth - last for last in drawn if last in self._lasts(i, depth)))
-        common = replace(plain, head_dim=body.head_dim, mlp_ratio=body.mlp_ratio)
-        return replace(common, msa=msa, attention=attention, heads=heads, window=window)
+        msa = tuple(sorted(depth - last for last in drawn if last in self._lasts(i, depth) and window is not None))
+        kind = attention if attention in self._beside(plain.block) else "msa"
+        common = ("head_dim", body.head_dim), ("mlp_ratio", body.mlp_ratio)
+        return varied(plain, *common, ("msa", msa), ("attention", kind), ("heads", heads), ("window", window or 0))
 
-    def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, side: int) -> tuple[Encoder, int]:
-        """The encoder behind a map of `side`, and the patch that a ViT has instead of its own."""
+    def _draw_encoder(self, chooser: Chooser, mlp_ratio: float, maps: list[Map]) -> tuple[int, Encoder, int]:
+        """Stages in front of the encoder, the encoder, and the patch that a ViT has instead of its own."""
         s = self.scale
-        patch = chooser.choose("patch", s.patches)
+        trunk = chooser.choose("trunk", tuple(range(1, len(maps) + 1)))
+        trunk, patch = encoder_place(trunk, chooser.choose("patch", s.patches), maps)
         embed_dim = chooser.choose("embed_dim", s.embed_dims)
         depth = chooser.choose("encoder_depth", s.encoder_depths)
         of_vit = chooser.choose("vit_patch", self._vit_patches or (1,))
-        heads, fit = embed_dim // s.encoder_head_dim, fit_patch(patch, (side, side), s.most_tokens)
-        return Encoder(embed_dim, depth, heads, mlp_ratio, fit), of_vit
+        return trunk, s.encoder(embed_dim, depth, mlp_ratio, patch), of_vit
+
+    def _beside(self, block: str) -> list[str]:
+        """The attention blocks that stand beside this kind of conv block."""
+        expands = BLOCKS[block].expansion > 1
+        return [kind for kind in self.attentions if BLOCKS[kind].inner_of_input or not expands]
 
     def _lasts(self, i: int, depth: int) -> range:
         """The blocks of stage `i`, counted from its end, that may be attention blocks: not one that strides."""
         strides = self.scale.stage(i, self.scale.blocks[0], self.scale.widths[0], depth).stride != 1
         return range(1, min(self.scale.free, depth - strides) + 1)
 
-    def _behind(self, sides: list[int], encoders: int) -> int:
+    def _behind(self, maps: list[Map], encoders: int) -> int:
         """Distinct nets behind one stem of one width: without an encoder, and with one behind each trunk.
 
-        A stage tells the net's residual block and MLP ratio only if it has such blocks. So nets are counted stage
-        by stage, apart for what has been told of both; an encoder tells the ratio.
+        A stage tells the net's residual block and shared genes only if it has blocks that use them. So nets are
+        counted stage by stage, apart for what has been told; an encoder tells the MLP ratio.
         """
-        s, nets = self.scale, 0
-        ways: Counter[Kinds] = Counter({(frozenset(s.blocks), frozenset(s.mlp_ratios)): 1})
-        for i, side in enumerate(sides):
-            ways = _joined(ways, self._variants(i, side))
-            patches = len({fit_patch(patch, (side, side), s.most_tokens) for patch in s.patches})
-            nets += sum(count * len(ratios) for (_, ratios), count in ways.items()) * encoders * patches
-        return nets + ways.total()
+        s, nets, places = self.scale, 0, Counter(trunk for trunk, _ in encoder_places(self.scale, maps))
+        ways: Counter[Told] = Counter({(frozenset(s.blocks), frozenset()): 1})
+        for i, at in enumerate(maps):
+            ways = _joined(ways, self._variants(i, at))
+            if i + 1 in places:
+                with_encoder = sum(count * self._values(used | {"mlp_ratio"}) for (_, used), count in ways.items())
+                nets += with_encoder * encoders * places[i + 1]
+        return nets + sum(count * self._values(used) for (_, used), count in ways.items())
 
-    def _variants(self, i: int, side: int) -> Counter[Kinds]:
-        """Distinct stages `i` on a map of `side`, by what they tell of the net's block and MLP ratio."""
-        s, any_block, any_ratio = self.scale, frozenset(self.scale.blocks), frozenset(self.scale.mlp_ratios)
-        convs = [any_block] * (len(CONVS) - 1) + [frozenset({block}) for block in s.blocks]
-        alone = [any_block, *(frozenset({block}) for block in s.blocks if BLOCKS[block].expansion > 1)]
-        looks = len(s.heads[i]) * len({fit_window(window, side) for window in s.windows})
+    def _values(self, used: frozenset[str]) -> int:
+        """Values that the shared genes `used` may have together."""
+        shared = dict[str, tuple[Gene, ...]](self.scale.options) | {"mlp_ratio": self.scale.mlp_ratios}
+        return prod(len(shared[name]) for name in used)
+
+    def _variants(self, i: int, at: Map) -> Counter[Told]:
+        """Distinct stages `i` on the map `at` for one value of each shared gene, by what they tell."""
+        s, any_block = self.scale, frozenset(self.scale.blocks)
+        modern = [(any_block, kind) for kind in self.convs[1:]]
+        blocks = [*modern, *((frozenset({block}), block) for block in s.blocks)]
         some, whole = self._placements(i)
-        variants: Counter[Kinds] = Counter()
-        for blocks in convs:
-            variants[blocks, any_ratio] += len(s.depths[i])
-        for kind in ATTENTIONS:
-            for ratios in [frozenset({ratio}) for ratio in s.mlp_ratios] if BLOCKS[kind].has_mlp else [any_ratio]:
-                for blocks in convs:
-                    variants[blocks, ratios] += some * looks
-                for blocks in alone:
-                    variants[blocks, ratios] += whole * looks
+        variants: Counter[Told] = Counter()
+        for told, block in blocks:
+            variants[told, self._shared(block)] += len(s.depths[i])
+            for kind in self._beside(block):
+                variants[told, self._shared(block, kind)] += some * self.looks_of(i, at, kind)
+        for kind in self.attentions:  # where no conv block is left, only the output's width tells of it
+            alone = [frozenset({block}) for block in s.blocks if kind in self._beside(block) and _expands(block)]
+            for told in (any_block, *alone):
+                variants[told, self._shared(kind)] += whole * self.looks_of(i, at, kind)
         return variants
+
+    def _shared(self, *kinds: str) -> frozenset[str]:
+        """The shared genes that blocks of these kinds use."""
+        specs = [BLOCKS[kind] for kind in kinds]
+        names = {name for name, _ in self.scale.options if any(name in spec.options for spec in specs)}
+        return frozenset(names | ({"mlp_ratio"} if any(spec.has_mlp for spec in specs) else set()))
 
     def _placements(self, i: int) -> tuple[int, int]:
         """Ways to make some blocks of stage `i` attention blocks, over its depths: beside conv blocks, and all."""
@@ -155,26 +183,21 @@ class FreeSpace(PresetSpace):
         return sum(2**blocks - 1 for blocks in able) - whole, whole
 
 
-def _stem(name: str, width: int) -> Stem:
-    """The stem of a name such as "cifar" or "patchify4"."""
-    kind = name.rstrip("0123456789")
-    return Stem(kind, width, int(name[len(kind) :] or 0))
+def _with_options(stage: Stage, options: dict[str, Any]) -> Stage:
+    """The stage with the options that its kinds of blocks have."""
+    kinds = (stage.block, stage.attention) if stage.places else (stage.block,)
+    return varied(stage, *(o for o in options.items() if any(o[0] in BLOCKS[kind].options for kind in kinds)))
 
 
-def _fitting_stems(scale: SpacePreset, side: int) -> Iterator[str]:
-    """The scale's own stem, and those of the others that leave images of `side` a map."""
-    yield scale.stem
-    for name in scale.other_stems:
-        stem = _stem(name, 1)
-        if side >= SMALLEST * stem.stride and (stem.kind != "patchify" or side % stem.patch == 0):
-            yield name
+def _expands(block: str) -> bool:
+    return BLOCKS[block].expansion > 1
 
 
-def _joined(ways: Counter[Kinds], more: Counter[Kinds]) -> Counter[Kinds]:
-    """The ways to put one of `more` behind one of `ways`, where some block and some ratio suit both."""
-    joined: Counter[Kinds] = Counter()
-    for (blocks, ratios), count in ways.items():
-        for (other_blocks, other_ratios), other in more.items():
-            if blocks & other_blocks and ratios & other_ratios:
-                joined[blocks & other_blocks, ratios & other_ratios] += count * other
+def _joined(ways: Counter[Told], more: Counter[Told]) -> Counter[Told]:
+    """The ways to put one of `more` behind one of `ways`, where some block suits both."""
+    joined: Counter[Told] = Counter()
+    for (blocks, used), count in ways.items():
+        for (other_blocks, other_used), other in more.items():
+            if both := blocks & other_blocks:
+                joined[both, used | other_used] += count * other
     return joined

@@ -1,27 +1,54 @@
-"""Space presets: gene options at 8, 32 and 224 px. The only place with numbers to tune.
+"""Space presets: the options of every gene, which follow the image's side without steps.
 
-Options of genes that a net leaves unused cost nothing; options in order, cheapest first.
+What a net is made of changes by steps: maps halve upwards, stems stride by 1, 2 or 4, a fourth stage comes. So widths
+are not read from a table: between anchors, whose widths are given, they are solved for MACs that follow a smooth
+curve, for the cheapest and the dearest plain ResNet, and in the same way those of the encoders behind them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import pairwise
+from math import exp, log
+from typing import NamedTuple
 
-from ..archs import Stage
-from ..archs.layout import ImageSize, as_map
+from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
+from ..archs.layout import ImageSize, Map, as_map
+from .base import Gene
+from .fit import maps_of, window_of
+
+BLOCKS = ("basic", "bottleneck")
+MLP_RATIOS = (1.0, 2.0, 3.0, 4.0)
+OPTIONS = (
+    ("kernel", (3, 5, 7)),
+    ("expand", (2.0, 3.0, 4.0, 6.0)),
+    ("se", (0.0, 0.25)),
+)  # as stages have them
+DEPTHS = (1, 2, 3, 4, 6, 9)  # of a stage, up to its own most
+HEADS = ((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24))  # by stage
+ENCODER_DEPTHS = (1, 2, 3, 4, 6, 8, 12)
+SPREAD = (0, 1 / 4, 0.396, 1 / 2, 0.646, 3 / 4, 0.896, 1)  # of widths between the least and the most, in logarithms
+SMALL = 32  # the side below which
+SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train in seconds
+SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
+EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
+MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
+VIT_PATCHES = (32, 16, 8, 4, 2)
+FEWEST_TOKENS = 4  # on a side of a ViT's image
 
 
 @dataclass(frozen=True)
 class SpacePreset:
-    """Options of every gene for one range of image sizes; tuples by stage where marked."""
+    """Options of every gene at one image size, cheapest first; tuples by stage where marked."""
 
-    stem: str  # kind of the stem
-    other_stems: tuple[str, ...]  # further stems of the space `free`, patchify with its patch
+    stem: str  # its name, as of `make_stem`
+    other_stems: tuple[str, ...]  # further stems of the space `free`
     blocks: tuple[str, ...]  # residual blocks
     widths: tuple[int, ...]  # base width of stage 1; it doubles with each stage
     depths: tuple[tuple[int, ...], ...]  # by stage, blocks in the stage
     msa: tuple[tuple[int, ...], ...]  # by stage, MSA blocks at its end
-    free: int  # the last blocks of a stage, each of which may be an attention block in the space `free`
     heads: tuple[tuple[int, ...], ...]  # by stage, attention heads
     head_dim: int  # channels of an AlterNet head
     windows: tuple[int, ...]  # sides of attention windows; 0 is the whole map
@@ -30,91 +57,257 @@ class SpacePreset:
     mlp_ratios: tuple[float, ...]
     patches: tuple[int, ...]
     vit_patches: tuple[int, ...]  # of a ViT's image, where they divide it
-    encoder_head_dim: int  # channels of an encoder's head
-    most_tokens: int  # tokens of an encoder; on a larger map the patch grows
+    encoder_head_dim: int  # channels of an encoder's head, about
     # plain ResNets as (block, width, depths), cheapest first. A search trains those that span what it may find: the
     # cheapest are for tight limits, and for nets cheaper than any ResNet of the space
     baselines: tuple[tuple[str, int, tuple[int, ...]], ...]
+    free: int = 5  # the last blocks of a stage, each of which may be an attention block in the space `free`
+    options: tuple[tuple[str, tuple[Gene, ...]], ...] = OPTIONS  # of modern nets, of the kinds that have them
+    modern_stem: str = ""  # of the space `modern`, if not the same
+    solved: tuple[tuple[int, ...], ...] = ()  # widths by stage, of base widths that do not just double
 
     def stage(self, number: int, block: str, width: int, depth: int) -> Stage:
         """Plain conv stage `number` (from 0) of a net whose first base width is `width`."""
-        return Stage(block, depth, width * 2**number, 1 if number == 0 else 2)
+        own = next((widths for widths in self.solved if widths[0] == width), None)
+        return Stage(block, depth, own[number] if own else width * 2**number, 1 if number == 0 else 2)
+
+    def encoder(self, embed_dim: int, depth: int, mlp_ratio: float, patch: int) -> Encoder:
+        return Encoder(embed_dim, depth, _heads(embed_dim, self.encoder_head_dim), mlp_ratio, patch)
 
 
-TINY = SpacePreset(
-    stem="cifar",
-    other_stems=("patchify2", "patchify4"),
-    blocks=("basic",),
-    widths=(4, 6, 8, 12, 16),
-    depths=((1, 2), (1, 2, 3), (1, 2)),
-    msa=((0, 1), (0, 1), (0, 1)),
-    free=5,
-    heads=((1, 2), (2, 4), (4, 8)),
-    head_dim=8,
-    windows=(2, 4, 0),
-    embed_dims=(16, 32, 48),
-    encoder_depths=(1, 2, 3),
-    mlp_ratios=(1.0, 2.0, 4.0),
-    patches=(2, 1),
-    vit_patches=(4, 2, 1),
-    encoder_head_dim=8,
-    most_tokens=64,
-    baselines=(
-        ("basic", 2, (1, 1, 1)),
-        ("basic", 3, (1, 1, 1)),
-        ("basic", 4, (1, 1, 1)),
-        ("basic", 4, (1, 2, 2)),
-        ("basic", 8, (1, 1, 1)),
-        ("basic", 10, (1, 1, 1)),
-        ("basic", 12, (1, 2, 2)),
-        ("basic", 16, (2, 2, 2)),
-    ),
-)
+class Anchor(NamedTuple):
+    """What is given at one side: base widths and embed_dims, least and most, and channels of an AlterNet head."""
 
-SMALL = SpacePreset(
-    stem="cifar",
-    other_stems=("patchify2", "patchify4", "imagenet"),
-    blocks=("basic", "bottleneck"),
-    widths=(16, 24, 32, 48, 64),
-    depths=((1, 2, 3), (1, 2, 3, 4), (2, 3, 4, 6), (1, 2, 3, 4)),
-    msa=((0, 1), (0, 1, 2), (0, 1, 2, 3), (0, 1, 2)),
-    free=5,
-    heads=((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24)),
-    head_dim=64,
-    windows=(2, 4, 8, 0),
-    embed_dims=(96, 192, 256, 384),
-    encoder_depths=(2, 4, 6, 8),
-    mlp_ratios=(2.0, 3.0, 4.0),
-    patches=(2, 1),
-    vit_patches=(8, 4, 2),
-    encoder_head_dim=32,
-    most_tokens=256,
-    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (4, 8, 12, 16, 24, 32, 48, 64)),
-)
+    side: float
+    low: int
+    high: int
+    embed_low: int
+    embed_high: int
+    head_dim: int
 
-LARGE = SpacePreset(
-    stem="imagenet",
-    other_stems=("patchify4", "patchify8"),
-    blocks=("basic", "bottleneck"),
-    widths=(32, 48, 64, 80),
-    depths=((2, 3), (2, 3, 4), (2, 3, 4, 6, 9), (2, 3, 4)),
-    msa=((0, 1), (0, 1, 2), (0, 1, 2, 3), (0, 1, 2)),
-    free=5,
-    heads=((1, 2, 3), (2, 4, 6), (4, 8, 12), (8, 16, 24)),
-    head_dim=64,
-    windows=(7, 14),
-    embed_dims=(192, 384, 512, 768),
-    encoder_depths=(2, 4, 6, 8, 12),
-    mlp_ratios=(2.0, 3.0, 4.0),
-    patches=(2, 1),
-    vit_patches=(32, 16, 8),
-    encoder_head_dim=64,
-    most_tokens=784,
-    baselines=tuple(("basic", width, (2, 2, 2, 2)) for width in (8, 16, 24, 32, 48, 64, 80)),
+
+ANCHORS = (
+    Anchor(8, 4, 20, 16, 80, 20),
+    Anchor(32, 4, 64, 96, 216, 64),
+    Anchor(64, 4, 52, 96, 256, 52),
+    Anchor(224, 16, 80, 192, 768, 64),
+    Anchor(512, 16, 56, 192, 512, 44),
 )
 
 
 def preset_for(image_size: ImageSize) -> SpacePreset:
-    """TINY up to 16 px, SMALL up to 64 px, LARGE above (by the longer side)."""
-    side = max(as_map(image_size))
-    return TINY if side <= 16 else SMALL if side <= 64 else LARGE
+    """The preset of an image: of oblong ones that of a square of as many pixels, in their own maps."""
+    return _preset(*as_map(image_size))
+
+
+@lru_cache(maxsize=256)
+def _preset(height: int, width: int) -> SpacePreset:
+    image, side = (height, width), (height * width) ** 0.5
+    trunk = _trunk(side)
+    low, high = (_solved(trunk, image, side, end) for end in (0, 1))
+    embed_low, embed_high = (_solved_embed(trunk, widths, image, side, end) for end, widths in enumerate((low, high)))
+    widths = _between(low[0], high[0], SMALL_SPREAD if side < SMALL else SPREAD, 4)
+    stages = len(trunk.depths)
+    ones, twos = (1,) * stages, (2,) * stages
+    preset = SpacePreset(
+        stem=trunk.stem,
+        other_stems=tuple(_other_stems(trunk.stem, trunk.stride, image)),
+        blocks=BLOCKS,
+        widths=widths,
+        depths=tuple(_up_to(DEPTHS, most) for most in trunk.depths),
+        msa=tuple(tuple(range(_most_msa(most) + 1)) for most in trunk.depths),
+        heads=HEADS[:stages],
+        head_dim=_solved_head_dim(trunk, high, image, side),
+        windows=trunk.windows,
+        embed_dims=_between(embed_low, embed_high, SMALL_EMBED_SPREAD if side < SMALL else EMBED_SPREAD, 8),
+        encoder_depths=_up_to(ENCODER_DEPTHS, trunk.encoder_depth),
+        mlp_ratios=MLP_RATIOS,
+        patches=(2, 1),
+        vit_patches=tuple(patch for patch in VIT_PATCHES if patch * FEWEST_TOKENS <= side),
+        encoder_head_dim=trunk.encoder_head_dim,
+        baselines=(
+            *(("basic", width, ones) for width in (low[0] // 2, *(widths if side < SMALL else low[:1]))),
+            *(("basic", width, twos) for width in widths),
+        ),
+        modern_stem=MODERN_STEMS.get(trunk.stem, ""),
+        solved=(low, high),
+    )
+
+    def macs(baseline: tuple[str, int, tuple[int, ...]]) -> int:
+        block, width, depths = baseline
+        stages = tuple(preset.stage(i, block, width, depth) for i, depth in enumerate(depths))
+        return _macs(Genotype(make_stem(trunk.stem, width), stages), image)
+
+    return replace(preset, baselines=tuple(sorted(preset.baselines, key=macs)))
+
+
+class Trunk(NamedTuple):
+    """What a side decides alone."""
+
+    stem: str
+    stride: int
+    depths: tuple[int, ...]  # the most by stage
+    encoder_depth: int  # the most
+    encoder_head_dim: int
+    windows: tuple[int, ...]
+
+
+def _trunk(side: float) -> Trunk:
+    stem, stride = ("cifar", 1) if side <= 64 else ("conv2", 2) if side <= 160 else ("imagenet", 4)
+    small, large = min(1.0, (side - 8) / 24), max(0.0, min(1.0, log(side / 32) / log(7)))
+    depths = (2 + small, 3 + small, 2 + 4 * small + 3 * large, 4 * small)
+    stages = 3 if side <= 16 else 4
+    encoder_depth = 3 + 5 * max(0.0, small) + 4 * large
+    head_dim = _rounded(side if side < 32 else 32 + 32 * large, 8)
+    windows = (2, 4, 0) if side <= 16 else (2, 4, 8, 0) if stride < 4 else (7, 14)
+    return Trunk(
+        stem, stride, tuple(max(2, round(d)) for d in depths[:stages]), round(encoder_depth), head_dim, windows
+    )
+
+
+def _other_stems(stem: str, stride: int, image: Map) -> Iterable[str]:
+    """Patches of the scale's own stride where they divide the image, and of twice it, or convs."""
+    if stride > 1 and _divides(stride, image):
+        yield f"patchify{stride}"
+    yield from (MODERN_STEMS[stem],) if stem in MODERN_STEMS else ()
+    yield f"patchify{2 * stride}" if _divides(2 * stride, image) else f"conv{2 * stride}"
+
+
+def make_stem(name: str, width: int) -> Stem:
+    """The stem of a name such as "cifar", "patchify4" or "conv4", 3x3 convs that stride by 4 together."""
+    kind = name.rstrip("0123456789")
+    stride = int(name[len(kind) :] or 1)
+    if kind != "conv":
+        return Stem(kind, width, stride if kind == "patchify" else 0)
+    halvings = stride.bit_length() - 1
+    return Stem(kind, width, before=tuple(max(1, width >> n) for n in range(halvings - 1, 0, -1)), halvings=halvings)
+
+
+def _solved(trunk: Trunk, image: Map, side: float, end: int) -> tuple[int, ...]:
+    """Widths by stage of the cheapest (`end` 0) or dearest ResNet: base a multiple of 4, the others as MACs ask."""
+    wanted = exp(_curve(side, lambda anchor: log(_anchor_macs(anchor.side, end))))
+
+    def macs(base: float, rest: float) -> int:
+        return _macs(_resnet(trunk, _widths(trunk, base, rest), end), image)
+
+    base = _rounded(_root(lambda width: macs(width, width), wanted, 1, 512), 4)
+    rest = _root(lambda width: macs(base, width), wanted, base / 4, 4 * base)
+    return _widths(trunk, base, rest)
+
+
+def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float, end: int) -> int:
+    """embed_dim of the cheapest (`end` 0) or dearest hybrid on a trunk of these widths."""
+    wanted = exp(_curve(side, lambda anchor: log(_anchor_hybrid_macs(anchor.side, end))))
+    dim = _root(lambda dim: _macs(_hybrid(trunk, widths, _rounded(dim, 2), end), image), wanted, 8, 2048)
+    return _rounded(dim, 2)
+
+
+def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
+    """Channels of a head in the dearest AlterNet of these widths."""
+    wanted = exp(_curve(side, lambda anchor: log(_anchor_alternet_macs(anchor.side))))
+    dim = _root(lambda dim: _macs(_alternet(trunk, widths, max(1, round(dim)), image), image), wanted, 2, 256)
+    return round(dim)
+
+
+@cache
+def _anchor_macs(side: float, end: int) -> int:
+    anchor, trunk = _anchor(side), _trunk(side)
+    base = (anchor.low, anchor.high)[end]
+    return _macs(_resnet(trunk, _widths(trunk, base, base), end), (int(side), int(side)))
+
+
+@cache
+def _anchor_hybrid_macs(side: float, end: int) -> int:
+    anchor, trunk = _anchor(side), _trunk(side)
+    base, dim = ((anchor.low, anchor.embed_low), (anchor.high, anchor.embed_high))[end]
+    return _macs(_hybrid(trunk, _widths(trunk, base, base), dim, end), (int(side), int(side)))
+
+
+@cache
+def _anchor_alternet_macs(side: float) -> int:
+    anchor, trunk, image = _anchor(side), _trunk(side), (int(side), int(side))
+    return _macs(_alternet(trunk, _widths(trunk, anchor.high, anchor.high), anchor.head_dim, image), image)
+
+
+def _anchor(side: float) -> Anchor:
+    return next(anchor for anchor in ANCHORS if anchor.side == side)
+
+
+def _widths(trunk: Trunk, base: float, rest: float) -> tuple[int, ...]:
+    return (max(1, round(base)), *(max(1, round(rest * 2**i)) for i in range(1, len(trunk.depths))))
+
+
+def _resnet(trunk: Trunk, widths: tuple[int, ...], end: int) -> Genotype:
+    """The cheapest plain ResNet of these widths, or the dearest."""
+    stages = zip(trunk.depths, widths, strict=True)
+    return Genotype(
+        make_stem(trunk.stem, widths[0]),
+        tuple(Stage(BLOCKS[end], most if end else 1, w, 2 if i else 1) for i, (most, w) in enumerate(stages)),
+    )
+
+
+def _hybrid(trunk: Trunk, widths: tuple[int, ...], dim: int, end: int) -> Genotype:
+    """The cheapest hybrid of these widths, its encoder behind all stages, or the dearest, behind the first two."""
+    net = _resnet(trunk, widths, end)
+    encoder = Encoder(dim, trunk.encoder_depth if end else 1, 1, MLP_RATIOS[-end])
+    return Genotype(net.stem, net.stages[:2] if end else net.stages, encoder, Head("token" if end else "avg"))
+
+
+def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> Genotype:
+    """The dearest AlterNet of these widths."""
+    net, stages = _resnet(trunk, widths, 1), []
+    for stage, at, heads in zip(net.stages, maps_of(net, image), HEADS, strict=False):
+        window = window_of(trunk.windows[-1], at)
+        msa = 0 if window is None else _most_msa(stage.depth)
+        stages.append(replace(stage, msa=msa, heads=heads[-1], head_dim=head_dim, window=window or 0))
+    return replace(net, stages=tuple(stages))
+
+
+def _most_msa(depth: int) -> int:
+    return min(3, depth // 2)
+
+
+def _macs(net: Genotype, image: Map) -> int:
+    return static_cost(net, 10, image).macs
+
+
+def _root(value: Callable[[float], float], wanted: float, low: float, high: float) -> float:
+    """Where a rising function is about `wanted`."""
+    for _ in range(14):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if value(middle) < wanted else (low, middle)
+    return high if abs(value(high) - wanted) <= abs(value(low) - wanted) else low
+
+
+def _curve(side: float, value: Callable[[Anchor], float]) -> float:
+    """A value between its anchors: linear in the side up to 32, in its logarithm above."""
+    anchors = next((pair for pair in pairwise(ANCHORS) if side <= pair[1].side), ANCHORS[-2:])
+    (x, low), (most, high) = ((_place(anchor.side), value(anchor)) for anchor in anchors)
+    return low + (high - low) * (_place(side) - x) / (most - x)
+
+
+def _place(side: float) -> float:
+    return side if side <= 32 else 32 + 32 * log(side / 32)
+
+
+def _between(low: int, high: int, spread: tuple[float, ...], step: int) -> tuple[int, ...]:
+    """Both ends, and multiples of `step` spread between them."""
+    middle = {_rounded(low ** (1 - share) * high**share, step) for share in spread[1:-1]}
+    return (low, *sorted(value for value in middle if low < value < high), *((high,) if high > low else ()))
+
+
+def _up_to(options: tuple[int, ...], most: int) -> tuple[int, ...]:
+    return (*(option for option in options if option < most), most)
+
+
+def _heads(dim: int, head_dim: int) -> int:
+    """Heads that divide `dim`, of about `head_dim` channels."""
+    return min((n for n in range(1, dim + 1) if dim % n == 0), key=lambda n: abs(log(dim / n / head_dim)))
+
+
+def _rounded(value: float, step: int) -> int:
+    return max(step, step * round(value / step))
+
+
+def _divides(patch: int, image: Map) -> bool:
+    return image[0] % patch == 0 and image[1] % patch == 0

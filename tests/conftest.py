@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from optuna.storages.journal import JournalFileSymlinkLock
+from scales import TINY
 
 from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
@@ -28,7 +29,7 @@ from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
-from alternas.spaces.presets import TINY, SpacePreset
+from alternas.spaces.presets import SpacePreset
 from command_line import Run, command_server, run_here, run_served
 from fakes import STEPS, FakePool
 from nets import FURTHER
@@ -135,15 +136,15 @@ def small_scale() -> SpacePreset:
     return dataclasses.replace(
         TINY,
         widths=(4, 8),
-        depths=((1, 2), (2, 3), (1, 2)),
-        msa=((0, 1), (0, 1), (0, 1)),
+        depths=((1,), (2, 3), (1, 2)),
+        msa=((0,), (0, 1), (0, 1)),
         patches=(1,),
-        heads=((1, 2), (2,), (4,)),
+        heads=((1,), (2,), (4,)),
         windows=(0,),
         embed_dims=(16,),
         encoder_depths=(1,),
         mlp_ratios=(1.0,),
-        baselines=(("basic", 4, (1, 2, 1)), ("basic", 8, (2, 3, 1))),
+        baselines=(("basic", 4, (1, 2, 1)), ("basic", 8, (1, 3, 1))),
     )
 
 

@@ -25,7 +25,7 @@ from alternas.results.export import package
 from alternas.results.export.export_net import ExportNet
 from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
-from alternas.spaces.families import ATTENTIONS, CONVS
+from alternas.spaces.families import attentions, convs
 from nets import lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
@@ -165,8 +165,8 @@ def test_letters_differ_and_kinds_have_one_entry() -> None:
 
 
 def test_spaces_draw_the_kinds_that_say_so() -> None:
-    assert CONVS == ("residual", "mbconv", "convnext")
-    assert ATTENTIONS == ("msa", "transformer")
+    assert convs() == ("residual", "mbconv", "convnext", "uib", "gated_conv")
+    assert attentions() == ("msa", "transformer", "linear")
 
 
 MODULE = '''

@@ -13,6 +13,7 @@ from torch import nn
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost, zoo
 from alternas.archs.blocks.attention import WindowAttention
 from alternas.archs.blocks.encoder import TokenAttention
+from alternas.archs.blocks.linear import LinearAttention
 from alternas.archs.timm import flop_counter
 from alternas.spaces import SPACES, RandomChooser, get
 from nets import NETS
@@ -189,12 +190,17 @@ def test_activation_bytes_are_the_outputs_of_the_counted_operators(space: str) -
 
         def count(module: nn.Module, _: Any, output: torch.Tensor) -> None:
             nonlocal seen
+            if isinstance(module, LinearAttention):  # its two products; a row of ones beside the values
+                rows = 2 * module.heads * (module.head_dim + 1)
+                seen += rows * (module.head_dim + output.shape[-1] * output.shape[-2]) * 4
+                return
             seen += output.numel() * 4
             if isinstance(module, WindowAttention):  # its own product, beside the layers inside it
                 seen += module.out.in_features * output.shape[-1] * output.shape[-2] * 4 - output.numel() * 4
 
         for module in model.modules():
-            kinds = (nn.Conv2d, nn.Linear, WindowAttention, TokenAttention)  # the last one's product is as its output
+            # the product of TokenAttention is as its output
+            kinds = (nn.Conv2d, nn.Linear, WindowAttention, TokenAttention, LinearAttention)
             if isinstance(module, kinds):
                 module.register_forward_hook(count)
         model(torch.zeros(1, 1, 8, 8))

@@ -56,7 +56,7 @@ def test_moves_are_those_of_the_build_up() -> None:
     genes = {name: choices[0] for name, choices in options_of(space).items()} | {"msa3": 1, "msa4": 1}
     found = neighbors(genes, options_of(space))
     for changes in ({"msa3": 2}, {"msa3": 0}, {"msa3": 0, "msa4": 2}, {"msa3": 2, "msa4": 0}, {"msa2": 1},
-                    {"msa2": 1, "msa3": 0}, {"depth3": 3}, {"block": "bottleneck"}, {"width": 24}):  # fmt: skip
+                    {"msa2": 1, "msa3": 0}, {"depth3": 2}, {"block": "bottleneck"}, {"width": 8}):  # fmt: skip
         assert genes | changes in found
     assert genes | {"width": 64} not in found, "one step at a time"
     assert genes | {"msa3": 3} not in found
@@ -65,7 +65,7 @@ def test_moves_are_those_of_the_build_up() -> None:
 def test_families_and_names_may_change_to_any_other() -> None:
     space, genes = drawn("all", 0)
     families = {child["family"] for child in neighbors(genes, options_of(space))}
-    assert families == {"resnet", "alternet", "hybrid"}
+    assert families == {"resnet", "alternet", "hybrid", "modern"}
 
 
 def run(controller: SearchController, slots: int = 1) -> FakeExecutor:
@@ -122,7 +122,9 @@ def test_candidates_are_near_and_far_and_new(open_controller: Open) -> None:
     _, front = sampler._predicted_front()
     found = sampler._candidates(front, 100, random.Random(0))
     assert len({net.features.traits for net in found}) == len(found)
-    known = {sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials}
+    known = {
+        sampler._context.features_of(trial.params).traits for trial in controller.study.study.trials if trial.params
+    }
     assert not known & {net.features.traits for net in found}
     one = [genes for net in front for genes in neighbors(net.genes, options)]
     far = [net for net in found if net.genes not in one]
@@ -220,7 +222,8 @@ def test_with_a_scheduler_it_learns_long_before_a_net_is_trained_whole(open_cont
     sampler, controller = sampler_after(24, open_controller, scheduler="mo-asha")
     assert sampler._curves.last_rung == 2
     expected = sampler.expected_accuracies(controller.study.study)
-    assert expected.keys() >= {r.trial for r in controller.store.records if r.status in ("ok", "pruned")}
+    records = [r for r in controller.store.records if r.genes]  # the others are baselines outside the space
+    assert expected.keys() >= {r.trial for r in records if r.status in ("ok", "pruned")}
     assert sampler.expected_accuracies(controller.study.study) is expected
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from scales import TINY
 
-from alternas.archs import Encoder, Genotype, Head, InputError, Stage, Stem, zoo
+from alternas.archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from alternas.spaces import FixedChooser, Genes, RandomChooser, RecordingChooser, free, get, options_of
 from alternas.spaces.base import neighbors
 from alternas.spaces.free import FAMILIES, FreeSpace
-from alternas.spaces.presets import TINY, SpacePreset
+from alternas.spaces.presets import SpacePreset, preset_for
 
 CUT = replace(
     TINY,
@@ -98,35 +99,31 @@ def test_size_counts_the_nets(scale: SpacePreset) -> None:
 
 def test_size_counts_further_attention_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if another entry of the registry were `searched`: sizes know no block by its name."""
-    monkeypatch.setattr(free, "ATTENTIONS", ("msa", "msa_a", "transformer"))
+    monkeypatch.setattr(free, "attentions", lambda: ("msa", "msa_a", "transformer"))
     space = FreeSpace(8, next(iter(CUTS.values())))
     assert space.size() == len({net.key for net in every_net(space)})
 
 
 def test_a_stem_is_there_where_it_leaves_a_map() -> None:
-    stems = {size: options_of(get("free", size))["stem"] for size in (8, 13, 16, 28, 32, 96)}
+    stems = {size: options_of(get("free", size))["stem"] for size in (8, 13, 16, 28, 32, 96, 224)}
     assert stems == {
         8: ("cifar", "patchify2"),
-        13: ("cifar",),
-        16: ("cifar", "patchify2", "patchify4"),
-        28: ("cifar", "patchify2", "patchify4", "imagenet"),
-        32: ("cifar", "patchify2", "patchify4", "imagenet"),
-        96: ("imagenet", "patchify4", "patchify8"),
+        13: ("cifar", "conv2"),
+        16: ("cifar", "patchify2"),
+        28: ("cifar", "patchify2"),
+        32: ("cifar", "patchify2"),
+        96: ("conv2", "patchify2", "patchify4"),
+        224: ("imagenet", "patchify4", "conv4", "patchify8"),
     }
 
 
 def test_vits_are_there_where_a_patch_divides_the_image() -> None:
-    for size, patches in ((8, (4, 2, 1)), (28, (4, 2)), (64, (8, 4)), (224, (32, 16, 8))):
+    for size, patches in ((8, (2,)), (28, (4, 2)), (64, (16, 8, 4, 2)), (224, (32, 16, 8))):
         options = options_of(get("free", size))
         assert (options["family"], options["vit_patch"]) == (FAMILIES, patches)
-    assert options_of(get("free", 13))["family"] == FAMILIES[:-1], "169 tokens are more than the scale allows"
+    assert options_of(get("free", 13))["family"] == FAMILIES[:-1], "no patch divides it"
     one_token = FreeSpace(8, CUTS["no patch for a ViT"])
     assert options_of(one_token)["family"] == FAMILIES[:-1], "a patch as large as the image leaves one token"
-
-
-def test_only_square_images() -> None:
-    with pytest.raises(InputError, match=r"'free'.*square.*8x12"):
-        get("free", (8, 12))
 
 
 @pytest.mark.parametrize(("size", "toggles"), [(8, (2, 2, 1)), (32, (3, 3, 5, 3)), (224, (3, 3, 5, 3))])
@@ -135,9 +132,11 @@ def test_toggles_are_of_the_last_blocks_that_do_not_stride(size: int, toggles: t
     assert named == [f"msa{i}_{last}" for i, count in enumerate(toggles, 1) for last in range(1, count + 1)]
 
 
-def renamed(genes: Genes) -> Genes:
+def renamed(genes: Genes, stem: str) -> Genes:
     """Genes of the other spaces in the words of `free`: places for counts, kinds by stage."""
     found = dict(genes)
+    if "conv" in genes:
+        found |= {"block": "basic", "stem": stem}
     for i in [name[5:] for name in genes if name.startswith("depth")]:
         count = min(int(found.pop(f"msa{i}", 0)), int(genes[f"depth{i}"]) // 2)
         found |= {f"msa{i}_{2 * n + 1}": 1 for n in range(count)}
@@ -154,7 +153,8 @@ def test_every_net_of_the_other_spaces_is_a_member(name: str, family: str, size:
     for _ in range(30):
         memo = RecordingChooser(chooser)
         net = other.sample(memo)
-        assert free.sample(FixedChooser(renamed(memo.genes) | {"family": family})).key == net.key
+        stem = preset_for(size).modern_stem or preset_for(size).stem
+        assert free.sample(FixedChooser(renamed(memo.genes, stem) | {"family": family})).key == net.key
 
 
 def test_a_papers_vit_is_a_member() -> None:
@@ -166,6 +166,7 @@ GENES: Genes = {
     "family": "alternet", "stem": "cifar", "block": "basic", "width": 24, "mlp_ratio": 2.0, "depth1": 1, "depth2": 3,
     "depth3": 4, "depth4": 2, "msa2_1": 1, "msa3_1": 1, "heads2": 4, "heads3": 4, "window2": 8, "window3": 0,
     "window1": 0, "window4": 0, "heads4": 8, "trunk": 2, "embed_dim": 96, "encoder_depth": 4,
+    "kernel": 3, "expand": 4.0, "se": 0.25,
 }  # fmt: skip
 
 
@@ -208,7 +209,7 @@ ONE_MOVE_AWAY: dict[str, Genotype] = {
     "an MSA shifted to the end of another stage": moved(NET, 3, (), 4, (1,)),
     "an MSA shifted within its stage": turned(3, msa=(1,)),
     "an MSA in a free place": turned(3, msa=(2, 3)),
-    "an MSA in the first block of all": turned(1, msa=(0,)),
+    "an MSA in the first block of all": turned(1, msa=(0,), window=8),
     "wider": scaled(32 / 24),
     "narrower": scaled(16 / 24),
     "deeper, the MSA still at the end": turned(3, depth=6, msa=(5,)),
@@ -227,7 +228,7 @@ ONE_MOVE_AWAY: dict[str, Genotype] = {
     "an encoder behind the MSAs": Genotype(NET.stem, NET.stages[:2], Encoder(96, 4, 3, 2.0, 2), Head("avg")),
     "family vit": Genotype(Stem("none"), (), Encoder(96, 4, 3, 2.0, 8), Head("avg")),
     "MBConvs in a stage": turned(4, block="mbconv"),
-    "ConvNeXts in a stage": turned(2, block="convnext"),
+    "ConvNeXts in a stage": turned(2, block="convnext", kernel=3),
     "a transformer block for an MSA block": turned(2, attention="transformer", mlp_ratio=2.0),
 }  # fmt: skip
 

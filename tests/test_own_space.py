@@ -20,7 +20,7 @@ from alternas.results.runs.record import Record
 from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import check_strategy
 from alternas.search.trials.controller import SearchController
-from alternas.spaces import FileSpace, FixedChooser, find, get, members
+from alternas.spaces import FileSpace, FixedChooser, find, get, members, options_of
 from alternas.spaces.base import RandomChooser
 from command_line import ALTERNAS
 from fakes import FakeExecutor, SilentView
@@ -182,9 +182,14 @@ def test_a_space_may_build_on_ours(made: Made) -> None:
         "        super().__init__(size, replace(preset_for(size), widths=(_Range(6).low,)))\n"
     )
     assert space.options["width"] == (6,)
-    assert space.size() == get("alternet", 8).size() // 5  # of five widths, one
-    with pytest.raises(InputError, match=r"mine.py:10: space 'alternet' needs square images"):
-        FileSpace("mine.py", (8, 12))
+    widths = options_of(get("alternet", 8))["width"]
+    assert space.size() == get("alternet", 8).size() // len(widths)  # one of them
+    with pytest.raises(InputError, match=r"mine.py:5: space: unknown value 'alternets'"):
+        made(
+            "from alternas.spaces import get\nfrom alternas.spaces.families import AlterNetSpace\n"
+            "class Narrow(AlterNetSpace):\n    def __init__(self, size):\n"
+            "        super().__init__(size, get('alternets', size).scale)\n"
+        )
 
 
 @pytest.mark.parametrize("side", [7, 8, 32, 224])

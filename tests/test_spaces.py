@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
 import pytest
 
 from alternas.archs import Genotype, InputError, Stage, static_cost, zoo
+from alternas.archs.layout import ImageSize
 from alternas.spaces import (
     SPACES,
     FixedChooser,
@@ -13,6 +18,7 @@ from alternas.spaces import (
     Space,
     cheapest,
     check,
+    ends,
     get,
     members,
     options_of,
@@ -24,9 +30,8 @@ from alternas.spaces.families import (
     HybridSpace,
     ModernSpace,
     ResNetSpace,
-    fit_patch,
-    fit_window,
 )
+from alternas.spaces.fit import fit_patch, fit_window, window_of
 from alternas.spaces.presets import SpacePreset, preset_for
 from alternas.spaces.user_file import check_baselines
 
@@ -65,14 +70,23 @@ def test_size_counts_the_members(kind: type, size: int, small_scale: SpacePreset
     assert len(set(keys)) == len(keys) == space.size()
 
 
-def test_all_joins_the_three(small_scale: SpacePreset) -> None:
+def test_size_counts_options(small_scale: SpacePreset) -> None:
+    options = (("kernel", (3, 5)), ("expand", (2.0, 4.0)), ("se", (0.0, 0.25)))
+    scale = replace(small_scale, widths=(4,), depths=((1,), (1, 2)), msa=((0,), (0, 1)), options=options)
+    scale = replace(scale, heads=((1,), (1,)), mlp_ratios=(1.0, 2.0), baselines=(("basic", 4, (1, 1)),))
+    space = ModernSpace(8, scale)
+    assert space.size() == len({net.key for _, net in members(space)})
+
+
+def test_all_joins_the_families(small_scale: SpacePreset) -> None:
     union = {net.key: net for _, net in members(AllSpace(8, small_scale))}
     parts = [
-        {net.key for _, net in members(kind(8, small_scale))} for kind in (ResNetSpace, AlterNetSpace, HybridSpace)
+        {net.key for _, net in members(kind(8, small_scale))}
+        for kind in (ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace)
     ]
-    assert set(union) == parts[0] | parts[1] | parts[2]
-    assert parts[0] < parts[1]
-    assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid"}
+    assert set(union) == set().union(*parts)
+    assert parts[0] < parts[1] < parts[3], "of basic blocks"
+    assert {net.family for net in union.values()} == {"resnet", "alternet", "hybrid", "modern"}
 
 
 @pytest.mark.parametrize("size", [8, 32, 224])
@@ -80,7 +94,8 @@ def test_a_draw_of_all_is_of_the_family_drawn(size: int) -> None:
     space = get("all", size)
     for seed in range(100):
         memo = RecordingChooser(RandomChooser(seed))
-        assert space.sample(memo).family == memo.genes["family"]
+        net = space.sample(memo)
+        assert memo.genes["family"] in (net.family, "modern")
 
 
 def test_the_papers_net_is_a_member() -> None:
@@ -115,17 +130,60 @@ def test_cheapest_finds_the_minimum(small_scale: SpacePreset) -> None:
     assert cheapest(space, macs)[0] == min(macs(net) for _, net in members(space))
 
 
-def test_oblong_images_only_where_windows_are_not_square() -> None:
-    for name in ("resnet", "hybrid"):
-        get(name, (8, 12)).sample(RandomChooser(0)).check((8, 12))
-    for name in ("alternet", "modern", "all"):
-        with pytest.raises(InputError, match=r"square.*8x12"):
-            get(name, (8, 12))
+@pytest.mark.parametrize("size", [(8, 12), (33, 48), (61, 97), (224, 320)])
+@pytest.mark.parametrize("name", ["resnet", "alternet", "hybrid", "modern", "all", "free"])
+def test_oblong_images(name: str, size: tuple[int, int]) -> None:
+    space = get(name, size)
+    assert check(space, name, size, draws=100) == options_of(space)
+
+
+def test_windows_fit_oblong_maps() -> None:
+    maps = ((8, 16), (16, 24), (23, 23), (56, 56), (32, 48), (6, 9))
+    assert [window_of(8, at) for at in maps] == [8, 8, None, 8, 8, 3]
+    assert [window_of(0, at) for at in maps] == [0, 0, None, 8, 8, 0]
 
 
 def test_scales_by_size() -> None:
-    assert [preset_for(size).stem for size in (16, 17, 64, 65)] == ["cifar", "cifar", "cifar", "imagenet"]
+    assert [preset_for(size).stem for size in (8, 64, 65, 160, 161)] == ["cifar", "cifar", "conv2", "conv2", "imagenet"]
     with pytest.raises(InputError, match="did you mean 'alternet'"):
         get("alternets", 8)
     with pytest.raises(InputError, match="gene width"):
         get("resnet", 8).sample(FixedChooser({"width": 5}))
+
+
+SMOOTH = ("resnet", "alternet", "hybrid", "modern", "all")
+
+
+def ends_at(name: str, size: ImageSize) -> tuple[float, float]:
+    """MACs of the cheapest and of the dearest net."""
+    return ends(get(name, size), lambda net: static_cost(net, 10, size).macs)
+
+
+def assert_smooth(name: str, sizes: Sequence[ImageSize]) -> None:
+    found = [ends_at(name, size) for size in sizes]
+    for size, (one, two) in zip(sizes, pairwise(found), strict=False):
+        ratios = [max(a, b) / min(a, b) for a, b in zip(one, two, strict=True)]
+        assert max(ratios) <= 1.3, f"{name} from {size} to the next side"
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("first", [8, 16, 32, 64, 160, 223])
+def test_macs_follow_the_side(name: str, first: int) -> None:
+    assert_smooth(name, (first, first + 1))
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("size", [(8, 16), (32, 48), (96, 160), (224, 320)])
+def test_macs_follow_oblong_sides(name: str, size: tuple[int, int]) -> None:
+    assert_smooth(name, (size, (size[0], size[1] + 1), (size[0] + 1, size[1] + 1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOOTH)
+def test_macs_follow_every_side(name: str) -> None:
+    assert_smooth(name, range(8, 513))
+
+
+def test_small_spaces_stay_below_their_limits() -> None:
+    assert ends_at("mobile", 224)[1] <= 0.6e9
+    assert max(ends_at("edge", size)[1] for size in (32, 33, 48, 63, 64, 65, 81, 96)) < 50e6

@@ -130,4 +130,5 @@ LINEAR = BlockSpec(
     ignores=("heads", "window", "per_head"),
     branches=(Branch("msa", "attn", "mlp"), Branch("mlp", "mlp")),
     style=BlockStyle("L", "#882255", "linear attention, feed-forward network"),
+    searched=True,
 )

@@ -136,6 +136,7 @@ GATED_CONV = BlockSpec(
     modern=True,
     options={"kernel": 7, "expand": 8 / 3},
     style=BlockStyle("G", "#882255", "gated conv block"),
+    searched=True,
 )
 
 CAFORMER = BlockSpec(

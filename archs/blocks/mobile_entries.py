@@ -96,6 +96,7 @@ UIB = BlockSpec(
     check=check_uib,
     projected=False,
     style=BlockStyle("U", "#8C6D31", "inverted bottleneck"),
+    searched=True,
 )
 
 

@@ -8,7 +8,7 @@ from ...archs import Encoder, Genotype, Head, Stage, Stem, zoo
 from ...archs.errors import InputError, check_choice
 from ...archs.layout import Map
 from ...archs.stage import attention_beside
-from ...spaces.families import fit_window
+from ...spaces.fit import fit_window
 from ...spaces.presets import preset_for
 
 FAMILIES = ("resnet", "alternet", "hybrid", "vit")

@@ -226,8 +226,8 @@ def fill_study(adapter: StudyAdapter, records: Sequence[Record], context: Sample
             adapter.tell(record, record, cost_of)
     recorded = [record.genes for record in records]
     adapter.enqueue([genes for genes in context.first if genes not in recorded])
-    if all(record.taken_from for record in records):
-        adapter.enqueue([{"family": family} for family in options.get("family", ())])
+    begun = [r for r in records if r.kind == "search" and not r.taken_from and r.genes not in context.first]
+    adapter.enqueue([{"family": family} for family in options.get("family", ())[len(begun) :]])
 
 
 def _past(

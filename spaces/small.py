@@ -1,0 +1,81 @@
+"""`mobile` and `edge`: nets of the space `modern`, so narrow that none costs more than a phone or a chip allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from itertools import product
+
+from ..archs import static_cost
+from ..archs.layout import ImageSize, as_map
+from .base import FixedChooser, Genes, options_of
+from .families import ModernSpace
+from .fit import pixels
+from .presets import SpacePreset, preset_for
+
+MOBILE = 0.6e9  # MACs of the dearest net at 224 px; as the pixels to the power of 3/4 at others
+EDGE = 45e6  # MACs of the dearest net, with some room below 50 M
+CLASSES = 10
+STRIDED = 24  # the side from which on stems stride
+SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
+LEAST = 2  # of stage 1
+DEAREST = 6  # kinds of nets whose costs decide, out of all pairs
+
+
+class MobileSpace(ModernSpace):
+    """Genes: those of `modern`, with narrower stages. Up to 0.6 GMAC at 224 px."""
+
+    name = "mobile"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        at = as_map(image_size)
+        super().__init__(image_size, scale or _narrowed(at, MOBILE * (pixels(at) / 224**2) ** 0.75))
+
+
+class EdgeSpace(ModernSpace):
+    """Genes: those of `modern`, with narrower stages. Below 50 MMACs at 32 to 96 px."""
+
+    name = "edge"
+
+    def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
+        super().__init__(image_size, scale or _narrowed(as_map(image_size), EDGE))
+
+
+@lru_cache(maxsize=256)
+def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
+    """The preset of the image with the widest stages whose dearest net stays below `limit` MACs, or the narrowest."""
+    scale = preset_for(image)
+    if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
+        scale = replace(scale, stem="conv2")
+    low, high = LEAST, max(LEAST + 1, scale.widths[-1])
+
+    def macs(width: int, genes: Genes) -> int:
+        net = ModernSpace(image, _of_width(scale, width)).sample(FixedChooser(genes))
+        return static_cost(net, CLASSES, image).macs
+
+    dear = sorted(_dear(ModernSpace(image, _of_width(scale, high))), key=lambda genes: macs(high, genes))[-DEAREST:]
+    while high - low > 1:
+        middle = (low + high) // 2
+        dearest = max(macs(middle, genes | {"width": middle}) for genes in dear)
+        low, high = (middle, high) if dearest < limit else (low, middle)
+    return _of_width(scale, low)
+
+
+def _dear(space: ModernSpace) -> Iterator[Genes]:
+    """Of each pair of kinds the dearest genes: with every number at its most, with attention and without."""
+    options = options_of(space)
+    most = {name: choices[-1] for name, choices in options.items()}
+    plain = most | {name: choices[0] for name, choices in options.items() if name.startswith("msa")}
+    for conv, attention, genes in product(space.convs, space.attentions, (plain, most)):
+        kinds: Genes = {"conv": conv, "attention": attention}
+        yield genes | kinds
+
+
+def _of_width(scale: SpacePreset, most: int) -> SpacePreset:
+    """The preset with other widths, up to `most`, and heads that suit them."""
+    widths = tuple(sorted({max(LEAST, round(most * share)) for share in SHARES}))
+    ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
+    narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
+    baselines = (*narrow, *(("basic", width, twos) for width in widths))
+    return replace(scale, widths=widths, solved=(), head_dim=max(4, most // 2), baselines=baselines)
