@@ -27,6 +27,7 @@ from alternas.search.experiments.study_nets import FAMILIES, SIZES, net_of, swap
 from alternas.search.experiments.swap_attention import rule
 from alternas.search.training import recipes
 from alternas.search.training.job import FewShot, InitWeights, JobResult, TrainJob
+from alternas.spaces import get
 from fakes import NETS, RECIPE, FakeExecutor, SilentView, lose, training
 
 
@@ -226,7 +227,7 @@ def test_the_rule_has_the_papers_defaults() -> None:
     with pytest.raises(InputError, match="has attention blocks already"):
         rule(zoo.get("alternet18", 32))
     with pytest.raises(InputError, match="needs a second or later stage of two blocks"):
-        rule(NETS[0])
+        rule(get("resnet", 8).baselines()[0])
 
 
 def test_swapped_in_heads_are_the_zoos() -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import nn
 
-from alternas.archs import InputError, build
+from alternas.archs import Genotype, InputError, Stage, Stem, build
 from alternas.archs.timm import convert
 from alternas.archs.weights import read, save
 from alternas.search.data.dataset import DataConfig, DataSet
@@ -27,11 +27,10 @@ from alternas.search.training.inherit import inherit, init_weights, parts
 from alternas.search.training.job import FREEZE_POLICIES, FewShot, InitWeights, JobResult, TrainJob
 from alternas.search.training.loaders import MemoryLoader
 from alternas.search.training.optim import optimizer_for
-from alternas.spaces import get
 from nets import NETS, lively
 
 CPU = torch.device("cpu")
-NET = get("resnet", 8).baselines()[-2]
+NET = Genotype(Stem("cifar", 12), (Stage("basic", 1, 12), Stage("basic", 2, 24, 2), Stage("basic", 2, 48, 2)))
 
 
 @pytest.fixture(scope="module")

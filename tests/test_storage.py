@@ -149,7 +149,7 @@ def test_an_older_study_under_the_same_numbers_is_not_believed(
     other = [n for n, key in left.items() for r in controller.store.records if r.trial == n and r.key != key]
     assert other, "elsewhere these numbers went to other nets"
     (tmp_path / "study.json").write_bytes(note)
-    in_step(open_controller(trials=4, strategy="tpe", storage=sqlite))
+    in_step(open_controller(trials=2, strategy="tpe", storage=sqlite))
 
 
 def test_runs_of_one_name_share_a_database(open_controller: Open, sqlite: str, tmp_path: Path) -> None:
