@@ -356,12 +356,12 @@ def test_mo_asha_saves_steps_and_finishes_the_front(open_controller: Open) -> No
     controller = open_controller(trials=40, scheduler="mo-asha")
     executor = finish(controller)
     found = statuses(controller)
-    assert found["pruned"] >= 12
+    assert found["pruned"] >= 15
     assert found["ok"] >= 2
     spent: dict[int, int] = {}
     for job in executor.ran:
         spent[job.trial] = max(spent.get(job.trial, 0), job.stop_step)
-    assert sum(spent.values()) < 0.8 * 16 * len(spent)
+    assert sum(spent.values()) < 0.75 * 16 * len(spent)
     for r in controller.store.records:
         assert r.budget["done"] == spent.get(r.trial, 0)
 
@@ -493,13 +493,13 @@ def test_every_tear_of_the_journal_is_survived(open_controller: Open, tmp_path: 
 @pytest.mark.parametrize(
     ("limit", "trials", "trained"),
     [
-        (150_000, 16, [13_008, 49_568, 104_864, 193_344]),  # the last is over the limit, and the run pays for it
-        (150_000, 5, [13_008, 49_568, 104_864]),  # two seeds of it would be more than a third of five nets
+        (150_000, 16, [49_568, 104_864, 193_344]),  # the last is over the limit, and the run pays for it
+        (150_000, 5, [49_568, 104_864]),  # two seeds of it would be more than a third of five nets
         (45_000, 16, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
         (45_000, 2, [13_008]),
-        (0, 16, [13_008, 104_864, 431_328, 2_572_320]),
-        (0, 8, [13_008, 104_864, 431_328]),
-        (0, 1, [13_008, 104_864]),
+        (0, 16, [49_568, 193_344, 928_992, 2_572_320]),
+        (0, 8, [49_568, 193_344, 928_992]),
+        (0, 1, [49_568, 193_344]),
     ],
 )
 def test_baselines_span_the_limits_and_cost_less_than_the_search(

@@ -40,7 +40,7 @@ def test_a_search_trains_what_was_asked(folder: Path) -> None:
     found = records(folder, "first")
     assert sum(r["kind"] == "search" and r["status"] == "ok" for r in found) == 5
     assert sum(r["kind"] == "baseline" for r in found) == 3
-    assert {r["family"] for r in found} == {"resnet", "alternet", "hybrid"}
+    assert {r["family"] for r in found} == {"resnet", "alternet", "hybrid", "modern"}
     for r in found:
         if r["status"] == "ok":
             assert r["budget"] == {"full": 16, "done": 16}

@@ -159,8 +159,7 @@ def test_every_strategy_draws_recipes_within_their_ranges(
         jobs = finish(controller)
         records = [r for r in controller.store.records if r.status not in ("duplicate", "infeasible")]
         assert sum(r.kind == "search" for r in records) == 8
-        assert [r.trial for r in records if not r.genes] == [0], "a baseline narrower than any net of the space"
-        for r in records[1:]:
+        for r in records:
             assert r.genes.keys() == options.keys()
             assert all(r.genes[name] in choices for name, choices in options.items())
             assert r.trial_key == candidate_key(r.key, r.genes) != r.key
@@ -202,7 +201,7 @@ def test_a_killed_search_of_recipes_goes_on_as_if_unbroken(
     (tmp_path / "study.journal").unlink()
     controller = open_controller(joint(), 10, strategy, tune=TUNE)
     keys = {t.number: t.user_attrs.get("key") for t in controller.study.study.trials}
-    assert all(keys[trial] == key for trial, key, _ in whole[1:]), "rebuilt from the records"
+    assert all(keys[trial] == key for trial, key, _ in whole), "rebuilt from the records"
 
 
 def test_a_net_is_trained_by_each_recipe_once(open_controller: Open, small_scale: SpacePreset) -> None:

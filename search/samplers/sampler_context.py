@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
 from ...archs.stage import OPTIONS
-from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of
+from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of, plain_genes
 
 if TYPE_CHECKING:
     import optuna
@@ -220,6 +220,8 @@ def candidate_baselines(context: SamplerContext) -> tuple[Genotype, ...]:
 
     nets = sorted(context.space.baselines(), key=cost)
     within = [net for net in nets if context.is_feasible(net)]
+    # Narrower ones than the space has hardly learn, and differ most by seed: for limits that leave no other.
+    within = [net for net in within if plain_genes(context.space, net) is not None] or within
     if within:
         least, _ = cheapest(context.space, cost)
         below = [net for net in within if cost(net) < least]
