@@ -12,12 +12,17 @@ from .base import (
     Gene,
     Genes,
     JointSpace,
+    Priors,
     RandomChooser,
     RecordingChooser,
     Space,
+    draw_option,
     members,
     options_of,
     plain_genes,
+    priors_of,
+    random_genes,
+    random_net,
 )
 from .bench import BenchSpace, PlacementSpace
 from .families import AllSpace, AlterNetSpace, HybridSpace, ModernSpace, ResNetSpace
@@ -48,11 +53,13 @@ __all__ = [
     "Gene",
     "Genes",
     "JointSpace",
+    "Priors",
     "RandomChooser",
     "RecordingChooser",
     "Space",
     "cheapest",
     "check",
+    "draw_option",
     "ends",
     "find",
     "find_genes",
@@ -61,6 +68,9 @@ __all__ = [
     "members",
     "options_of",
     "plain_genes",
+    "priors_of",
+    "random_genes",
+    "random_net",
 ]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping
 from math import gcd, prod
+from types import MappingProxyType
 from typing import Protocol, TypeVar, cast
 
 from ..archs import Genotype
@@ -17,6 +18,7 @@ from ..archs.errors import InputError
 
 Gene = int | float | str
 Genes = dict[str, Gene]
+Priors = Mapping[str, Mapping[Gene, float]]  # by gene: the weight of an option in random draws; 1 where none is given
 Option = TypeVar("Option", bound=Gene)  # an answer is of its options' type
 
 
@@ -27,13 +29,21 @@ class Chooser(Protocol):
 
 
 class RandomChooser:
-    """Uniform and independent draws from a seed."""
+    """Independent draws from a seed: uniform, or by priors."""
 
-    def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+    def __init__(self, seed: int, priors: Priors = MappingProxyType({})) -> None:
+        self._random, self._priors = random.Random(seed), priors
 
     def choose(self, name: str, options: tuple[Option, ...]) -> Option:
-        return self._random.choice(options)
+        return draw_option(self._random, name, options, self._priors)
+
+
+def draw_option(draw: random.Random, name: str, options: tuple[Option, ...], priors: Priors) -> Option:
+    """Draw an option of a gene, each as often as its prior says."""
+    if name not in priors:
+        return draw.choice(options)
+    weights = [priors[name].get(option, 1.0) for option in options]
+    return draw.choices(options, weights)[0]
 
 
 class FixedChooser:
@@ -108,6 +118,7 @@ class JointSpace:
         if taken := sorted(options_of(nets).keys() & tuned.keys()):
             raise InputError(f"tune: space {nets.name!r} has a gene {taken[0]!r} of its own")
         self.name, self.nets, self.tuned, self.own = nets.name, nets, tuned, own
+        self.priors = priors_of(nets)
 
     def sample(self, chooser: Chooser) -> Genotype:
         net = self.nets.sample(chooser)
@@ -121,6 +132,21 @@ class JointSpace:
 
     def baselines(self) -> tuple[Genotype, ...]:
         return self.nets.baselines()
+
+
+def random_genes(draw: random.Random, options: Mapping[str, tuple[Gene, ...]], priors: Priors) -> Genes:
+    """Draw every gene, by priors."""
+    return {name: draw_option(draw, name, choices, priors) for name, choices in options.items()}
+
+
+def priors_of(space: Space) -> Priors:
+    """How often each option is drawn at random: what the space has as `priors`; all alike without."""
+    return getattr(space, "priors", {})
+
+
+def random_net(space: Space, seed: int) -> Genotype:
+    """A net drawn at random, by the space's priors."""
+    return space.sample(RandomChooser(seed, priors_of(space)))
 
 
 def options_of(space: Space) -> dict[str, tuple[Gene, ...]]:

@@ -13,6 +13,7 @@ from ..archs.parts import POOLS
 from .base import Chooser, Gene, RecordingChooser, options_of
 from .fit import maps_of, pixels, varied, window_of
 from .presets import SpacePreset, make_stem, preset_for
+from .priors import MODERN
 
 
 def convs() -> tuple[str, ...]:
@@ -173,6 +174,7 @@ class ModernSpace(AlterNetSpace):
     """
 
     name = "modern"
+    priors = MODERN
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         super().__init__(image_size, scale)
@@ -218,6 +220,7 @@ class AllSpace:
     """Genes: family, and every gene of the resnet, alternet, hybrid and modern spaces."""
 
     name = "all"
+    priors = MODERN
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         self.alternet = AlterNetSpace(image_size, scale)

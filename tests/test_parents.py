@@ -25,7 +25,7 @@ from alternas.search.samplers.sampler_context import features
 from alternas.search.training import recipes
 from alternas.search.training.job import JobResult, Point, TrainJob
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_UNIFORM_DRAW
+from alternas.search.trials.proposer import BASELINE_SEEDS, REPEATS_BEFORE_RANDOM_DRAW
 from alternas.search.trials.study import validate_sampler
 from alternas.search.trials.trial import MIN_SIMILARITY
 from alternas.spaces import get
@@ -534,7 +534,7 @@ def test_a_sampler_that_needs_more_is_bad_input(opened: Open) -> None:
         opened(4, "optuna.samplers:GridSampler")
 
 
-def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: str) -> None:
+def test_a_sampler_that_repeats_itself_gets_random_draws(opened: Open, module: str) -> None:
     controller = opened(8, f"{module}:Stubborn")
     finish(controller)
     nets = searched(controller)
@@ -544,7 +544,7 @@ def test_a_sampler_that_repeats_itself_gets_uniform_draws(opened: Open, module: 
     for record in controller.store.records:
         known = known + 1 if record.status == "duplicate" else 0
         runs.append(known)
-    assert max(runs) == REPEATS_BEFORE_UNIFORM_DRAW, "so many known proposals come first, then a net that is new"
+    assert max(runs) == REPEATS_BEFORE_RANDOM_DRAW, "so many known proposals come first, then a net that is new"
     families = {r.family for r in nets}
     assert len(families) > 1, "drawn from all of the space"
 
@@ -557,10 +557,10 @@ def test_the_last_nets_of_a_space_are_found(open_controller: Open, module: str) 
     finish(controller)
     assert controller.exhausted
     assert nets <= {r.key for r in controller.store.records}
-    assert len(controller.store.records) <= (REPEATS_BEFORE_UNIFORM_DRAW + 1) * (len(nets) + 1) + len(space.baselines())
+    assert len(controller.store.records) <= (REPEATS_BEFORE_RANDOM_DRAW + 1) * (len(nets) + 1) + len(space.baselines())
 
 
-def test_uniform_draws_follow_the_seed(opened: Open, module: str) -> None:
+def test_random_draws_follow_the_seed(opened: Open, module: str) -> None:
     nets = []
     for seed in (1, 1, 2):
         controller = opened(5, f"{module}:Stubborn", seed=seed)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import ClassVar
 
 import pytest
 
@@ -13,6 +15,7 @@ from alternas.archs.layout import ImageSize
 from alternas.spaces import (
     SPACES,
     FixedChooser,
+    Priors,
     RandomChooser,
     RecordingChooser,
     Space,
@@ -23,6 +26,9 @@ from alternas.spaces import (
     members,
     options_of,
     plain_genes,
+    priors_of,
+    random_genes,
+    random_net,
 )
 from alternas.spaces.families import (
     AllSpace,
@@ -187,3 +193,38 @@ def test_macs_follow_every_side(name: str) -> None:
 def test_small_spaces_stay_below_their_limits() -> None:
     assert ends_at("mobile", 224)[1] <= 0.6e9
     assert max(ends_at("edge", size)[1] for size in (32, 33, 48, 63, 64, 65, 81, 96)) < 50e6
+
+
+@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("size", [16, 224])
+def test_priors_are_of_options_and_no_walls(name: str, size: int) -> None:
+    space = get(name, size)
+    options = options_of(space)
+    for gene, weights in priors_of(space).items():
+        assert weights.keys() <= set(options[gene])
+        assert all(0.5 <= weight <= 2 for weight in weights.values())
+
+
+def test_which_spaces_have_priors() -> None:
+    assert {name for name in SPACES if priors_of(get(name, 32))} == {"all", "edge", "mobile", "modern"}
+
+
+def test_options_are_drawn_as_often_as_their_priors_say() -> None:
+    space = get("modern", 16)
+    options, priors, draw = options_of(space), priors_of(space), random.Random(0)
+    drawn = [random_genes(draw, options, priors) for _ in range(20_000)]
+    for gene, choices in options.items():
+        weights = [priors.get(gene, {}).get(choice, 1.0) for choice in choices]
+        for choice, weight in zip(choices, weights, strict=True):
+            share = sum(genes[gene] == choice for genes in drawn) / len(drawn)
+            assert share == pytest.approx(weight / sum(weights), abs=0.015), (gene, choice)
+
+
+def test_a_random_net_is_drawn_by_priors() -> None:
+    """One option of an own space is a hundred times as likely as the other."""
+
+    class Own(ResNetSpace):
+        priors: ClassVar[Priors] = {"block": {"basic": 100.0}}
+
+    blocks = [random_net(Own(16), seed).stages[0].block for seed in range(100)]
+    assert blocks.count("basic") > 90

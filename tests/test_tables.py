@@ -129,7 +129,7 @@ def test_draws_from_few_nets_of_many_combinations_are_uniform(tmp_path: Path) ->
     context = SamplerContext(space, 0, lambda net: NetCosts(1.0, 1.0), nets=[space.genes(row) for row in space.rows])
     nets = TableNets(space, table.distance)
     missing = next(genes for genes in all_genes() if table.distance(space.sample(FixedChooser(genes))) > 0)
-    for drawn in (lambda: context.uniform(draw), lambda: nets.moved(missing, draw)):
+    for drawn in (lambda: context.random_genes(draw), lambda: nets.moved(missing, draw)):
         counts = dict.fromkeys(table.entries, 0)
         for _ in range(200 * len(counts)):
             counts[space.sample(FixedChooser(drawn())).key] += 1

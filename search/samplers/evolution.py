@@ -32,8 +32,8 @@ GROWTH = 1.15  # of the number of readings, until it learns them anew
 N_PARENTS = 4  # of the front, whose neighbours are candidates of one proposal
 N_TWO_AWAY = 8  # nets two moves from each of them
 N_CROSSINGS = 3  # in each proposal
-N_UNIFORM = 2  # draws in each proposal
-UNIFORM_KEPT = 64  # proposals that these draws stay candidates for
+N_RANDOM = 2  # draws in each proposal
+RANDOM_KEPT = 64  # proposals that these draws stay candidates for
 NEAR_KEPT = 64  # parents whose neighbours are kept
 N_NEIGHBORS = 4  # mutations of the one chosen, of which one may take its place
 REFRESH = 0.01  # readings, as a share of the nets that train or wait, after which these are predicted anew
@@ -67,7 +67,7 @@ class Evolution(JointSampler):
         self._ended: dict[int, float] = {}  # accuracies at the end, by trial
         self._accuracies: Mapping[int, float] | None = None
         self._near: dict[tuple[object, ...], list[Genes]] = {}  # candidates around a net, by its genes
-        self._uniform: dict[int, list[Genes]] = {}  # draws by number of the trial
+        self._random: dict[int, list[Genes]] = {}  # draws by number of the trial
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
         self._update(study)
@@ -85,11 +85,11 @@ class Evolution(JointSampler):
         return self._most_promising([best, *filter(self._is_new, neighbors)], points).genes
 
     def _far_in_cost(self, number: int) -> Genes | None:
-        """Of uniform draws the one whose cost is furthest from those of all nets so far; None without any."""
+        """Of random draws the one whose cost is furthest from those of all nets so far; None without any."""
         first = self._first.values()
         known = [self._context.priced(features).costs.objective for features in first if features.is_feasible]
         draw = random.Random(f"{self._seed}/{number}")
-        drawn = [self._net(self._context.uniform(draw)) for _ in range(FIRST_DRAWS)]
+        drawn = [self._net(self._context.random_genes(draw)) for _ in range(FIRST_DRAWS)]
         new = [net for net in drawn if self._is_new(net)]
         if not known or not new:
             return None
@@ -175,7 +175,7 @@ class Evolution(JointSampler):
         """Feasible nets that were never proposed, each once."""
         found: dict[object, Net] = {}
         parents = draw.sample(front, min(N_PARENTS, len(front)))
-        genes = chain(self._near_parents(parents), self._crossings(front, draw), self._uniform_draws(number))
+        genes = chain(self._near_parents(parents), self._crossings(front, draw), self._random_draws(number))
         for net in map(self._net, genes):
             if net.candidate not in found and self._is_new(net):
                 found[net.candidate] = net
@@ -200,14 +200,14 @@ class Evolution(JointSampler):
             a, b = draw.choice(front).genes, draw.choice(front).genes
             yield {name: draw.choice((a[name], b[name])) for name in self._options}
 
-    def _uniform_draws(self, number: int) -> Iterator[Genes]:
-        """Uniform draws of this proposal and of those before it, so that few are new to each."""
-        self._uniform.pop(number - UNIFORM_KEPT - 1, None)
-        for past in range(max(0, number - UNIFORM_KEPT), number + 1):
-            if past not in self._uniform:
+    def _random_draws(self, number: int) -> Iterator[Genes]:
+        """Random draws of this proposal and of those before it, so that few are new to each."""
+        self._random.pop(number - RANDOM_KEPT - 1, None)
+        for past in range(max(0, number - RANDOM_KEPT), number + 1):
+            if past not in self._random:
                 draw = random.Random(f"{self._seed}/uniform/{past}")
-                self._uniform[past] = [self._context.uniform(draw) for _ in range(N_UNIFORM)]
-            yield from self._uniform[past]
+                self._random[past] = [self._context.random_genes(draw) for _ in range(N_RANDOM)]
+            yield from self._random[past]
 
     def _net(self, genes: Genes) -> Net:
         return Net(genes, self._context.features_of(genes))

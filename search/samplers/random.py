@@ -1,11 +1,11 @@
-"""Uniform draws and enumeration as Optuna samplers, and the chooser that lets any sampler answer a space's genes."""
+"""Random draws and enumeration as Optuna samplers, and the chooser that lets any sampler answer a space's genes."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -13,16 +13,16 @@ from optuna.samplers import BaseSampler
 from optuna.trial import FrozenTrial, Trial
 
 from ...archs.candidate import candidate_key
-from ...spaces import FeasibleNets, Gene, Genes, members, options_of
+from ...spaces import FeasibleNets, Gene, Genes, draw_option, members, options_of, priors_of
 from ...spaces.base import Option
 from .sampler_context import SamplerContext, TrialReader
 
 
 class RandomSampler(BaseSampler):
-    """Uniform draws that depend on (seed, trial number, gene) alone, so a resumed search goes on unchanged."""
+    """Draws by the space's priors that depend on (seed, trial number, gene) alone, so a resumed search goes on."""
 
     def __init__(self, context: SamplerContext) -> None:
-        self._seed = context.seed
+        self._seed, self._priors = context.seed, priors_of(context.space)
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return {}
@@ -36,11 +36,13 @@ class RandomSampler(BaseSampler):
         self, study: optuna.Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
         assert isinstance(param_distribution, CategoricalDistribution)
-        return random.Random(f"{self._seed}/{trial.number}/{param_name}").choice(param_distribution.choices)
+        draw = random.Random(f"{self._seed}/{trial.number}/{param_name}")
+        choices = cast(tuple[Gene, ...], param_distribution.choices)
+        return draw_option(draw, param_name, choices, self._priors)
 
 
 class JointSampler(RandomSampler):
-    """Base of samplers that propose all genes of a net at once; without a proposal, they are drawn uniformly."""
+    """Base of samplers that propose all genes of a net at once; without a proposal, they are drawn at random."""
 
     def __init__(self, context: SamplerContext) -> None:
         super().__init__(context)
@@ -48,7 +50,7 @@ class JointSampler(RandomSampler):
         self._distributions = distributions(self._options)
 
     def propose(self, study: optuna.Study, number: int) -> Genes | None:
-        """All genes of trial `number`; None to have them drawn uniformly."""
+        """All genes of trial `number`; None to have them drawn at random."""
         raise NotImplementedError
 
     def infer_relative_search_space(self, study: optuna.Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
@@ -63,11 +65,6 @@ class JointSampler(RandomSampler):
 def distributions(options: Mapping[str, tuple[Gene, ...]]) -> dict[str, CategoricalDistribution]:
     """Optuna's distribution of each gene."""
     return {name: CategoricalDistribution(choices) for name, choices in options.items()}
-
-
-def uniform(draw: random.Random, options: Mapping[str, tuple[Gene, ...]]) -> Genes:
-    """Draw genes uniformly."""
-    return {name: draw.choice(choices) for name, choices in options.items()}
 
 
 class TrialChooser:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...archs import Encoder, Genotype, Head, Stage, Stem
 from ...archs.candidate import recipe_genes
 from ...archs.stage import OPTIONS
-from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of, plain_genes
+from ...spaces import FixedChooser, Gene, Genes, Space, cheapest, options_of, plain_genes, priors_of, random_genes
 
 if TYPE_CHECKING:
     import optuna
@@ -136,11 +136,11 @@ class SamplerContext:
         tuned = recipe_genes(self._options)
         return [name for name in self._options if name not in tuned]
 
-    def uniform(self, draw: random.Random) -> Genes:
-        """Uniformly drawn genes: of the feasible nets where these are listed, else of all."""
+    def random_genes(self, draw: random.Random) -> Genes:
+        """Genes drawn at random: of the feasible nets where these are listed, else of all, by the space's priors."""
         if self.nets:
             return draw.choice(self.nets)
-        return {name: draw.choice(choices) for name, choices in self._options.items()}
+        return random_genes(draw, self._options, priors_of(self.space))
 
     def is_feasible(self, net: Genotype) -> bool:
         """Whether a net is within the limits."""

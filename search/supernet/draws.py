@@ -13,10 +13,10 @@ from functools import cached_property
 
 from ...archs import Genotype
 from ...archs.errors import InputError
-from ...spaces import RandomChooser, Space, cheapest
+from ...spaces import Space, cheapest, random_net
 from .attentive import LossPredictor
 
-POOL_DRAWS = 2000  # uniform draws that stand for the space: its families, its mean cost, its largest nets
+POOL_DRAWS = 2000  # random draws that stand for the space: its families, its mean cost, its largest nets
 OVER = 1e18  # MACs that a net over the limits is taken for, so that the cheapest and dearest are within them
 EVEN_FROM = 24  # nets of the pool from which on a family is drawn as often as any other
 WINDOW = 16  # steps whose nets are drawn together, so that those of one step cost about the same
@@ -48,8 +48,8 @@ class NetSampler:
 
     @cached_property
     def pool(self) -> list[Genotype]:
-        """Distinct nets: uniform draws, the cheapest and the dearest."""
-        drawn = [self._space.sample(RandomChooser(seed)) for seed in range(POOL_DRAWS)]
+        """Distinct nets: random draws, the cheapest and the dearest."""
+        drawn = [random_net(self._space, seed) for seed in range(POOL_DRAWS)]
         ends = [
             cheapest(self._space, lambda net, sign=sign: sign * self.macs(net) + OVER * self._violation(net))[1]
             for sign in (1, -1)

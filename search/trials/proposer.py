@@ -11,15 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 
 from ...archs import Genotype
-from ...spaces import Genes, RandomChooser, RecordingChooser, cheapest, options_of
+from ...spaces import Genes, RecordingChooser, cheapest, options_of, priors_of, random_genes, random_net
 from ..context import SearchContext
-from ..samplers.random import uniform
 from .study import StudyAdapter
 from .trial import Trial
 
 MAX_PROPOSALS = 500  # in a row that need no training, before the nets near known ones are looked through
-MAX_DRAWS_WITHIN_LIMITS = 50  # uniform draws under limits, where one takes longer and more of them are alike
-REPEATS_BEFORE_UNIFORM_DRAW = 5  # a converged sampler repeats itself
+MAX_DRAWS_WITHIN_LIMITS = 50  # random draws under limits, where one takes longer and more of them are alike
+REPEATS_BEFORE_RANDOM_DRAW = 5  # a converged sampler repeats itself
 BASELINE_SEEDS = 2  # trainings of a baseline: what the seed noise of a run is estimated from
 DRAWS = 100  # nets that tell what a net of the search costs
 MAX_SHARE_OVER_LIMIT = 1 / 3  # of the run, for the baseline over the limits
@@ -61,9 +60,9 @@ def search_macs(context: SearchContext) -> float:
 
 
 def drawn_macs(context: SearchContext) -> list[float]:
-    """MACs of uniform draws within the limits; of the cheapest net where none of them is."""
+    """MACs of random draws within the limits; of the cheapest net where none of them is."""
     settings, space = context.settings, context.space
-    costs = [context.cost_fn(space.sample(RandomChooser(seed))) for seed in range(DRAWS)]
+    costs = [context.cost_fn(random_net(space, seed)) for seed in range(DRAWS)]
     macs = [float(cost.training_macs) for cost in costs if not settings.over_limit(cost)]
     return macs or [cheapest(space, lambda net: context.cost_fn(net).training_macs)[0]]
 
@@ -102,7 +101,7 @@ class Proposer:
             started: trials so far.
             repeats: proposals in a row before this one that needed no training.
         """
-        if repeats >= REPEATS_BEFORE_UNIFORM_DRAW and not self._study.planned:
+        if repeats >= REPEATS_BEFORE_RANDOM_DRAW and not self._study.planned:
             genes = self._unknown(random.Random(f"{self._context.settings.seed}/{started}/{repeats}"))
             if genes is None:
                 self.exhausted = True
@@ -118,13 +117,14 @@ class Proposer:
         return trial
 
     def _unknown(self, draw: random.Random) -> Genes | None:
-        """Genes of a net that is neither known nor over a limit, drawn uniformly where that hits one; None if all are.
+        """Genes of a net that is neither known nor over a limit, drawn at random where that hits one; None if all are.
 
         Where few nets are left, draws meet known ones alone: then all that mutations lead to are gone through.
         """
-        options, feasible = options_of(self._context.space), self._feasible
+        space, feasible = self._context.space, self._feasible
+        options, priors = options_of(space), priors_of(space)
         for _ in range(MAX_DRAWS_WITHIN_LIMITS if self._context.is_limited else MAX_PROPOSALS):
-            genes = feasible.moved(uniform(draw, options), draw)
+            genes = feasible.moved(random_genes(draw, options, priors), draw)
             if genes and not self._is_known(feasible.key(genes)):
                 return genes
         proposed = (genes for genes in self._proposed() if genes.keys() == options.keys())
