@@ -20,7 +20,7 @@ CLASSES = 10
 STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
 LEAST = 2  # of stage 1
-DEAREST = 6  # kinds of nets whose costs decide, out of all pairs
+STEP = 1 / 16  # channels of stage 1, before rounding
 
 
 class MobileSpace(ModernSpace):
@@ -48,34 +48,43 @@ def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
     scale = preset_for(image)
     if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
         scale = replace(scale, stem="conv2")
-    low, high = LEAST, max(LEAST + 1, scale.widths[-1])
+    low, high = float(LEAST), max(LEAST + STEP, float(scale.widths[-1]))
 
-    def macs(width: int, genes: Genes) -> int:
-        net = ModernSpace(image, _of_width(scale, width)).sample(FixedChooser(genes))
+    def macs(width: float, genes: Genes) -> int:
+        space = ModernSpace(image, _of_width(scale, width))
+        net = space.sample(FixedChooser(genes | {"width": space.scale.widths[-1]}))
         return static_cost(net, CLASSES, image).macs
 
-    dear = sorted(_dear(ModernSpace(image, _of_width(scale, high))), key=lambda genes: macs(high, genes))[-DEAREST:]
-    while high - low > 1:
-        middle = (low + high) // 2
-        dearest = max(macs(middle, genes | {"width": middle}) for genes in dear)
+    dear = list(_dear(ModernSpace(image, scale)))
+    while high - low > STEP:
+        middle = (low + high) / 2
+        dearest = max(macs(middle, genes) for genes in dear)
         low, high = (middle, high) if dearest < limit else (low, middle)
     return _of_width(scale, low)
 
 
 def _dear(space: ModernSpace) -> Iterator[Genes]:
-    """Of each pair of kinds the dearest genes: with every number at its most, with attention and without."""
+    """Of each pair of kinds the dearest genes: every number at its most, with attention everywhere, nowhere, or but
+    for one stage.
+    """
     options = options_of(space)
     most = {name: choices[-1] for name, choices in options.items()}
-    plain = most | {name: choices[0] for name, choices in options.items() if name.startswith("msa")}
-    for conv, attention, genes in product(space.convs, space.attentions, (plain, most)):
-        kinds: Genes = {"conv": conv, "attention": attention}
-        yield genes | kinds
+    without: list[Genes] = [{name: choices[0]} for name, choices in options.items() if name.startswith("msa")]
+    plain = {name: value for genes in without for name, value in genes.items()}
+    for conv, attention, genes in product(space.convs, space.attentions, ({}, plain, *without)):
+        yield most | {"conv": conv, "attention": attention} | genes
 
 
-def _of_width(scale: SpacePreset, most: int) -> SpacePreset:
-    """The preset with other widths, up to `most`, and heads that suit them."""
-    widths = tuple(sorted({max(LEAST, round(most * share)) for share in SHARES}))
+def _of_width(scale: SpacePreset, most: float) -> SpacePreset:
+    """The preset with other widths, up to `most`, and heads that suit them.
+
+    Widths of later stages are rounded after they have doubled: so they follow `most` in finer steps.
+    """
+    stages = range(len(scale.depths))
+    narrowed = {w[0]: w for w in (tuple(round(max(LEAST, most * share) * 2**i) for i in stages) for share in SHARES)}
+    widths = tuple(narrowed)
     ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
     narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
     baselines = (*narrow, *(("basic", width, twos) for width in widths))
-    return replace(scale, widths=widths, solved=(), head_dim=max(4, most // 2), baselines=baselines)
+    solved, head_dim = tuple(narrowed.values()), max(4, round(most / 2))
+    return replace(scale, widths=widths, solved=solved, head_dim=head_dim, baselines=baselines)

@@ -37,7 +37,7 @@ from alternas.search.trials.schedulers import (
     Scheduler,
     scheduler,
 )
-from alternas.spaces import RandomChooser, get, members
+from alternas.spaces import get, members, random_net
 from alternas.spaces.families import ResNetSpace
 from alternas.spaces.presets import SpacePreset
 from fakes import FakeExecutor, SilentView, lose
@@ -495,7 +495,7 @@ def test_every_tear_of_the_journal_is_survived(open_controller: Open, tmp_path: 
     [
         (150_000, 16, [49_568, 104_864, 193_344]),  # the last is over the limit, and the run pays for it
         (150_000, 5, [49_568, 104_864]),  # two seeds of it would be more than a third of five nets
-        (45_000, 16, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
+        (45_000, 32, [13_008, 49_568]),  # the limit is below the cheapest ResNet of the space
         (45_000, 2, [13_008]),
         (0, 16, [49_568, 193_344, 928_992, 2_572_320]),
         (0, 8, [49_568, 193_344, 928_992]),
@@ -514,7 +514,7 @@ def test_baselines_span_the_limits_and_cost_less_than_the_search(
         spent["search" if job.trial >= len(controller.baselines) else "baseline"] += controller.context.cost_fn(
             job.genotype
         ).macs
-    draws = [static_cost(get("all", 8).sample(RandomChooser(seed)), 10, 8, 1).macs for seed in range(100)]
+    draws = [static_cost(random_net(get("all", 8), seed), 10, 8, 1).macs for seed in range(100)]
     typical = sorted(macs for macs in draws if not limit or macs <= limit)
     if typical and trials > 1:
         assert 2 * sum(trained) < trials * statistics.median(typical)

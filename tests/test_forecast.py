@@ -17,7 +17,7 @@ from alternas.search.engine.progress import LiveView, PlainView, ShownSearch
 from alternas.search.training.job import Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.forecast import ComputeForecast
-from alternas.spaces import RandomChooser, get
+from alternas.spaces import get, random_net
 from fakes import RECIPE, STEPS, FakeExecutor, SilentView, price
 
 Open = Callable[..., SearchController]
@@ -33,9 +33,9 @@ def spent(controller: SearchController) -> float:
 @pytest.mark.parametrize("limits", [{}, {"macs": 300_000}])
 @pytest.mark.parametrize("repeats", [1, 3])
 def test_before_a_search_begins(open_controller: Open, limits: dict[str, int], repeats: int) -> None:
-    """Baselines with their seeds, and so many mean nets of uniform draws within the limits."""
+    """Baselines with their seeds, and so many mean nets of random draws within the limits."""
     controller = open_controller(get("all", 8), trials=12, limits=limits, repeats=repeats)
-    draws = [price(get("all", 8).sample(RandomChooser(seed))).macs for seed in range(100)]
+    draws = [price(random_net(get("all", 8), seed)).macs for seed in range(100)]
     mean = statistics.mean(macs for macs in draws if macs <= limits.get("macs", macs))
     baselines = sum(price(net).macs for net in controller.baselines) * max(2, repeats)
     expected = A_STEP * STEPS * (baselines + 12 * repeats * mean)
@@ -45,7 +45,7 @@ def test_before_a_search_begins(open_controller: Open, limits: dict[str, int], r
 def test_a_scheduler_makes_it_less(open_controller: Open) -> None:
     """Rungs at 1/8, 1/4 and 1/2; of three nets two go on."""
     controller = open_controller(get("all", 8), trials=40, scheduler="mo-asha")
-    mean = statistics.mean(price(get("all", 8).sample(RandomChooser(seed))).macs for seed in range(100))
+    mean = statistics.mean(price(random_net(get("all", 8), seed)).macs for seed in range(100))
     share = 1 / 8 + (1 / 8) / 1.5 + (1 / 4) / 1.5**2 + (1 / 2) / 1.5**3
     expected = A_STEP * STEPS * (sum(price(net).macs for net in controller.baselines) * 2 + 40 * share * mean)
     assert ComputeForecast(controller).left() == pytest.approx(expected, rel=1e-12)
@@ -53,7 +53,7 @@ def test_a_scheduler_makes_it_less(open_controller: Open) -> None:
 
 def test_a_limit_on_steps_bounds_it(open_controller: Open) -> None:
     controller = open_controller(get("all", 8), trials=400, budget=Budget(train_steps=100))
-    mean = statistics.mean(price(get("all", 8).sample(RandomChooser(seed))).macs for seed in range(100))
+    mean = statistics.mean(price(random_net(get("all", 8), seed)).macs for seed in range(100))
     assert ComputeForecast(controller).left() == pytest.approx(A_STEP * 100 * mean)
 
 

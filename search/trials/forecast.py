@@ -14,7 +14,7 @@ from .controller import SearchController
 from .proposer import BASELINE_SEEDS, drawn_macs
 from .trial import BUDGET_SHARE, Trial
 
-PRIOR_NETS = 10  # that uniform draws count as, beside the nets that the strategy has begun
+PRIOR_NETS = 10  # that random draws count as, beside the nets that the strategy has begun
 
 
 class RecordTally:
