@@ -50,7 +50,7 @@ def nets_of(table: TabularBenchmark, context: SamplerContext, draw: random.Rando
     """Different nets of a table, drawn at random: all, or as many as are learned from and predicted."""
     found: dict[str, Net] = {}
     while len(found) < min(len(table.entries), max(LEARNED_FROM) + PREDICTED):
-        genes = context.uniform(draw)
+        genes = context.random_genes(draw)
         net = Net(genes, context.features_of(genes))
         if table.has(net.features.net):
             found.setdefault(net.features.net.key.partition(".")[0], net)
