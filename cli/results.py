@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_text
+from . import complete
 from .options import Json, MaxMacs, MaxParams, Run, Svg, argument, command, option
 
 if TYPE_CHECKING:
@@ -54,7 +55,10 @@ class RankingOptions:
         return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
 
 
-@command(4)
+@command(
+    "alternas runs",
+    "alternas runs --json",
+)
 def runs(as_json: Json = False) -> None:
     """List the runs of this folder: how far each is, its best accuracy, what it has cost."""
     from ..results.runs.overview import print_runs
@@ -62,7 +66,10 @@ def runs(as_json: Json = False) -> None:
     print_runs(as_json)
 
 
-@command(5)
+@command(
+    "alternas front first",
+    "alternas front first --objectives accuracy,macs,params --max-macs 1M",
+)
 def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.render.board import print_front
@@ -72,7 +79,9 @@ def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
     print_front(find_run(run), query, as_json)
 
 
-@command(6)
+@command(
+    "alternas leaderboard first --top 20",
+)
 def leaderboard(
     run: Run,
     ranking: RankingOptions,
@@ -87,9 +96,11 @@ def leaderboard(
     print_leaderboard(find_run(run), query, top, as_json)
 
 
-@command(7)
+@command(
+    "alternas compare first second",
+)
 def compare(
-    runs: Annotated[list[str], argument("Two or more run names or folders.")],
+    runs: Annotated[list[str], argument("Two or more run names or folders.", autocompletion=complete.run_names)],
     ranking: RankingOptions,
     as_json: Json = False,
 ) -> None:
@@ -99,7 +110,10 @@ def compare(
     print_comparison(runs, ranking.query(), as_json)
 
 
-@command(8)
+@command(
+    "alternas show first:7 --svg net.svg",
+    "alternas show first",
+)
 def show(
     run: Run,
     trial: Annotated[int, argument("Number of the trial.")],
@@ -119,7 +133,10 @@ def show(
         print_text(draw_trial(folder, trial))
 
 
-@command(9)
+@command(
+    "alternas report first",
+    "alternas report first --out page.html --assets numbers",
+)
 def report(
     run: Run,
     out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from . import complete
 from .options import (
     Arch,
     Data,
@@ -37,7 +38,12 @@ class WeightsOptions:
     """Trained weights to start from."""
 
     weights: Annotated[
-        str, option("Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.", "--from")
+        str,
+        option(
+            "Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
+            "--from",
+            autocompletion=complete.run_names,
+        ),
     ]
     arch: Arch = ""
     from_size: FromSize = ""
@@ -49,9 +55,13 @@ class WeightsOptions:
         return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
 
 
-@command(14, resumes=True)
+@command(
+    "alternas retrain first --top 3 --seeds 3",
+    "alternas retrain first:7 --epochs 30",
+    resumes=True,
+)
 def retrain(
-    run: Annotated[str, argument("Run name or folder.")],
+    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
     running: RunOptions,
     top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
     trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
@@ -93,7 +103,11 @@ def retrain(
     print_lines(*lines)
 
 
-@command(15, resumes=True)
+@command(
+    "alternas finetune --from first:7 --data photos",
+    "alternas finetune --from best --data photos --freeze backbone",
+    resumes=True,
+)
 def finetune(
     weights: WeightsOptions,
     data: Data,
@@ -130,7 +144,10 @@ def finetune(
     print_lines(*lines)
 
 
-@command(16, resumes=True)
+@command(
+    "alternas buildup --from timm:resnet18.a1_in1k --data photos --msa 0,0,1,1",
+    resumes=True,
+)
 def buildup(
     weights: WeightsOptions,
     data: Data,
@@ -154,7 +171,10 @@ def buildup(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(17, name="few-shot")
+@command(
+    "alternas few-shot --from first:7 --data photos --shots 1,5",
+    name="few-shot",
+)
 def few_shot(
     weights: WeightsOptions,
     data: Data,
@@ -177,7 +197,10 @@ def few_shot(
     print_result(as_json, curves, lambda: drawing(curves))
 
 
-@command(18, resumes=True)
+@command(
+    "alternas study data-size --data cue --quick",
+    resumes=True,
+)
 def study(
     name: Annotated[str, argument("Name of a study from `alternas studies`.")],
     images: ImageOptions,
@@ -200,7 +223,9 @@ def study(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(19)
+@command(
+    "alternas studies",
+)
 def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES
