@@ -11,7 +11,7 @@ from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from . import complete
-from .options import Json, NetSize, Svg, argument, command, option
+from .options import Json, Net, NetSize, Svg, argument, command, option, run_and_trial_of
 
 
 @command(
@@ -19,7 +19,7 @@ from .options import Json, NetSize, Svg, argument, command, option
     "alternas export first:7 --out net7 --formats package,onnx",
 )
 def export(
-    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
+    run: Net,
     out: Annotated[Path, option("Folder to create.")],
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
     pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
@@ -28,13 +28,13 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
-    from ..results.runs.weights_spec import parse_run_spec
 
-    folder, named = parse_run_spec(run)
-    if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
-        rule = "RUN:TRIAL and --trial name a net and --pick chooses one: only one of them"
-        raise InputError(f"export: {rule}, got both {run if named is not None else trial} and {pick or trial!r}")
-    facts = export_net(folder, out, named if trial is None else trial, pick or "accuracy", formats.split(","))
+    folder, trial = run_and_trial_of(run, trial)
+    if trial is not None and pick:
+        raise InputError(
+            f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
+        )
+    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","))
     if as_json:
         print_json(facts)
     else:

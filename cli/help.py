@@ -9,7 +9,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-FEW = 12  # options that need no groups
+FEW = 14  # options that need no groups
 FIRST = (  # of those that stand first, in this order; then the command's own
     "data", "trials", "name", "image-size", "epochs", "recipe", "max-macs", "objective", "strategy", "workers",
 )  # fmt: skip

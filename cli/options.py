@@ -106,6 +106,7 @@ Json = Annotated[bool, option("Print JSON instead of a table.", "--json")]
 Run = Annotated[
     str, argument("Run name (a folder below runs/) or path of a run's folder.", autocompletion=complete.run_names)
 ]
+Net = Annotated[str, argument("RUN:TRIAL, or RUN: its best net.", autocompletion=complete.run_names)]
 Svg = Annotated[Path | None, option("Also draw the net into this SVG file.", "--svg")]
 Name = Annotated[str, option("Name of the run (default: derived from the inputs).")]
 Data = Annotated[str, option(f"Data set: {FORMS}.")]
@@ -307,6 +308,20 @@ def print_result(as_json: bool, facts: Any, drawing: Callable[[], Any]) -> None:
         print_json(facts)
     else:
         print_text(drawing())
+
+
+def run_and_trial_of(net: str, trial: int | None) -> tuple[Path, int | None]:
+    """The run's folder and the trial that RUN:TRIAL, or RUN and a trial beside it, name.
+
+    Raises:
+        InputError: if there is no such run, or both name a trial.
+    """
+    from ..results.runs.run_spec import parse_run_spec
+
+    folder, named = parse_run_spec(net)
+    if named is not None and trial is not None:
+        raise InputError(f"trial: RUN:TRIAL names one, only one of them, got both {short_repr(net)} and {trial}")
+    return folder, trial if named is None else named
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_text
 from . import complete
-from .options import Json, MaxMacs, MaxParams, Run, Svg, argument, command, option
+from .options import Json, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
 
 if TYPE_CHECKING:
     from ..results.ranking.objectives import RankingQuery
@@ -115,16 +115,18 @@ def compare(
     "alternas show first",
 )
 def show(
-    run: Run,
-    trial: Annotated[int, argument("Number of the trial.")],
+    run: Net,
+    trial: Annotated[int | None, argument("The trial, where it does not stand behind the run's name.")] = None,
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
     """Show one net of a run: its stages, and its scores by class."""
+    from ..results.ranking.leaderboard import best_trial
     from ..results.render.describe_net import draw_trial, svg_trial, trial_facts
-    from ..results.runs.store import find_run
 
-    folder = find_run(run)
+    folder, trial = run_and_trial_of(run, trial)
+    if trial is None:
+        trial = best_trial(folder)
     if svg:
         svg_trial(folder, trial, svg)
     if as_json:

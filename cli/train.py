@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from . import complete
 from .options import (
@@ -26,6 +27,7 @@ from .options import (
     console_for,
     option,
     print_result,
+    run_and_trial_of,
     whole_numbers,
 )
 
@@ -78,16 +80,19 @@ def retrain(
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
-    from ..results.runs.store import find_run, read_records
+    from ..results.runs.store import as_argument, read_records
     from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
     from ..search.training.trainer_file import read_trainer
 
-    folder = find_run(run)
+    folder, named = run_and_trial_of(run, None)
+    if named is not None and trials:
+        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials}")
     limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    numbers, file = whole_numbers("trials", trials), read_trainer(trainer) if trainer else None
+    numbers = whole_numbers("trials", trials) if named is None else (named,)
+    file = read_trainer(trainer) if trainer else None
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
@@ -98,7 +103,7 @@ def retrain(
     print_text(table(rows, metric))
     lines = failures(records)
     if rows:
-        best = f"{run}:{rows[0]['trial']}" if trials else run
+        best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers else as_argument(folder)
         lines += ["", f"export the best:  alternas export {best} --out {folder.name}-best"]
     print_lines(*lines)
 

@@ -23,7 +23,8 @@ from ..ranking.leaderboard import noise_of
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
-from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
+from ..runs.run_spec import run_and_trial
+from ..runs.store import find_run, read_data_facts, read_records, weights_file
 from .drawing import net_drawing, net_svg, write_svg
 from .tables import short
 from .terminal import plain
