@@ -20,7 +20,7 @@ WEIGHTS = {
 
 
 def verdict_of(board: Leaderboard) -> list[str]:
-    """What a front says, a sentence each: the net to take, then others worth a look, then what is not known.
+    """What a front says, a sentence each: the net to take, another worth a look, what is not known, what measures it.
 
     The net is the knee of the front, see `pareto.knee`; of a front without one the cheapest of those that the seed
     noise does not tell from the most accurate. Intervals are 95 %, by the seed noise pooled over the run.
@@ -33,7 +33,7 @@ def verdict_of(board: Leaderboard) -> list[str]:
     if ACCURACY not in board.query.objectives:
         return []
     row = chosen(board)
-    return [_take(board, row), *_others(board, row), *_measured_again(board, row), *_doubts(board, row)]
+    return [_take(board, row), *_others(board, row), *_doubts(board, row), *_measured_again(board, row)]
 
 
 def chosen(board: Leaderboard) -> Row:
@@ -55,7 +55,7 @@ def score_text(board: Leaderboard, row: Row) -> str:
 
 def _cost_text(board: Leaderboard, row: Row) -> str:
     cost = board.query.cost
-    return f"{short(row[cost])} {'ms' if cost == LATENCY else title(cost)}".replace(" ", "\u00a0")
+    return f"{short(row[cost])} {'ms' if cost == LATENCY else title(cost)}"
 
 
 def _take(board: Leaderboard, row: Row) -> str:
@@ -116,13 +116,14 @@ def _measured_again(board: Leaderboard, row: Row) -> list[str]:
     """What retraining gave; else the command for it: the best of many is in part the luckiest."""
     metric, again = board.query.metric, row["retrained_accuracy"]
     if again is not None:
-        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f}"
+        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f} (standard deviation)"
+        on_test = "" if row["retrained_test"] is None else f", {row['retrained_test']:.3f} on test"
         seeds = f"{row['retrained_seeds']} other seed{'s' * (row['retrained_seeds'] > 1)}"
-        return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd} (standard deviation)."]
+        return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
     if row["kind"] != "search" or len(board.rows) == 1:
         return []
     command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
-    return [f"Best of {len(board.rows)}, so in part the luckiest: `{command}` measures it anew, and on test."]
+    return [f"Best of {len(board.rows)}, so in part the luckiest; to measure it anew, and on test: {command}"]
 
 
 def _doubts(board: Leaderboard, row: Row) -> list[str]:

@@ -29,7 +29,6 @@ from .drawing import net_drawing, net_svg, write_svg
 from .tables import short
 from .terminal import plain
 
-
 IMAGENET = ((224, 224), 1000, 3)
 SCORES = {
     "accuracy": "accuracy",

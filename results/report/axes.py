@@ -26,7 +26,9 @@ class Axis:
 
     def at(self, value: float) -> float:
         """The pixel of a value."""
-        low, high, value = (map(math.log10, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value))
+        low, high, value = (
+            map(math.log10, (self.low, self.high, value)) if self.is_log else (self.low, self.high, value)
+        )
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def holds(self, value: float) -> bool:
@@ -68,7 +70,7 @@ def _log_ticks(low: float, high: float, steps: Sequence[float]) -> list[float]:
 
 
 def linear_axis(
-    values: Sequence[float], start: float, end: float, room: float = 44, within: tuple[float, float] | None = None
+    values: Sequence[float], start: float, end: float, room: float = 36, within: tuple[float, float] | None = None
 ) -> Axis:
     """A linear axis around values, cut to `within`; from 0 where that is near."""
     low, high = min(values), max(values)

@@ -27,7 +27,7 @@ def class_parts(run: Run) -> tuple[Table | Matrix, ...]:
     some = [r.trial for r in thin(run.front, MOST_NETS)]
     read = {r.trial: read_confusion(run.folder, r, len(classes)) for r in run.front if r.trial in (*some, take)}
     known = {trial: confusion_KK for trial, confusion_KK in read.items() if confusion_KK is not None}
-    return _by_class(known, classes), _mistakes(known, classes), _matrix(known.get(take), take, classes)
+    return _by_class(known, classes), _mistakes(known, classes), _matrix(known, take, classes)
 
 
 def _by_class(known: dict[int, np.ndarray], classes: list[str]) -> Table:
@@ -57,11 +57,11 @@ def _mistakes(known: dict[int, np.ndarray], classes: list[str]) -> Table:
     return Table("mistakes", "Mistakes", caption if rows else NONE, rows)
 
 
-def _matrix(confusion_KK: np.ndarray | None, trial: int | None, classes: list[str]) -> Matrix:
+def _matrix(known: dict[int, np.ndarray], trial: int | None, classes: list[str]) -> Matrix:
     title = f"Confusion of net {trial}"
-    if confusion_KK is None:
+    if trial is None or trial not in known:
         return Matrix("confusion", "Confusion", NONE, [], [])
     if len(classes) > MOST_CELLS:
         return Matrix("confusion", title, f"Of more than {MOST_CELLS} classes it is not drawn.", [], [])
     caption = "Validation images: a row is a class, a column what its images were taken for. Darker is more of the row."
-    return Matrix("confusion", title, caption, classes, confusion_KK.tolist())
+    return Matrix("confusion", title, caption, classes, known[trial].tolist())

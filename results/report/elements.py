@@ -10,13 +10,14 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ...archs import Genotype
 from ..ranking.leaderboard import Leaderboard, leaderboard_of
 from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery, objective_values
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import BESIDE, Record
 from ..runs.store import read_data_facts, read_settings
-from .used_genes import used_genes
+from .used_genes import known_net, used_genes
 
 # Names of colours: what they are in the light and in the dark, `svg.PALETTE` says.
 COLOURS = (BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY) = ("blue", "vermillion", "green", "pink", "orange", "sky")
@@ -184,11 +185,21 @@ class Run:
         """The nets of rank 1, the cheapest first."""
         return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
 
+    def net(self, record: Record) -> Genotype | None:
+        """The net of a record; None where it is none of ours."""
+        if record.key not in self._nets:
+            self._nets[record.key] = known_net(record)
+        return self._nets[record.key]
+
     def used(self, record: Record) -> dict[str, Any]:
         """The genes that a net makes use of, by name."""
         if record.trial not in self._used:
-            self._used[record.trial] = used_genes(record, self.own_space)
+            self._used[record.trial] = used_genes(record, None if self.own_space else self.net(record))
         return self._used[record.trial]
+
+    @cached_property
+    def _nets(self) -> dict[str, Genotype | None]:
+        return {}
 
     @cached_property
     def _used(self) -> dict[int, dict[str, Any]]:

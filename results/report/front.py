@@ -114,9 +114,7 @@ def _front_series(run: Run) -> list[Series]:
     name = "on the front, 95 %" if noise else "on the front"
     bars = [_interval(run, r) for r in front] if noise else []
     named = {r.trial for r in thin(front, MOST_NAMED)}
-    labels = [
-        f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front
-    ]
+    labels = [f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front]
     series.append(Series(name, *_points(run, front), "rings", TEXT, bars=bars, labels=labels))
     tied = [r for r in run.ranked if run.row_of[r.trial]["rank"] > 1 and run.row_of[r.trial]["tied_with"]]
     return [*series, *([Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted")] if tied else [])]
@@ -147,4 +145,3 @@ def _again_series(run: Run) -> list[Series]:
 def _points(run: Run, nets: Iterable[Record]) -> tuple[list[Any], list[Any]]:
     known = [(run.cost(r), round(run.metric.value(r.accuracy), 5)) for r in nets if r.accuracy is not None]
     return [cost for cost, _ in known], [accuracy for _, accuracy in known]
-

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...archs import Genotype, InputError
+from ...archs import Genotype
 from ...archs.candidate import recipe_genes, tuned_values
 from ..runs.record import BESIDE, Record
 from .elements import BLUE, GREY, VERMILLION, Plot, Run, Series, Table, thin
-from .used_genes import used_genes
 
 MOST_GENES = 15  # in a table or a plot
 MOST_NETS = 2000  # that importance looks at: of 10,000, Optuna would take half a minute
 FEWEST, FEWEST_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share of nets that are the best
 
 
-def importances(records: Sequence[Record], own_space: bool = False) -> dict[str, float]:
+def importances(
+    records: Sequence[Record], used: Callable[[Record], Mapping[str, Any]] = lambda r: r.genes
+) -> dict[str, float]:
     """Importance of each gene for being among the best tenth in accuracy, summing to 1, the largest first.
 
     Watanabe et al., "PED-ANOVA", IJCAI 2023: how far a gene's values among the best differ from those of all. Each
-    gene is looked at in the nets that use it, see `used_genes`. Genes of one value are left out, and those that fewer
-    than FEWEST nets use; of more than MOST_NETS, so many, evenly spread.
+    gene is looked at in the nets that use it. Genes of one value are left out, and those that fewer than FEWEST nets
+    use; of more than MOST_NETS, so many, evenly spread.
+
+    Args:
+        records: of a run.
+        used: the genes that a net uses; all that were drawn, where it is left out.
     """
     trained = [r for r in records if r.kind == "search" and r.status == "ok" and r.accuracy is not None and r.genes]
     trained = thin(trained, MOST_NETS)
     users: defaultdict[str, list[int]] = defaultdict(list)  # by gene: places of the nets that use it
     for i, record in enumerate(trained if len(trained) >= FEWEST else []):
-        for name in used_genes(record, own_space):
+        for name in used(record):
             users[name].append(i)
     together: defaultdict[tuple[int, ...], list[str]] = defaultdict(list)  # genes that the same nets use
     for name, nets in users.items():
@@ -70,7 +75,7 @@ def _raw_importances(nets: Sequence[Record], names: Sequence[str]) -> dict[str, 
 
 def importance_parts(run: Run) -> tuple[Plot | Table, ...]:
     """What genes matter; where the recipe was searched too, how much of that is its."""
-    genes = importances(run.records, run.own_space)
+    genes = importances(run.records, run.used)
     searched = any(tuned_values(record.genes) for record in run.records)
     return (importance_plot(run, genes), *([recipe_table(genes)] if searched else []))
 
@@ -107,11 +112,9 @@ def importance_plot(run: Run, genes: Mapping[str, float]) -> Plot:
     return Plot("importance", title, "share of importance", "", caption, series, sideways=True)
 
 
-def attention_of(record: Record) -> tuple[str, ...]:
+def attention_of(net: Genotype | None) -> tuple[str, ...]:
     """The parts of a net that hold attention: "stage 2", "encoder"."""
-    try:
-        net = Genotype.from_dict(record.genotype)
-    except InputError:  # of another alternas
+    if net is None:
         return ()
     stages = [f"stage {i}" for i, stage in enumerate(net.stages, start=1) if stage.places]
     return (*stages, *(["encoder"] if net.encoder else []))
@@ -120,7 +123,7 @@ def attention_of(record: Record) -> tuple[str, ...]:
 def attention_plot(run: Run) -> Plot:
     """Share of nets with attention in each part, on the front and in all."""
     title, front = "Where attention sits", {r.trial for r in run.front}
-    attended = {r.trial: attention_of(r) for r in run.ranked if r.kind not in BESIDE}
+    attended = {r.trial: attention_of(run.net(r)) for r in run.ranked if r.kind not in BESIDE}
     best = [parts for trial, parts in attended.items() if trial in front]
     parts = sorted({part for of in attended.values() for part in of}, key=lambda part: (part == "encoder", part))
     if not parts or not best:
@@ -142,7 +145,7 @@ def attention_plot(run: Run) -> Plot:
 
 
 def common_table(run: Run) -> Table:
-    """The genes whose commonest value on the front is rarer among all, the most telling first; of nets that use them."""
+    """The genes whose commonest value on the front is rarer among all, of the nets that use them."""
     searched = [run.used(r) for r in run.ranked if r.kind not in BESIDE]
     front = [run.used(r) for r in run.front if r.kind not in BESIDE]
     rows: list[dict[str, Any]] = []

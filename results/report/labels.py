@@ -13,7 +13,7 @@ Box = tuple[float, float, float, float]  # left, top, right, bottom
 
 
 def placed_labels(shown: Sequence[Series], x: Axis, y: Axis) -> list[str]:
-    """Each series' labels as text, the longest (which say most) first; those without room, and empty ones, are left out."""
+    """Labels as text, the longest, which say most, first; empty ones and those without room are left out."""
     labelled = [series for series in shown if series.labels]
     points = [
         (x.at(a), y.at(b), label)

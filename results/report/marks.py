@@ -24,10 +24,12 @@ PALETTE = {  # by name: on white, on black
 RULES = (
     ".p-t{font:12px system-ui,sans-serif;fill:currentColor;stroke:none}.p-m{text-anchor:middle}.p-e{text-anchor:end}"
     ".p-s path,.p-k path,.p-g{stroke:currentColor;fill:none;stroke-width:1.5}.p-g{stroke-width:1}"
-    ".p-s .p-full,.p-k .p-full{fill:currentColor;stroke-width:.5}.p-s .p-half,.p-k .p-half{fill:currentColor;fill-opacity:.35}"
+    ".p-s .p-full,.p-k .p-full{fill:currentColor;stroke-width:.5}"
+    ".p-s .p-half,.p-k .p-half{fill:currentColor;fill-opacity:.35}"
     ".p-s .p-dotted,.p-k .p-dotted{stroke-dasharray:2 2}.p-s .p-dash,.p-k .p-dash{stroke-dasharray:6 4}"
-    ".p-s .p-crowd{opacity:.5}.p-s .p-quiet{stroke-width:1;opacity:.4}.p-s .p-line{stroke-width:2;stroke-linejoin:round}"
-    ".p-b{fill:currentColor}.p-bg{fill:currentColor}.p-off .p-s,.p-s.p-off{display:none}.p-k.p-off{opacity:.45}"
+    ".p-s .p-crowd{opacity:.5}.p-s .p-line{stroke-width:2;stroke-linejoin:round}"
+    ".p-s .p-quiet{stroke-width:1;opacity:.4}"
+    ".p-b{fill:currentColor}.p-bg{fill:currentColor}.p-s.p-off{display:none}.p-k.p-off{opacity:.45}"
     ".p-h{paint-order:stroke;stroke:var(--ground,none);stroke-width:3px;stroke-linejoin:round;font-weight:600}"
 )
 OUTLINES = {  # around (0, 0), for a radius of 1: corners, or nothing for a circle
@@ -81,7 +83,8 @@ def _outline(corners: Sequence[tuple[float, float]], radius: float) -> str:
 def bars_path(bars: Iterable[tuple[float, float, float]], cap: float = 3) -> str:
     """Vertical intervals (x, from, to) as one path."""
     return "".join(
-        f"M{x:.1f} {low:.1f}V{high:.1f}m-{cap:g} 0h{2 * cap:g}M{x - cap:.1f} {low:.1f}h{2 * cap:g}" for x, low, high in bars
+        f"M{x:.1f} {low:.1f}V{high:.1f}m-{cap:g} 0h{2 * cap:g}M{x - cap:.1f} {low:.1f}h{2 * cap:g}"
+        for x, low, high in bars
     )
 
 

@@ -24,7 +24,9 @@ def matrix_svg(matrix: Matrix, width: int) -> str:
         for j, count in enumerate(row):
             if count:
                 said = f"{matrix.names[i]} as {matrix.names[j]}: {count}"
-                pieces.append(_cell(left + j * cell, y, cell, count / sum(row), said, "sky" if i == j else "vermillion"))
+                pieces.append(
+                    _cell(left + j * cell, y, cell, count / sum(row), said, "sky" if i == j else "vermillion")
+                )
                 pieces.append(_text(left + (j + 0.5) * cell, y + cell / 2 + 4, str(count), "p-m") * (cell >= 22))
     return "".join([*pieces, "</svg>"])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...archs import Genotype
 from ...archs.errors import InputError
 from ..runs.record import Record
 from .elements import Run
@@ -12,7 +11,18 @@ from .front import WEIGHT_NAMES
 from .sections import note_of
 
 COLUMNS = (
-    "trial", "net", "family", "kind", "status", "accuracy", "macs", "params", "gain", "gain_bound", "rank", "seconds",
+    "trial",
+    "net",
+    "family",
+    "kind",
+    "status",
+    "accuracy",
+    "macs",
+    "params",
+    "gain",
+    "gain_bound",
+    "rank",
+    "seconds",
     "note",
 )  # fmt: skip; of another metric the page has its name in place of accuracy
 MOST_DRAWINGS = 400
@@ -57,8 +67,10 @@ def drawings(run: Run, room: int) -> dict[str, str]:
         if room <= 0 or (i >= len(first) and len(drawn) >= MOST_DRAWINGS):
             break
         try:
-            svg = run.spec.svg(Genotype.from_dict(record.genotype))
+            svg = run.spec.svg(net) if (net := run.net(record)) else ""
         except InputError:  # of another alternas: its facts are shown all the same
+            svg = ""
+        if not svg:
             continue
         drawn[record.key] = svg
         room -= len(svg) * 5 // 4  # in JSON, with its quotes and its < escaped

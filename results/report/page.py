@@ -16,7 +16,7 @@ from ..ranking.verdict import chosen, verdict_of
 from ..render.tables import gain_text, short
 from .assets import write_assets
 from .classes import class_parts
-from .elements import Plot, Run, Section, open_run
+from .elements import Picture, Plot, Run, Section, open_run
 from .front import front_plot
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
@@ -153,15 +153,15 @@ def _filled(sections: list[Section]) -> list[Section]:
 
 def _empty(sections: list[Section]) -> list[tuple[str, str]]:
     """What is not shown, and why."""
-    parts = [part for section in sections for part in section.parts if part.is_empty]
-    return [(part.title, part.caption) for part in parts if part.kind != "picture"]
+    parts = [part for section in sections for part in section.parts if not isinstance(part, Picture)]
+    return [(part.title, part.caption) for part in parts if part.is_empty]
 
 
 def _both_sizes(plot: Plot) -> tuple[str, str]:
     """A plot for a wide page and for a narrow one."""
     lying = 56 + 22 * len(plot.series[0].x) if plot.sideways else 0  # pixels of height
     wide, narrow = DESK.get(plot.name, DESK_PLOT), PHONE.get(plot.name, PHONE_PLOT)
-    return tuple(plot_svg(plot, width, lying or height, alone=False) for width, height in (wide, narrow))
+    return plot_svg(plot, wide[0], lying or wide[1], False), plot_svg(plot, narrow[0], lying or narrow[1], False)
 
 
 def _json(value: Any) -> str:
@@ -179,14 +179,14 @@ def _json(value: Any) -> str:
 def _cell_text(metric: str, name: str, row: dict[str, Any]) -> str:
     value = row[name]
     if name == "gain":
-        return gain_text(value, row["gain_bound"])
+        return gain_text(value, row.get("gain_bound"))
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if name in ("MACs", "parameters"):
         return short(value)
-    if name == "retrained" and row["retrained_sd"] is not None:
+    if name == "retrained" and row.get("retrained_sd") is not None:
         return f"{value:.4f} ± {row['retrained_sd']:.4f}"
     if name in (metric, "±", "retrained", "test"):
         return f"{value:.4f}"

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from html import escape
 
 from .axes import Axis, linear_axis, log_axis
+from .elements import Plot, Series
 from .labels import placed_labels
 from .marks import bars_path, line_path, marks_path, style
-from .elements import Plot, Series
 
-LETTER, LINE = 6.5, 16  # pixels of a letter on average, of a line of text
+LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line of text
 WIDTH, HEIGHT = 720, 400  # of a picture for which nobody says
 CROWD = 500  # points, from which on they are small
 RADIUS, SMALL, RING = 4.0, 2.5, 7.0  # pixels of marks
@@ -31,11 +31,14 @@ def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool =
             of a page that has `marks.style`, and a script that shows them.
     """
     shown = [series for series in plot.series if not (alone and series.hidden)]
-    legend, top = _legend(shown, width, TOP + LINE * bool(plot.y)) if len(shown) > 1 else ([], TOP + LINE * bool(plot.y))
+    legend, top = (
+        _legend(shown, width, TOP + LINE * bool(plot.y)) if len(shown) > 1 else ([], TOP + LINE * bool(plot.y))
+    )
     draw = _draw_bars if any(series.kind == "bars" for series in shown) else _draw_points
     body = draw(plot, shown, (width, height, top + 8))
     name = escape(plot.title, quote=True)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="p" viewBox="0 0 {width} {height}" role="img" aria-label="{name}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="p" viewBox="0 0 {width} {height}" role="img"'
+    head += f' aria-label="{name}"'
     head += f' width="{width}" height="{height}">' if alone else f' data-plot="{escape(plot.name, quote=True)}">'
     title = _text(TOP, TOP + 8, plot.y, "p-dim")
     rules = f"<style>{style()}</style>" if alone else ""
@@ -57,7 +60,7 @@ def _legend(shown: Sequence[Series], width: int, y: float) -> tuple[list[str], f
     pieces, x = list[str](), float(TOP)
     for i, series in enumerate(shown):
         name = _cut(series.name)
-        wide = 26 + LETTER * len(name)
+        wide = 30 + LEGEND * len(name)
         if x > TOP and x + wide > width - RIGHT:
             x, y = float(TOP), y + LINE + 2
         off = " p-off" * series.hidden
@@ -120,10 +123,12 @@ def _drawn(series: Series, x: Axis, y: Axis, crowd: bool) -> str:
             (None if b is None else (x.at(a), y.at(b)) for a, b in zip(series.x, series.y, strict=True)),
             steps=series.kind == "steps",
         )
-        return f'<path class="p-line{_look(series)}" d="{line}"><title>{escape(series.name, quote=False)}</title></path>'
+        return (
+            f'<path class="p-line{_look(series)}" d="{line}"><title>{escape(series.name, quote=False)}</title></path>'
+        )
     inside = [i for i, (a, b) in enumerate(zip(series.x, series.y, strict=True)) if x.holds(a) and y.holds(b)]
     at = [(x.at(series.x[i]), y.at(series.y[i])) for i in inside]
-    radius = RING if series.kind == "rings" else SMALL if crowd and not series.colour == "text" else RADIUS
+    radius = RING if series.kind == "rings" else SMALL if crowd else RADIUS
     nets = f' data-nets="{" ".join(str(series.nets[i]) for i in inside)}"' if series.nets else ""
     classes = _look(series) + " p-crowd" * (crowd and bool(series.nets))
     path = f'<path class="{classes}"{nets} d="{marks_path(at, series.symbol, radius)}"/>'
@@ -157,7 +162,9 @@ def _names_below(labels: Sequence[str], x: Axis, bottom: float) -> list[str]:
     turns = LETTER * max(map(len, labels)) > band
     fit = max(3, int((2 if turns else 1) * band / LETTER))
     cut = [label if len(label) <= fit else label[: fit - 1] + "…" for label in labels]
-    return [_text(x.at(i + 0.5), bottom + 15 + 13 * (turns and i % 2), label, "p-m p-text") for i, label in enumerate(cut)]
+    return [
+        _text(x.at(i + 0.5), bottom + 15 + 13 * (turns and i % 2), label, "p-m p-text") for i, label in enumerate(cut)
+    ]
 
 
 def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> list[str]:

@@ -16,17 +16,21 @@ OF_ENCODER = ("trunk", "patch", "embed_dim", "encoder_depth", "vit_patch", "pool
 OF_ATTENTION = ("heads", "window", "attention")
 
 
-def used_genes(record: Record, own_space: bool = False) -> dict[str, Any]:
-    """The genes that a net's genotype depends on, as far as their names tell: a space draws all of them for every net.
+def known_net(record: Record) -> Genotype | None:
+    """The net of a record; None for one of timm's, and for one of another alternas."""
+    try:
+        return Genotype.from_dict(record.genotype)
+    except InputError:
+        return None
+
+
+def used_genes(record: Record, net: Genotype | None) -> dict[str, Any]:
+    """The genes that a net's genotype depends on, as far as their names tell.
 
     Args:
         record: of the net.
-        own_space: whether the space is a user's, of which names tell nothing: all genes are taken as used.
+        net: of the record; None where names tell nothing, as those of a user's space: all genes are taken as used.
     """
-    try:
-        net = None if own_space else Genotype.from_dict(record.genotype)
-    except InputError:  # of another alternas, or one of timm's nets
-        net = None
     if net is None:
         return dict(record.genes)
     return {name: value for name, value in record.genes.items() if not _is_dormant(name, net, record.genes)}
