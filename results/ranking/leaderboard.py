@@ -133,7 +133,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), rising
     (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps, _test), and seconds of
     all trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still
-    give the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` out of so many `recipes`.
+    give the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` of so many `recipes`.
     """
     extra = extra or ExtraResults()
     again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained)

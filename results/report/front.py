@@ -9,6 +9,7 @@ from typing import Any
 from ...archs.errors import InputError
 from ..ranking.objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery
 from ..ranking.pareto import envelope
+from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
 from ..runs.record import BESIDE, Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, TEXT, VERMILLION, Plot, Run, Series, open_run, thin
@@ -27,6 +28,7 @@ WEIGHT_NAMES = {"inherited": "inherited", "shared": "sliced", "polished": "polis
 UNITS = {"macs": "MACs", "params": "parameters", LATENCY: "ms"}
 AXES = {"macs": "MACs of one image", "memory": "bytes of activations", LATENCY: "latency, ms a batch"}
 EARLY = "stopped early"
+MOST_RINGS = 100  # around tied nets: more would cover all else, and wait in the legend
 MOST_NAMED = 40  # nets of a front, of as many as there is room for
 FIGURE = (760, 420)  # pixels of a picture of its own
 
@@ -59,8 +61,8 @@ def _caption(run: Run) -> str:
     up, above = ("down", "below") if metric.minimize else ("up", "above")
     better = "more accurate" if metric.is_accuracy else f"better by {metric.name}"
     if noise:
-        bars = f"Bars are 95 % intervals by the seed noise of {noise.nets} nets"
-        ties = "dashed rings are nets behind the front that the noise does not tell from it."
+        bars = f"Bars are 95 % intervals by the seed noise of {count_nets(noise.nets)}"
+        ties = "dashed rings, where there are few, are nets behind the front that the noise does not tell from it."
     else:
         bars, ties = "There are no bars: every net was trained once", "the seed noise is not known."
     return (
@@ -117,7 +119,10 @@ def _front_series(run: Run) -> list[Series]:
     labels = [f"knee: {r.trial}" if run.row_of[r.trial]["knee"] else str(r.trial) * (r.trial in named) for r in front]
     series.append(Series(name, *_points(run, front), "rings", TEXT, bars=bars, labels=labels))
     tied = [r for r in run.ranked if run.row_of[r.trial]["rank"] > 1 and run.row_of[r.trial]["tied_with"]]
-    return [*series, *([Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted")] if tied else [])]
+    if tied:
+        many = len(tied) > MOST_RINGS
+        series.append(Series("tied with it", *_points(run, tied), "rings", GREY, look="dotted", hidden=many))
+    return series
 
 
 def _interval(run: Run, record: Record) -> tuple[float, float]:

@@ -10,13 +10,14 @@ LETTER, LONGEST, TOP = 6.5, 14, 24  # pixels of a letter; letters of a name; pix
 
 
 def matrix_svg(matrix: Matrix, width: int) -> str:
-    """The picture of a matrix that has names, as part of a page that has `marks.style`."""
+    """The picture of a matrix that has names, at most so wide, as part of a page that has `marks.style`."""
     names = [name if len(name) <= LONGEST else name[: LONGEST - 1] + "…" for name in matrix.names]
     left = 10 + LETTER * max(map(len, names))
-    cell = min(34.0, (width - left - 4) / len(names))
+    cell = min(30.0, (width - left - 4) / len(names))
+    width = round(left + cell * len(names) + 4)
     height = TOP + cell * len(names) + 6
     fit = max(1, int(cell / LETTER))
-    pieces = [f'<svg class="p" viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(matrix.title)}">']
+    pieces = [f'<svg class="p" viewBox="0 0 {width} {height:.0f}" role="img" width="{width}">']
     for i, (name, row) in enumerate(zip(names, matrix.counts, strict=True)):
         middle, y = left + (i + 0.5) * cell, TOP + i * cell
         pieces.append(_text(left - 6, y + cell / 2 + 4, name, "p-e"))

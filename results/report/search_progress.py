@@ -48,7 +48,7 @@ def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
         caption = "The hypervolume needs two nets of different cost that were trained to the end."
     seconds, flops, areas = ([change[i] for change in changes] for i in range(3))
     by_clock = elapsed(run.records) is not None
-    x = "seconds by the clock, pauses of a resumed run included" if by_clock else "seconds of training, summed"
+    x = "seconds by the clock, pauses included" if by_clock else "seconds of training, summed"
     over_time = [Series("hypervolume", seconds, areas, "steps", BLUE)] if changes else []
     plots = [Plot("hypervolume_time", "Hypervolume over time", x, "hypervolume", caption, over_time)]
     if changes and flops[-1] > 0:
