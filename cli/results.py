@@ -69,14 +69,24 @@ def runs(as_json: Json = False) -> None:
 @command(
     "alternas front first",
     "alternas front first --objectives accuracy,macs,params --max-macs 1M",
+    "alternas front first --svg front.svg",
 )
-def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
+def front(
+    run: Run,
+    ranking: RankingOptions,
+    svg: Annotated[Path | None, option("Also draw the front into this SVG file.", "--svg")] = None,
+    as_json: Json = False,
+) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.render.board import print_front
     from ..results.runs.store import find_run
 
-    query = ranking.query()
-    print_front(find_run(run), query, as_json)
+    folder, query = find_run(run), ranking.query()
+    if svg:
+        from ..results.report.front import write_front
+
+        write_front(folder, svg, query)
+    print_front(folder, query, as_json)
 
 
 @command(
