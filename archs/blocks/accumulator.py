@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..layout import Map
 
 FLOAT_BYTES = 4
+VECTOR = 16  # channels that a vector of floats holds (AVX-512): runtimes lay out depthwise convs in such blocks
 
 
 class OperatorCost(NamedTuple):
@@ -37,8 +38,8 @@ def total_of(parts: list[OperatorCost], place: str = "", kind: str = "") -> Oper
 class OperatorWork(NamedTuple):
     """What all calls of one operator ask of a device: more kinds than `OperatorCost` has, as their speeds differ.
 
-    Kinds: "conv" (side above 1), "pointwise" (side 1), "depthwise", "linear", "attention", "other" (norms, tables,
-    scales: calls alone, as their maps are not known here).
+    Kinds: "conv" (side above 1), "pointwise" (side 1), "depthwise", "depthwise_odd" (channels no multiple of
+    `VECTOR`), "linear", "attention", "other" (norms, tables, scales: calls alone, as their maps are not known here).
     """
 
     kind: str
@@ -74,7 +75,8 @@ class CostAccumulator:
         """A conv of each channel by itself."""
         weights, outputs = channels * kernel * kernel, channels * at[0] * at[1]
         self._count("conv", weights + bias * channels, kernel * kernel * outputs, outputs)
-        self._call("depthwise", kernel * kernel * outputs, weights + 2 * outputs)
+        work = "depthwise" if channels % VECTOR == 0 else "depthwise_odd"
+        self._call(work, kernel * kernel * outputs, weights + 2 * outputs)
 
     def linear(self, c_in: int, c_out: int, tokens: int = 1, bias: bool = True) -> None:
         weights = c_in * c_out

@@ -23,9 +23,10 @@ RATES = {
     "conv": (0.03, 0.05, 5e3),
     "pointwise": (0.03, 0.05, 5e3),
     "depthwise": (0.15, 0.2, 5e3),
+    "depthwise_odd": (0.15, 0.2, 5e3),
     "linear": (0.03, 0.05, 5e3),
     "attention": (0.05, 0.2, 2e4),
-    "other": (0.0, 0.2, 3e3),
+    "other": (0.05, 0.2, 3e3),
 }
 KEPT_RATE = 0.1  # of a byte that autograd would keep: norms, activations and sums, which have no MACs
 NET_RATE = 2e4  # of a net

@@ -97,7 +97,7 @@ class Latencies:
         return self._predictor.predict_one(self._cost_fn(net))
 
     def is_over(self, net: Genotype, limit_ms: float) -> bool | None:
-        """Whether a net is slower than a limit; None if it must be measured, as the error of its prediction spans it."""
+        """Whether a net is slower than a limit; None if the error of its prediction spans that: measure it."""
         ms, error = self.predict(net)
         if error == 0 or not ms / (1 + SURE * error) <= limit_ms < ms * (1 + SURE * error):
             return ms > limit_ms
