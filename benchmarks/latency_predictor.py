@@ -4,7 +4,7 @@ With --measure nets are measured first, which takes an hour on a busy machine; w
 judged. Times are those of the thread (`time.thread_time`), the lower decile of many, so that other processes change
 them little. Exported to ONNX by torch's older exporter, which takes 0.3 s a net instead of 8.
 
-Chosen on `hybrid` at 24 px (factors' and noise's deviations) and on the first 52 nets of `modern` (that depthwise convs
+Chosen on `hybrid` at 24 px (factors' and noise's deviations) and on the first 60 nets of `modern` (that depthwise convs
 of odd channels are a kind of their own). The nets of `modern` that were measured afterwards are judged by themselves.
 """
 
@@ -34,7 +34,7 @@ FILE = "latency_predictor_nets.json"
 COUNTS = machine.sized((10, 20, 30), (4,))
 DRAWS = machine.sized(50, 2)
 CANDIDATES = 2 / 3  # of the nets, drawn anew each time, that the measured ones are chosen from
-FIRST = 52  # nets of `modern` that a choice was made on
+FIRST = 60  # nets of `modern` that a choice was made on
 CPU_SECONDS, FEWEST = machine.sized(0.15, 0.01), 9
 
 
@@ -43,7 +43,8 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true", help="measure the nets anew")
     if parser.parse_args().measure or machine.TINY:
         rows = [row for space in NETS for row in measured(space)]
-        (machine.RESULTS / FILE).write_text(json.dumps(rows, separators=(",", ":")) + "\n")
+        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
+        (machine.RESULTS / FILE).write_text(f"[\n{lines}\n]\n")
     rows = json.loads((machine.RESULTS / FILE).read_text())
     figures = {}
     for space, (side, *_) in NETS.items():
@@ -108,7 +109,7 @@ def drawn(
         chosen = choose(order[: max(max(COUNTS), round(CANDIDATES * len(order)))])
         rest = np.setdiff1d(order, chosen)
         ms_R = predict(chosen)[rest]
-        correlations.append(float(spearmanr(ms_R, ms_N[rest])[0]))
+        correlations.append(float(spearmanr(ms_R, ms_N[rest]).statistic))  # pyright: ignore[reportAttributeAccessIssue]
         errors.append(float(np.sqrt(np.mean(np.log(ms_R / ms_N[rest]) ** 2))))
     mean, spread = statistics.mean(correlations), statistics.pstdev(correlations)
     rounded = {"spearman": mean, "sd": spread, "least": min(correlations)}
@@ -118,7 +119,7 @@ def drawn(
 
 
 def logs(costs: list[Cost]) -> np.ndarray:
-    """Columns of the ridge regression that the predictor took the place of: log MACs, parameters, activations, calls."""
+    """Columns of the ridge regression that was there before: log MACs, parameters, activations, calls."""
     calls = [sum(operator.calls for operator in cost.operators) for cost in costs]
     return np.log([(c.macs, c.params, c.activation_bytes, n) for c, n in zip(costs, calls, strict=True)])
 
@@ -159,7 +160,8 @@ def session(network: Any, x_BCHW: Any) -> Callable[[], object]:
     for module in network.modules():  # tables of relative positions, which the older exporter cannot express
         if callable(make := getattr(module, "bias", None)) and not isinstance(make, torch.Tensor):
             with torch.no_grad():
-                module.bias = lambda bias=make(): bias
+                bias = make()
+            module.bias = lambda bias=bias: bias
     buffer, options = io.BytesIO(), onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     torch.onnx.export(network, (x_BCHW,), buffer, input_names=["images"], opset_version=18, dynamo=False)
