@@ -10,9 +10,9 @@ of odd channels are a kind of their own). The nets of `modern` that were measure
 
 from __future__ import annotations
 
-import io
 import json
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -65,7 +65,7 @@ def judged(rows: list[dict[str, Any]], costs: list[Cost], runtime: str) -> dict[
     timed = [(row[runtime], cost) for row, cost in zip(rows, costs, strict=True) if runtime in row]
     ms_N, of = np.array([ms for ms, _ in timed]), [cost for _, cost in timed]
     demands_NT, columns_NF = np.array([demands(cost) for cost in of]), logs(of)
-    found: dict[str, Any] = {"nets": len(of), "macs": round(float(spearmanr(columns_NF[:, 0], ms_N)[0]), 3)}
+    found: dict[str, Any] = {"nets": len(of), "macs": round(correlation(columns_NF[:, 0], ms_N), 3)}
 
     def predictor(chosen: list[int]) -> np.ndarray:
         return LatencyPredictor(demands_NT[chosen], ms_N[chosen]).predict(demands_NT).ms_N
@@ -91,7 +91,7 @@ def transferred(rows: list[dict[str, Any]], costs: list[Cost]) -> dict[str, Any]
     def predictor(chosen: list[int]) -> np.ndarray:
         return LatencyPredictor(demands_NT[chosen], onnx_N[chosen], prior_T).predict(demands_NT).ms_N
 
-    return {"nets": len(both), "ranked as in eager": round(float(spearmanr(eager_N, onnx_N)[0]), 3)} | {
+    return {"nets": len(both), "ranked as in eager": round(correlation(eager_N, onnx_N), 3)} | {
         f"{count} spanning": drawn(
             onnx_N, predictor, lambda some: list(some[spanning(demands_NT[some], count, prior_T)])  # noqa: B023
         )
@@ -116,6 +116,11 @@ def drawn(
     return {name: round(value, 3) for name, value in rounded.items()} | {
         "error_%": round(100 * statistics.mean(errors))
     }
+
+
+def correlation(x_N: np.ndarray, y_N: np.ndarray) -> float:
+    """Spearman's rank correlation."""
+    return float(spearmanr(x_N, y_N).statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def logs(costs: list[Cost]) -> np.ndarray:
@@ -162,10 +167,12 @@ def session(network: Any, x_BCHW: Any) -> Callable[[], object]:
             with torch.no_grad():
                 bias = make()
             module.bias = lambda bias=bias: bias
-    buffer, options = io.BytesIO(), onnxruntime.SessionOptions()
+    options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    torch.onnx.export(network, (x_BCHW,), buffer, input_names=["images"], opset_version=18, dynamo=False)
-    run = onnxruntime.InferenceSession(buffer.getvalue(), options, providers=["CPUExecutionProvider"]).run
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/net.onnx"
+        torch.onnx.export(network, (x_BCHW,), file, input_names=["images"], opset_version=18, dynamo=False)
+        run = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"]).run
     images = x_BCHW.numpy()
     return lambda: run(None, {"images": images})
 

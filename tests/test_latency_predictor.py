@@ -130,7 +130,7 @@ def test_latencies_that_others_published() -> None:
     chosen = spanning(demands_NT, 10)
     ours = rank(LatencyPredictor(demands_NT[chosen], ms_N[chosen]), demands_NT, ms_N, chosen)
     rest = np.setdiff1d(np.arange(len(ms_N)), chosen)
-    assert ours > 0.8
+    assert ours > 0.93
     assert ours > float(spearmanr([costs[n].macs for n in rest], ms_N[rest])[0])
 
 

@@ -147,7 +147,8 @@ def _most_likely(times_NT: Array, log_N: Array, start_D: Array, prior_sd_D: Arra
         jacobian_ND, _ = _linearised(times_NT, logs_D)
         return np.vstack((jacobian_ND / NOISE_SD, np.diag(1 / prior_sd_D)))
 
-    return least_squares(residuals, start_D, derivatives, method="lm").x
+    found = least_squares(residuals, start_D, jac=derivatives, method="lm")  # pyright: ignore[reportArgumentType]
+    return found.x
 
 
 def fitted(costs: Sequence[Cost], ms: Sequence[float], prior_T: Array = PRIOR_RATES) -> LatencyPredictor:
