@@ -67,16 +67,17 @@ def _all_changes(rows: Rows) -> list[float]:
     return [row["change"] for row in rows if row["change"] is not None]
 
 
+POINTS = (100, " points")  # of accuracies, which are fractions
 MEASURES = (
     Measure(
         "fourier", "the mean change of the highest frequency (log amplitude) by a block",
         lambda rows: _changes(highest(rows), ("conv", "msa", "mlp")), "blocks",
     ),
     Measure("variance", "the mean log factor by which a block changes the variance of maps", _log_factors, "blocks"),
-    Measure("lesion", "the accuracy without one unit, less that of the whole net,", _all_changes, "units", 100, " points"),
-    Measure("skips", "the accuracy without one skip, less that of the whole net,", _all_changes, "skips", 100, " points"),
-    Measure("noise", "the accuracy under noise of one frequency, less that without,", _all_changes, "frequencies", 100, " points"),
-    Measure("robustness", "the accuracy under a corruption, less that on clean images,", _lost, "corruptions", 100, " points"),
+    Measure("lesion", "the accuracy without one unit, less the whole net's,", _all_changes, "units", *POINTS),
+    Measure("skips", "the accuracy without one skip, less the whole net's,", _all_changes, "skips", *POINTS),
+    Measure("noise", "the accuracy under noise, less that without,", _all_changes, "frequencies", *POINTS),
+    Measure("robustness", "the accuracy under a corruption, less that without,", _lost, "corruptions", *POINTS),
     Measure("hessian", "the largest eigenvalue of the loss's Hessian", _sharpest, "minibatches"),
 )  # fmt: skip
 
