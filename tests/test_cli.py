@@ -227,7 +227,8 @@ BAD = [
     (("front", "nowhere"), "nowhere"),
     (("front", "mine", "--objective", "latency"), "objective"),
     (("show", "mine", "9"), "no trial 9"),
-    (("show", "mine"), "trial"),
+    (("show", "mine:0", "1"), "only one of them"),
+    (("retrain", "mine:0", "--trials", "1"), "only one of them"),
     (("show", "mine", "0", "--svg", "none/net.svg"), "cannot be written"),
     (("report", "nowhere"), "nowhere"),
     (("report", "mine", "--out", "."), "cannot be written"),
@@ -276,6 +277,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert len(err.splitlines()) == 1
     assert hint in err
     assert sorted(Path().rglob("*")) == before, "nothing is written"
+
+
+def test_a_net_is_named_by_run_and_trial_or_is_the_best(alternas: Any) -> None:
+    finished_run()
+    shown = alternas("show", "mine:0")
+    assert shown[0] == 0
+    assert alternas("show", "mine", "0") == shown
+    best = json.loads(alternas("front", "mine", "--json")[1])[-1]["trial"]
+    assert alternas("show", "mine") == alternas("show", f"mine:{best}")
 
 
 READING = [

@@ -108,9 +108,8 @@ def test_what_is_not_fair_is_said() -> None:
     }
     assert differing(folders) == [
         "whether the splits are the same is unknown: old do not say",
-        "recipe.epochs differs, which is no fair comparison: 2.0 in one, 3.0 in two, 2.0 in old",
-        "repeats differs, which is no fair comparison: 1 in one, 1 in two, 3 in old",
-        "seed differs, which is no fair comparison: 0 in one, 1 in two, 0 in old",
+        "no fair comparison, runs differ in recipe.epochs (2.0 in one, 3.0 in two, 2.0 in old); "
+        "repeats (1 in one, 1 in two, 3 in old); seed (0 in one, 1 in two, 0 in old)",
     ]
 
 
@@ -188,7 +187,7 @@ def test_compare_on_the_command_line(alternas: Any) -> None:
     assert [row["nets"] for row in found["runs"]] == [3, 1]
     assert {"run", "trial", "key", "accuracy", "macs", "params", "rank", "gain"} <= set(found["front"][0])
     code, out, _ = alternas("compare", "one", "two")
-    assert "seed differs, which is no fair comparison: 0 in one, 3 in two" in " ".join(out.split())
+    assert "no fair comparison, runs differ in seed (0 in one, 3 in two)" in " ".join(out.split())
     assert "covers" in out
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,17 +48,21 @@ def open_folder(folder: Path) -> Path:
     return folder
 
 
-def write_index(folder: Path, facts: dict[str, Any], parts: Iterable[Explained]) -> dict[str, Any]:
+def write_index(
+    folder: Path, facts: dict[str, Any], parts: Iterable[Explained], why: Callable[[], list[str]] = list
+) -> dict[str, Any]:
     """Keep each part in explain.json as it comes, beside what earlier calls found; `facts` are of the last call.
 
     Returns:
-        The facts, and under "analyses" the parts of this call.
+        The facts, under "analyses" the parts of this call, and under "why" what `why` concludes from them at the end.
     """
     done: list[dict[str, Any]] = []
     for part in parts:
         others = [one for one in _analyses_in(folder) if one["analysis"] != part.analysis]
         done.append(asdict(part))
         write_json(folder / INDEX, facts | {"analyses": [*others, done[-1]]})
+    facts = facts | {"why": why()}
+    write_json(folder / INDEX, facts | {"analyses": _analyses_in(folder)})
     return facts | {"analyses": done}
 
 

@@ -15,7 +15,6 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from ...archs.errors import InputError
@@ -152,7 +151,7 @@ def draw_depth(axes: Axes, sites: Sequence[HookPoint], values: Sequence[float], 
             axes.scatter(at, [values[i] for i in at], color=colour, marker=marker, label=op, zorder=2)
     for end in stage_ends(sites)[:-1]:
         axes.axvline(end + 0.5, color="#bbbbbb", linewidth=0.8, linestyle="--")
-    axes.set_xlabel("depth: sites of the residual stream\ndashed: end of a stage")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("sites of the residual stream; dashed: end of a stage")
+    name_ticks(axes, [site.name for site in sites], "x")
     axes.set_ylabel(label)
     axes.legend(frameon=False)

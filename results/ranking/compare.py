@@ -115,7 +115,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
 
 
 def differing(folders: Mapping[str, Path]) -> list[str]:
-    """A line on each thing that makes runs no fair comparison: recipe, seed, repeats, size of the images.
+    """A line on what makes runs no fair comparison: recipe, seed, repeats, size of the images.
 
     Raises:
         InputError: if their images, or the split of these, are not the same.
@@ -129,6 +129,7 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
         raise InputError(f"compare: runs must have the same images and validation split, got {each}")
     unknown = [name for name, split in splits.items() if not split]
     notes = [f"whether the splits are the same is unknown: {', '.join(unknown)} do not say"] if unknown else []
+    differ = list[str]()
     settings: dict[str, dict[str, Any]] = {}  # those that accuracies depend on apart from the nets
     for name, folder in folders.items():
         own = read_settings(folder).get("settings", {})
@@ -139,7 +140,9 @@ def differing(folders: Mapping[str, Path]) -> list[str]:
         values = {name: of.get(key) for name, of in settings.items()}
         if len({json.dumps(value) for value in values.values()}) > 1:
             each = ", ".join(f"{value!r:.{SHOWN}} in {name}" for name, value in values.items())
-            notes.append(f"{key} differs, which is no fair comparison: {each}")
+            differ.append(f"{key} ({each})")
+    if differ:
+        notes.append(f"no fair comparison, runs differ in {'; '.join(differ)}")
     return notes
 
 

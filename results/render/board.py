@@ -63,17 +63,17 @@ def board_drawing(board: Leaderboard, rows: list[Row], heading: str, ranks: bool
     """Rows of a leaderboard as a table, and what must be known to read it."""
     others = [column(name) for name in board.query.objectives if name != ACCURACY]
     table = nets_table(rows, heading, others, ranks, board.why_empty, board.query.metric)
-    return Group(table, plain(*summary_lines(board), style="dim"))
+    return Group(table, plain(*summary_lines(board, rows), style="dim"))
 
 
-def summary_lines(board: Leaderboard) -> list[str]:
-    """What must be known to read a leaderboard, a line each."""
+def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
+    """What must be known to read these rows of a leaderboard, a line each; marks that none of them has are left out."""
     counts = Counter(r.status for r in board.records)
     metric, of = board.query.metric, [f"log {title(name)}" for name in board.query.costs]
     of = [f"{title(name)} above the worst" for name in board.query.metrics] + of
     if ACCURACY in board.query.objectives:
         of.insert(0, f"{metric.name} above {floor_name(metric, read_data_facts(board.folder))}")
-    bounds = {row["gain_bound"] for row in board.rows}
+    bounds = {row["gain_bound"] for row in rows}
     lines = [
         f"{len(board.records)} records: {', '.join(f'{n} {status}' for status, n in counts.items()) or 'none yet'}; "
         f"{sum(r.spent_seconds for r in board.records):.0f} s of training",
@@ -83,16 +83,16 @@ def summary_lines(board: Leaderboard) -> list[str]:
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]
-    if any(row["tied_with"] for row in board.rows):
+    if any(row["tied_with"] for row in rows):
         behind = sum(bool(row["tied_with"]) for row in board.rows if row["rank"] > 1)
         lines.append(f"{TIED}; nets behind the front that may be on it: {behind}")
     lines += [*board.left_out, *budget_lines(board.rows), *filter(None, [board.rising_line])]
     lines += sharing_lines(board.records, metric)
-    if several := sum(row.get("recipes", 1) > 1 for row in board.rows):
+    if several := sum(row.get("recipes", 1) > 1 for row in rows):
         lines.append(f"recipe: {count_nets(several)} trained by several; the best one counts")
-    if any("recipe" in row for row in board.rows):
+    if any("recipe" in row for row in rows) and any(row["kind"] == "baseline" for row in rows):
         lines.append("baselines are trained by the recipe's own values")
-    if steps := sorted({row["retrained_steps"] for row in board.rows if row["retrained_steps"]}):
+    if steps := sorted({row["retrained_steps"] for row in rows if row["retrained_steps"]}):
         of_steps = ", ".join(map(str, steps))
         lines.append(
             f"retrained: mean and sd over other seeds, {of_steps} steps; nets are ranked on the search's {metric.name}"

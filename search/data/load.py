@@ -5,6 +5,8 @@ At the end its summary, as `alternas data` prints it.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -19,7 +21,7 @@ from rich.table import Table
 
 from ...archs.errors import InputError
 from ...archs.files import atomic_write
-from ...results.render.tables import facts_table
+from ...results.render.tables import duration, facts_table
 from ...results.render.terminal import visible
 from ...results.runs.store import SAMPLE
 from .dataset import (
@@ -101,17 +103,23 @@ def progress_on(console: Console) -> Progress:
     """Progress bar that is gone when the work is done; silent where `console` is no terminal."""
     text = TextColumn("{task.description}", style="progress.description", markup=False)
     columns = (text, BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+    period = math.inf  # pieces that take minutes have a rate too
+    return Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=period
+    )
 
 
 def track(items: Sequence[T], describe: Callable[[T], str], console: Console) -> Iterator[T]:
     """Go through pieces of work with a progress bar; where there is none, each is announced in a line of its own."""
+    began = time.monotonic()
     with progress_on(console) as progress:
         task = progress.add_task("", total=len(items))
         for done, item in enumerate(items):
             progress.update(task, description=visible(describe(item)), completed=done)
             if progress.disable:
-                console.print(f"[{done}/{len(items)}] {describe(item)}", markup=False, highlight=False)
+                left = (time.monotonic() - began) / done * (len(items) - done) if done else 0
+                time_left = f" (about {duration(left)} left)" if done else ""
+                console.print(f"[{done}/{len(items)}] {describe(item)}{time_left}", markup=False, highlight=False)
             yield item
 
 

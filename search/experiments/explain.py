@@ -25,12 +25,15 @@ from ...results.analysis.cka import same_place_rows
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
-from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult, Rows
 from ...results.analysis_tools.output import write_results
+from ...results.analysis_tools.why import NetFacts, why_lines
+from ...results.ranking.leaderboard import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
 from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
+from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
@@ -106,12 +109,14 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         trained += [(View(FEW_SHARE, draw=net.record.seed), net.recipe) for net in nets]
     write_shown(folder, data, config.samples, trained)
 
+    found: dict[str, list[Rows | None]] = {}
+
     def parts() -> Iterator[Explained]:
         names = chosen(config.analyses)
         if study:
             yield from _study_parts([name for name in names if name in TRENDS], study, context, folder, console)
         else:
-            yield from _parts(names, inputs, folder, console)
+            yield from _parts(names, inputs, folder, console, found)
         if config.training:
             states = training_states(run, nets, context, config.training, console)
             yield write_results(folder, TRAINING_NAME, states, TRAINING_TITLE)
@@ -128,7 +133,7 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         "images": len(context.images),
         "folder": str(folder),
     }
-    return write_index(folder, facts, parts())
+    return write_index(folder, facts, parts(), lambda: _why(run, nets, found) if len(inputs) == 2 else [])
 
 
 def summary_lines(facts: dict[str, Any]) -> list[str]:
@@ -138,6 +143,8 @@ def summary_lines(facts: dict[str, Any]) -> list[str]:
         lines += ["", part["title"] + (f"  ({facts['folder']}/{part['png']})" if part["png"] else "")]
         for net, summary in zip(part["nets"], part["summaries"], strict=True):
             lines += textwrap.wrap(f"{net}: {summary}", 100, initial_indent="  ", subsequent_indent="  ")
+    if facts["why"]:
+        lines += ["", "Why", *textwrap.wrap(" ".join(facts["why"]), 100, initial_indent="  ", subsequent_indent="  ")]
     return lines
 
 
@@ -179,14 +186,32 @@ def _named(home: Path, record: Record, run: str = "") -> TrainedNet:
     return TrainedNet(f"{run + ' ' if run else ''}trial {trial} ({record.family})", home, record)
 
 
-def _parts(names: list[str], inputs: list[AnalysisInput], folder: Path, console: Console) -> Iterator[Explained]:
+def _parts(
+    names: list[str],
+    inputs: list[AnalysisInput],
+    folder: Path,
+    console: Console,
+    found: dict[str, list[Rows | None]],
+) -> Iterator[Explained]:
+    """Each analysis, done and written; `found` is given the rows of each net."""
     for name in track(names, lambda name: ANALYSES[name].about.lower(), console):
         if ANALYSES[name].two:
             pair = " and ".join(of.name for of in inputs)
             results = [(pair, analyse(name, inputs[0], inputs[1] if len(inputs) > 1 else None))]
         else:
             results = [(of.name, analyse(name, of)) for of in inputs]
+            found[name] = [result.rows if isinstance(result, AnalysisResult) else None for _, result in results]
         yield write_results(folder, name, results)
+
+
+def _why(run: Path, nets: Sequence[TrainedNet], found: dict[str, list[Rows | None]]) -> list[str]:
+    """The two nets compared by what the analyses found."""
+    noise = noise_of(read_records(run), retrained(run))
+    of = [
+        NetFacts(net.name, net.record.accuracy, max(1, len(net.record.accuracies)), net.record.cost["macs"])
+        for net in nets
+    ]
+    return why_lines(of, found, noise and noise.sd, run_metric(run).points)
 
 
 # --- All nets of a study, side by side
