@@ -45,6 +45,9 @@ def _places(a: float, b: float, wide: float) -> list[tuple[float, float]]:
         (a - wide - out, b + 4),
         (a + out - 3, b - out + 2),
         (a - wide / 2, b + out + HEIGHT + 6),
+        (a - wide - out, b - out - HEIGHT),
+        (a + out, b + out + 2 * HEIGHT + 6),
+        (a + out, b + out + 3 * HEIGHT + 8),
     ]
 
 

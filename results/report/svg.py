@@ -17,6 +17,7 @@ LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line
 WIDTH, HEIGHT = 720, 400  # of a picture for which nobody says
 CROWD = 500  # points, from which on they are small
 RADIUS, SMALL, RING = 4.0, 2.5, 7.0  # pixels of marks
+TALL_LEGEND = 90  # pixels: what is above that is added to the height, so that the plot is not squeezed
 LONGEST = 26  # letters of a name on an axis
 RIGHT, TOP = 14, 6
 
@@ -26,7 +27,7 @@ def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool =
 
     Args:
         plot: what to draw.
-        width, height: pixels.
+        width, height: pixels; a long legend adds to the height.
         alone: whether it is a picture of its own, which needs its style and leaves hidden series out; else it is part
             of a page that has `marks.style`, and a script that shows them.
     """
@@ -34,6 +35,7 @@ def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool =
     legend, top = (
         _legend(shown, width, TOP + LINE * bool(plot.y)) if len(shown) > 1 else ([], TOP + LINE * bool(plot.y))
     )
+    height += max(0, round(top) - TALL_LEGEND)
     draw = _draw_bars if any(series.kind == "bars" for series in shown) else _draw_points
     body = draw(plot, shown, (width, height, top + 8))
     name = escape(plot.title, quote=True)
