@@ -10,11 +10,11 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,9 @@ from ..export import onnx as onnx_format
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats
 from .measurements import LatencySetting, cpu_name
+
+if TYPE_CHECKING:
+    from .device_command import DeviceCommand
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3
@@ -39,26 +42,30 @@ BUSY = 0.5  # load of other processes, over cores, that makes a measurement doub
 class Latency:
     """Milliseconds a batch takes."""
 
-    setting: LatencySetting  # what it was measured under
-    latency_ms: float  # the median
+    setting: LatencySetting | DeviceCommand  # what it was measured under
+    latency_ms: float  # the median; 0 of a device that measures other things alone
     low_ms: float  # of the 95 % interval of the median
     high_ms: float  # likewise
     latency_spread_ms: float  # distance of the quartiles
     repeats: int  # times that these were taken from
     tight: bool  # whether the interval came to `TIGHT` before the time was up
-    busy: float = 0.0  # load of the machine before, over its cores, where that makes the figures doubtful
+    # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
+    busy: float = 0.0
     memory_bytes: int | None = None  # peak on a GPU, weights included
-    machine: str = ""  # name of the device
+    machine: str = ""  # name of the device, or the command that measures on it
+    numbers: Mapping[str, float] = field(default_factory=dict)  # what else the command has measured, by name
+    seconds: float = 0.0  # that measuring took, export included; 0 where it is not known
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
 
     @property
     def images_per_second(self) -> float:
-        return 1e3 * self.setting.batch / self.latency_ms
+        return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, as it is kept."""
         rest = asdict(self)
-        return rest.pop("setting") | rest | {"images_per_second": self.images_per_second}
+        del rest["setting"]
+        return self.setting.parts | rest | {"images_per_second": self.images_per_second}
 
 
 def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> Latency:

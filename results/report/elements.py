@@ -10,7 +10,6 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..latency.measurements import Measurement
 from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import Metric
 from ..ranking.objectives import LATENCY
@@ -97,14 +96,16 @@ class Run:
     rows: list[dict[str, Any]]  # the leaderboard
     objective: str  # the cost that accuracy is weighed against
     spec: InputSpec  # images and classes
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # by cost and key, where it is measured
+    other_costs: tuple[str, ...] = ()  # that the front is ranked by too
     metric: Metric = field(default_factory=Metric)  # that nets are ranked by
     why_empty: str = ""  # a sentence, for where no net is on the leaderboard
     rising: str = ""  # likewise, how many nets of the front still rose at their end, and what more steps would cost
 
     def cost(self, record: Record) -> float:
         """What accuracy is weighed against."""
-        return self.latencies[record.key].ms if self.objective == LATENCY else record.cost[self.objective]
+        measured = self.measured.get(self.objective)
+        return record.cost[self.objective] if measured is None else measured[record.key]
 
     @property
     def name(self) -> str:
@@ -151,7 +152,11 @@ def open_run(folder: Path) -> Run:
     rising += f" To train longer: {board.longer.command}" if board.longer else ""
     spec = input_spec(folder)
     metric = board.query.metric
-    return Run(folder, run_json, data, records, board.rows, objective, spec, board.latencies, metric, why_empty, rising)
+    measured = {LATENCY: {key: m.ms for key, m in board.latencies.items()}} | dict(board.measured)
+    others = board.query.costs[1:]
+    return Run(
+        folder, run_json, data, records, board.rows, objective, spec, measured, others, metric, why_empty, rising
+    )
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -37,7 +37,7 @@ from .sections import (
     command_of,
     common_table,
     explained_parts,
-    front_plot,
+    front_plots,
     importance_parts,
     leaderboard_table,
     provenance_tables,
@@ -97,7 +97,7 @@ def sections_of(run: Run, changes: list[Change]) -> list[Section]:
     """Everything that a report says, in its order."""
     explained = tuple(explained_parts(run))
     return [
-        Section("Front", (front_plot(run), leaderboard_table(run))),
+        Section("Front", (*front_plots(run), leaderboard_table(run))),
         Section("Progress", (*hypervolume_plots(run, changes), curves_plot(run))),
         Section("Rungs", survival_parts(run)),
         Section("What matters", (*importance_parts(run), attention_plot(run), common_table(run))),

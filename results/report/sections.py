@@ -7,13 +7,15 @@ import shlex
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from ...archs import Genotype, InputError
 from ...archs.candidate import recipe_genes, tuned_values
 from ..analysis_tools.index import FOLDER, INDEX, read_index
 from ..ranking.objectives import COSTS, LATENCY
-from ..ranking.pareto import envelope
+from ..ranking.objectives import title as title_of
+from ..ranking.pareto import envelope, pareto_ranks
 from ..render.tables import list_text, tuned_columns
 from ..runs.record import BESIDE, Record
 from .elements import BLUE, GREEN, GREY, ORANGE, PINK, SKY, VERMILLION, Picture, Plot, Run, Series, Table, thin
@@ -33,11 +35,26 @@ FEWEST, FEWEST_BEST, SHARE = 20, 5, 0.1  # nets in all and among the best; share
 MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
 
 
-def front_plot(run: Run) -> Plot:
-    """Accuracy, or another metric, over cost."""
-    metric, title = run.metric, f"{run.metric.name.capitalize()} and cost"
+def unit(cost: str) -> str:
+    """What a cost's column is called."""
+    return UNITS.get(cost) or title_of(cost)
+
+
+def front_plots(run: Run) -> tuple[Plot, ...]:
+    """Accuracy over each cost that the front is ranked by."""
+    others = (replace(run, objective=cost) for cost in run.other_costs)
+    further = (front_plot(of, f"front_{number}") for number, of in enumerate(others, start=2))
+    return (front_plot(run), *further)
+
+
+def front_plot(run: Run, name: str = "front") -> Plot:
+    """Accuracy, or another metric, over one cost; rings are nets of the front by all costs."""
+    metric, title = (
+        run.metric,
+        f"{run.metric.name.capitalize()} and {unit(run.objective) if run.other_costs else 'cost'}",
+    )
     if not run.rows:
-        return Plot("front", title, "", "", run.why_empty, [])
+        return Plot(name, title, "", "", run.why_empty, [])
     places = {record.trial: i for i, record in enumerate(run.nets)}
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
@@ -57,7 +74,7 @@ def front_plot(run: Run) -> Plot:
     if curve := envelope([(r.accuracy or 0.0, run.cost(r)) for r in plain]):
         x, y = [10**x for x, _ in curve], [metric.value(y) for _, y in curve]
         series.append(Series("plain ResNets' curve", x, y, "line", GREY))
-    series.append(Series("the front", *_points(run, run.front), "steps", SKY))
+    series.append(Series("the front", *_points(run, _front_by_cost(run)), "steps", SKY))
     series.append(Series("on the front", *_points(run, run.front), "rings", SKY))
     up, above = ("down", "below") if metric.minimize else ("up", "above")
     better = "more accurate" if metric.is_accuracy else f"better by {metric.name}"
@@ -66,14 +83,20 @@ def front_plot(run: Run) -> Plot:
         f"and cheaper. Nets {above} the dashed curve beat plain ResNets of their cost. Hover or tap for genes and "
         "drawing."
     )
-    x = {"macs": "MACs of one image", LATENCY: "latency, ms a batch"}.get(run.objective, UNITS[run.objective])
-    return Plot("front", title, x, f"validation {metric.name}", caption, series, log_x=True)
+    x = {"macs": "MACs of one image", LATENCY: "latency, ms a batch"}.get(run.objective, unit(run.objective))
+    return Plot(name, title, x, f"validation {metric.name}", caption, series, log_x=True)
 
 
 def family_in(record: Record) -> str:
     """Baseline, reference or the family, and whether the net started from another's weights."""
     name = record.kind if record.kind in BESIDE else record.family
     return name + ("" if record.weights == "alone" else f" ({record.weights})")
+
+
+def _front_by_cost(run: Run) -> list[Record]:
+    """The nets that no other one beats in accuracy and this cost, the cheapest first."""
+    ranks = pareto_ranks([(r.accuracy or 0.0, run.cost(r)) for r in run.ranked])
+    return sorted((r for r, rank in zip(run.ranked, ranks, strict=True) if rank == 1), key=run.cost)
 
 
 def _points(run: Run, nets: list[Record]) -> tuple[list[float], list[float]]:
@@ -89,7 +112,7 @@ def leaderboard_table(run: Run) -> Table:
             "trial": row["trial"],
             "rank": row["rank"],
             run.metric.name: run.metric.value(row["accuracy"]),
-            **{UNITS[cost]: row[cost] for cost in dict.fromkeys((*COSTS, run.objective))},
+            **{unit(cost): row.get(cost) for cost in dict.fromkeys((*COSTS, run.objective, *run.other_costs))},
             "gain": row["gain"],
             "gain_bound": row["gain_bound"],
             "family": "baseline" if row["kind"] == "baseline" else row["label"],

@@ -1,11 +1,14 @@
-"""`Latencies`: those measured in a run, and a log-log ridge regression that predicts those of other nets.
+"""`Latencies`: what is measured of a run's nets on one device, and a log-log ridge regression that predicts the rest.
 
-Strategies compare nets before they are measured; schedulers and fronts only measured ones.
+Strategies compare nets before they are measured; schedulers and fronts only measured ones. Of a device that a command
+of the user's measures on it knows too whether it is there, and which nets do not run on it.
 """
 
 from __future__ import annotations
 
+import logging
 import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -14,47 +17,63 @@ import numpy as np
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net, net_from_dict
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.runs.record import FREE, Record
-from ..training.job import LatencyJob
+from ..training.job import JobResult, LatencyJob
 
+log = logging.getLogger("alternas")
 MIN_POINTS = 8  # measured nets that a line is fitted to; before that, latency goes as MACs
 GROWTH = 1.1  # so many times as many nets, and it is fitted anew
 RIDGE = 1e-2  # on standardised columns, which go together in most spaces
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
+MARGIN = 0.15  # over a limit: so much more than that a net is predicted to have before strategies pass it over
+WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
+FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
 
 
 class Latencies:
-    """Milliseconds that a batch takes, in one setting on one kind of machine.
+    """Numbers that nets have on one device: milliseconds that a batch takes, and what else its command prints.
 
     Attributes:
         known: of the nets measured, by key.
+        failed: why nets do not run there, by key.
+        seconds: that measuring has taken, in all sessions.
     """
 
     def __init__(
         self,
         folder: Path,
         cost_fn: Callable[[Genotype], Cost],
-        setting: LatencySetting,
+        setting: LatencySetting | DeviceCommand,
         image: tuple[int, int, int],
         classes: int,
+        numbers: Sequence[str] = (LATENCY,),
+        timeout_s: float = TIMEOUT_SECONDS,
     ) -> None:
         """With those that the run in `folder` has.
 
         Args:
             cost_fn: static cost of a net.
-            setting: what latencies are measured under.
+            setting: what latencies are measured under, or the device's command.
             image: channels, height, width.
             classes: of the nets.
+            numbers: what every net must have, of which the first is predicted.
+            timeout_s: of one run of a command.
 
         Raises:
             InputError: if its latency.jsonl is broken, or holds this setting on several machines.
         """
         self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
-        side = "x".join(str(length) for length in dict.fromkeys(image[1:]))
-        self._place = f"{setting}/{side}"
-        measured = [m for m in read_latencies(folder) if m.setting.startswith(f"{self._place}/")]
+        self._numbers, self._timeout_s = tuple(numbers), timeout_s
+        self._place = setting.place("x".join(str(length) for length in dict.fromkeys(image[1:])))
+        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._place}/")]
+        measured = [m for m in here if None not in map(m.value, numbers)]
         self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
+        self.failed: dict[str, str] = {}
+        self.seconds = sum(m.seconds for m in here)
+        self._probe: Net | None = None
+        self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._features: dict[str, np.ndarray] = {}
         self._fitted: dict[str, tuple[np.ndarray, float]] = {}  # by key: features of a net, log of its latency
         self._line, self._line_points = np.zeros(0), 0
@@ -70,12 +89,33 @@ class Latencies:
         if missing:
             rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
-        for record in trained[-MAX_RECALLED:]:
+        self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
+        measured = [r for r in records if r.key in self.known]
+        for record in measured[-MAX_RECALLED:]:
             self._learn(net_from_dict(record.genotype))
 
+    @property
+    def failure(self) -> str:
+        """The constraint that a net violates which does not run on the device."""
+        return f"{FAILED}@{self.setting.device}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a net can be measured now. On a device that a command is for, one at a time."""
+        return not self._at_work and time.monotonic() >= self._retry_at
+
     def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
-        """The job of measuring this net."""
-        return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+        """The job of measuring this net; a command's has its own limit of time."""
+        if not isinstance(self.setting, DeviceCommand):
+            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+        self._at_work = True
+        probe, command_timeout_s = self._probe, self._timeout_s
+        more = {"needed": self._numbers, "probe": probe, "command_timeout_s": command_timeout_s}
+        return LatencyJob(trial, net, self.setting, self._image, self._classes, **more)
+
+    def release(self) -> None:
+        """Note that the job has ended, however it did."""
+        self._at_work = False
 
     def add(self, net: Net, measured: dict[str, object]) -> None:
         """Take up a new measurement, on disk first.
@@ -88,12 +128,50 @@ class Latencies:
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
         self.known[net.key] = new
+        self.seconds += new.seconds
+        self._misses = 0
+        if isinstance(self.setting, DeviceCommand) and (differ := measured.get("busy")):
+            log.warning("device %s is busy: its repeats differ by %.0f %%", self.setting.name, 100 * float(str(differ)))
         self._learn(net)
 
-    def of(self, net: Genotype) -> float:
-        """Milliseconds of any net: measured, or predicted; before there is a line, latency goes as MACs."""
+    def fail(self, net: Net, result: JobResult) -> None:
+        """Take up that a net was not measured.
+
+        Raises:
+            OperationError: if that is the device's fault, and it has been away for too long, or none was ever measured.
+        """
+        if not isinstance(self.setting, DeviceCommand):
+            return
+        resumes = "the same command resumes"
+        if result.status == "unreachable":
+            if self._misses >= len(WAITS):
+                raise OperationError(f"{result.error}; tried {1 + len(WAITS)} times; {resumes}")
+            wait = WAITS[self._misses]
+            self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
+            log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
+        elif not self.known:
+            raise OperationError(f"{result.error}; it has measured no net yet, so the command is at fault; {resumes}")
+        else:
+            self.failed[net.key] = result.error
+
+    def value(self, key: str, number: str = "") -> float:
+        """A number of a measured net; that which is predicted of others, where none is named."""
+        value = self.known[key].value(number or self._numbers[0])
+        assert value is not None, "nets without it are not known"
+        return value
+
+    def excess(self, net: Net, number: str, most: float) -> float:
+        """The share by which a net is over a limit, as far as is known: 0 within it, and where it is not predicted."""
         if net.key in self.known:
-            return self.known[net.key].ms
+            return max(0.0, self.value(net.key, number) / most - 1)
+        if not (self._line_points and number == self._numbers[0] and isinstance(net, Genotype)):
+            return 0.0
+        return max(0.0, self.of(net) / (most * (1 + MARGIN)) - 1)
+
+    def of(self, net: Genotype) -> float:
+        """The first number of any net: measured, or predicted; before there is a line, it goes as MACs."""
+        if net.key in self.known:
+            return self.value(net.key)
         features = self._describe(net)
         if self._line_points:
             return math.exp(float(self._line @ features))
@@ -102,9 +180,10 @@ class Latencies:
 
     def _learn(self, net: Net) -> None:
         """Take in a measured net; with enough new ones the ridge regression is fitted anew, to nets of the space."""
+        self._probe = net
         if not isinstance(net, Genotype):
             return
-        self._fitted[net.key] = self._describe(net), math.log(self.known[net.key].ms)
+        self._fitted[net.key] = self._describe(net), math.log(self.value(net.key))
         if len(self._fitted) < max(MIN_POINTS, GROWTH * self._line_points):
             return
         x = np.array([features for features, _ in self._fitted.values()])
