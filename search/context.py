@@ -161,8 +161,8 @@ class SearchContext:
 
     @property
     def is_limited(self) -> bool:
-        """Whether nets of the space may be over a limit on what is known beforehand."""
-        return bool(self.settings.static_limits)
+        """Whether nets of the space may be over a limit."""
+        return bool(self.settings.limits)
 
     def over_limits(self, net: Genotype) -> dict[str, float]:
         """By which share a net breaks each limit, of those that it breaks."""
@@ -180,8 +180,8 @@ class SearchContext:
         return self.record_fields | {"recipe": recipe.to_dict(), "training_id": candidate_key(net.key, genes)}
 
     def feasible_nets(self) -> FeasibleNets:
-        """The nets of the space within the limits."""
-        return FeasibleNets(self.space, self.violation)
+        """The nets of the space within the limits; within those on what is measured, as far as that is known."""
+        return FeasibleNets(self.space, lambda net: self.violation(net) + self.devices.excess(net))
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         """What accuracy is weighed against, of a net that was measured where that needs measuring."""

@@ -25,6 +25,7 @@ from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats
+from .footprint import EnergyMeter, energy_meter, peak_memory
 from .measurements import LatencySetting, cpu_name
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ WARM_SECONDS = 0.3
 LEAST_SECONDS, MOST_SECONDS = 0.5, 10.0  # of measuring
 FEWEST = 12  # times that an interval is made of
 NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
+ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
 
 
@@ -51,9 +53,10 @@ class Latency:
     tight: bool  # whether the interval came to `TIGHT` before the time was up
     # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
     busy: float = 0.0
-    memory_bytes: int | None = None  # peak on a GPU, weights included
+    memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
     machine: str = ""  # name of the device, or the command that measures on it
-    numbers: Mapping[str, float] = field(default_factory=dict)  # what else the command has measured, by name
+    # what else was measured, by name: energy_mj of a batch where there is a meter; all that a command prints
+    numbers: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0  # that measuring took, export included; 0 where it is not known
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
 
@@ -68,10 +71,13 @@ class Latency:
         return self.setting.parts | rest | {"images_per_second": self.images_per_second}
 
 
-def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> Latency:
+def measure(
+    network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting, footprint: bool = False
+) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
-    The network is moved and converted. Images are random, weights whatever they are: neither changes the time.
+    The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
+    `footprint`, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
 
     Raises:
         InputError: if this machine has not the device.
@@ -86,7 +92,11 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         network = network.eval().to(device, dtype)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        times = _times(_runner(network, x_BCHW, setting), setting.threads)
+        run = _runner(network, x_BCHW, setting)
+        times, memory = _times(run, setting.threads), torch.cuda.max_memory_allocated() if on_gpu else None
+        energy = energy_of(run, energy_meter(setting.device), on_gpu) if footprint else {}
+        if footprint and setting.runtime == "onnx":
+            memory = exported_memory(network, shape, setting)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise OperationError(f"latency, {setting.runtime} in {setting.dtype} on {setting.device}: {reason}") from None
@@ -101,8 +111,9 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         repeats=len(times),
         tight=_is_tight(times),
         busy=round(load, 2) if load > BUSY else 0.0,
-        memory_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
+        memory_bytes=memory,
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
+        numbers=energy,
     )
 
 
@@ -131,6 +142,30 @@ def _times(run: Callable[[], object], threads: int) -> list[float]:
     while not (len(times) >= FEWEST and (_is_tight(times) or time.perf_counter() > until)):
         times += timer.blocked_autorange(min_run_time=LEAST_SECONDS).times
     return times
+
+
+def energy_of(run: Callable[[], object], meter: EnergyMeter, on_gpu: bool = False) -> dict[str, float]:
+    """`energy_mj` of a call, over calls for `ENERGY_SECONDS`, with what else the meter counts; {} without a meter."""
+    if meter.read is None:
+        return {}
+    calls, before, until = 0, meter.read(), time.perf_counter() + ENERGY_SECONDS
+    while time.perf_counter() < until:
+        run()
+        if on_gpu:
+            torch.cuda.synchronize()
+        calls += 1
+    used = meter.between(before, meter.read()) / calls
+    return {"energy_mj": used} if used > 0 else {}
+
+
+def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> int | None:
+    """Peak memory of a network in onnxruntime, see `footprint.peak_memory`; None where the system does not say it."""
+    if not Path("/proc/self/clear_refs").exists():
+        return None
+    assert isinstance(network, Network), "checked by session_of"
+    with tempfile.TemporaryDirectory() as folder:
+        onnx_format.write(export_net_of(network), Path(folder))
+        return peak_memory(Path(folder) / onnx_format.FILE, shape, setting.batch, setting.threads)
 
 
 def _is_tight(times: Sequence[float]) -> bool:

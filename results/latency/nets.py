@@ -29,6 +29,7 @@ from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
 from .device_command import TIMEOUT_SECONDS, DeviceCommand
+from .footprint import energy_meter
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import LatencySetting, keep
 from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
@@ -159,7 +160,7 @@ def measure_nets(
 def _measured(net: TimedNet, setting: Setting, timeout_s: float) -> Latency | None:
     """One measurement; None, with a warning, where a device fails on the net."""
     if isinstance(setting, LatencySetting):
-        return measure(net.make(), net.shape, setting)
+        return measure(net.make(), net.shape, setting, footprint=True)
     try:
         return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s)
     except DeviceError as error:
@@ -201,6 +202,7 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
 def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
     """The rows as a table, with what must be said about them; numbers of a device beside latency have columns too."""
     numbers = [name for name in rows[0]["numbers"] if all(name in row["numbers"] for row in rows)]
+    memory = ["memory"] if all(row["memory_bytes"] for row in rows) else []
     title = describe_setting(setting, rows[0]["machine"])
     table = Table(title=title, title_justify="left", header_style="bold", box=None)
     table.add_column("net")
@@ -221,11 +223,15 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> Renderabl
             row["name"],
             f"{row['latency_ms']:.3g} ms" + ("" if row["tight"] else " ?"), f"{row['latency_spread_ms']:.2g}",
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
-            str(row["rank"] or "-"), str(row["rank_macs"] or "-"), *(f"{row['numbers'][name]:.3g}" for name in numbers),
+            str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
+            *(f"{row['memory_bytes'] / 1e6:.1f} MB" for _ in memory),
+            *(f"{row['numbers'][name]:.3g}" for name in numbers),
         )  # fmt: skip
     notes, correlation = [], rank_correlation(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
+    if isinstance(setting, LatencySetting):
+        notes.append(f"energy: {energy_meter(setting.device).name}")
     if not all(row["tight"] for row in rows):
         notes.append(NOT_TIGHT if isinstance(setting, LatencySetting) else NOT_TIGHT_ON_DEVICE)
     if (busy := max(row["busy"] for row in rows)) and isinstance(setting, LatencySetting):

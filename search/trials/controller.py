@@ -287,8 +287,10 @@ class SearchController(Controller):
         """Let a trial in, or end it at once as infeasible or duplicate."""
         net = cast(Genotype, trial.net)  # of the space, which has no others
         violation, twin = self.context.over_limits(net) | self.context.devices.over(net), self._twin(trial.key)
-        if violation:
-            self._end_infeasible(trial, violation)
+        expected = {} if violation else self.context.devices.expected_over(net)
+        if violation or expected:
+            predicted = f"predicted to be well over the limit: {', '.join(expected)}" if expected else ""
+            self._end_infeasible(trial, violation or expected, predicted)
         elif twin is not None:
             number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
             self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)

@@ -62,10 +62,15 @@ class Devices:
                 over[cost] = self.value(cost, net.key) / most - 1
         return over
 
+    def expected_over(self, net: Net) -> dict[str, float]:
+        """By which share a net is over each limit: as measured, or well over it as predicted."""
+        excess = {cost: self.of(cost).excess(net, split_number(cost)[0], most) for cost, most in self.limits.items()}
+        return {cost: share for cost, share in excess.items() if share > 0}
+
     def excess(self, net: Net) -> float:
-        """The shares by which a net is over the limits, together: as measured, or well over them as predicted."""
-        excess = (self.of(cost).excess(net, split_number(cost)[0], most) for cost, most in self.limits.items())
-        return sum(excess) + sum(net.key in device.failed for device in self.by_name.values())
+        """The shares by which a net is expected to be over the limits, together, and 1 where it does not run."""
+        failed = sum(net.key in device.failed for device in self.by_name.values())
+        return failed + sum(self.expected_over(net).values())
 
     @property
     def seconds(self) -> float:

@@ -27,7 +27,7 @@ MIN_POINTS = 8  # measured nets that a line is fitted to; before that, latency g
 GROWTH = 1.1  # so many times as many nets, and it is fitted anew
 RIDGE = 1e-2  # on standardised columns, which go together in most spaces
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
-MARGIN = 0.15  # over a limit: so much more than that a net is predicted to have before strategies pass it over
+MARGIN = 0.25  # a net that is predicted to have so much more than a limit is not measured
 WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
 FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
 
