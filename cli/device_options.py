@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
+from ..archs.errors import InputError
 from ..results.latency.device_command import MODEL_FORMS, TIMEOUT_SECONDS, UNNAMED
 from .options import option
 
@@ -41,7 +42,9 @@ class DeviceOptions:
     )
 
     def devices(self) -> tuple[DeviceCommand, ...]:
-        """Raise InputError if a command or the format is wrong."""
+        """Raise InputError if a command, the format or the time is wrong."""
         from ..results.latency.device_command import device_commands
 
+        if not self.latency_timeout > 0:
+            raise InputError(f"latency-timeout: must be above 0, got {self.latency_timeout}")
         return device_commands(self.latency_command or (), self.latency_format)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 import textwrap
 import time
@@ -32,6 +33,7 @@ from alternas.search.trials import latencies
 from alternas.search.trials.controller import SearchController
 from command_line import Run
 from fakes import NETS, FakeExecutor, SilentView, milliseconds, on_device
+from pages import ROOT
 
 BOARD = "board=ssh board ./bench {model}"
 IMAGE = (1, 8, 8)
@@ -276,7 +278,7 @@ def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Cal
     context = work.context.sampler_context()
     told = [context.features_of(r.genes) for r in work.store.records if r.kind == "search"]
     for features in told:
-        if milliseconds(features.net) > 0.05:
+        if milliseconds(features.net) > 0.05 and features.net.key in work.context.devices.of("latency_ms@board").known:
             assert not features.is_feasible, "as measured"
     slow = max((net for net in work.context.space.baselines()), key=milliseconds)
     assert milliseconds(slow) > 0.1
@@ -468,3 +470,29 @@ def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> No
     page = tmp_path / "runs/dev/report.html"
     assert served(tmp_path, "report", "dev")[0] == 0
     assert "board energy mj" in page.read_text()
+
+
+@pytest.mark.slow
+def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
+    examples, python = ROOT / "examples" / "devices", shlex.quote(sys.executable)
+    here = DeviceCommand("here", f"{python} {examples}/bench.py {{model}}")
+    found = measured(here, repeats=1)
+    assert 0 < found.latency_ms < 1000
+    server = subprocess.Popen(
+        [sys.executable, str(examples / "http_server.py"), "0"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        remote = DeviceCommand("remote", f"{python} {examples}/http_client.py {url} {{model}}")
+        assert 0 < measured(remote, repeats=1).latency_ms < 1000
+        (tmp_path / "broken.onnx").write_text("no model")
+        words = [sys.executable, str(examples / "http_client.py"), url, str(tmp_path / "broken.onnx")]
+        refused = subprocess.run(words, capture_output=True, text=True)
+        assert (refused.returncode, refused.stderr[:4]) == (1, "422 ")
+    finally:
+        server.terminate()
+        server.wait()
+    with pytest.raises(DeviceError) as raised:
+        measured(remote, repeats=1)
+    assert raised.value.kind == UNREACHABLE

@@ -94,6 +94,7 @@ def device_commands(texts: Iterable[str], form: str = "onnx") -> tuple[DeviceCom
         InputError: if one is wrong, or two have the same name.
     """
     found = list[DeviceCommand]()
+    check_choice("latency-format", form, MODEL_FORMS)
     for text in texts:
         named = _NAMED.fullmatch(text.strip())
         name, command = (named[1], named[2]) if named else (UNNAMED, text)
