@@ -6,11 +6,12 @@ from itertools import count
 from pathlib import Path
 from typing import Annotated
 
-from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
+from ..archs.errors import MOST_SEEDS, InputError, OperationError, check_count, short_repr
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from ..search.tabular.published import TABLES
 from . import complete
+from .device_options import DeviceOptions
 from .options import (
     Epochs,
     Eta,
@@ -182,6 +183,7 @@ def latency(
             autocompletion=complete.net_names,
         ),
     ],
+    measuring: DeviceOptions,
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
     batch: Annotated[str, option("Batch sizes, separated by commas.")] = "1",
     dtype: Annotated[str, option("Data types, separated by commas: float32, bfloat16, float16.")] = "float32",
@@ -192,22 +194,28 @@ def latency(
     image_size: NetSize = "",
     as_json: Json = False,
 ) -> None:
-    """Measure latency on this machine; a run keeps it for `front --objectives accuracy,latency_ms`."""
+    """Measure latency here or on a device, by a command; kept for a run's `front --objectives accuracy,latency_ms`."""
     import logging
 
     from ..results.render.terminal import Console, plain
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
-    from ..results.latency.measurements import latency_settings
+    from ..results.latency.measurements import LatencySetting, latency_settings
     from ..results.latency.nets import latency_rows, latency_table, measure_nets, nets_of, rank_correlation
 
-    settings = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
+    here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
+    settings = measuring.devices() or here
+    if settings is not here and here != [LatencySetting()]:
+        raise InputError("latency-command: has its own device, batch, dtype and threads; leave these options out")
     nets, folder = nets_of(target, image_size, top)
     with Console(stderr=True).status("measuring") as status:
-        measured = list(measure_nets(nets, settings, folder, lambda name: status.update(plain(f"measuring {name}"))))
+        heard = lambda name: status.update(plain(f"measuring {name}"))  # noqa: E731
+        measured = list(measure_nets(nets, settings, folder, heard, measuring.latency_timeout))
+    if not measured:
+        raise OperationError("latency: no net was measured")
     groups = {setting: latency_rows([pair for pair in measured if pair[1].setting == setting]) for setting in settings}
     if as_json:
         print_json([{"rows": rows, "rank_correlation_macs": rank_correlation(rows)} for rows in groups.values()])
         return
-    for setting, rows in groups.items():
+    for setting, rows in ((setting, rows) for setting, rows in groups.items() if rows):
         print_text(latency_table(rows, setting))

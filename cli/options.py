@@ -234,13 +234,20 @@ class RunOptions:
         str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")
     ] = ""
 
-    def config(self, latency_on: str = "", train_steps: float = math.inf, patience: int | None = None) -> RunConfig:
+    def config(
+        self,
+        latency_on: str = "",
+        train_steps: float = math.inf,
+        patience: int | None = None,
+        measuring_seconds: float | None = None,
+    ) -> RunConfig:
         """Raise InputError if a number is wrong, the storage path is no URI, or a tracker is not installed.
 
         Args:
             latency_on: Ray resource of the node that measures latencies.
             train_steps: limit on the optimiser steps of all trainings.
             patience: nets without growth of the front after which a search ends.
+            measuring_seconds: limit on one run of a command that measures a net; None is the usual one.
         """
         from ..search.config import Budget, RunConfig, worker_range
         from ..search.engine.prices import parse_prices
@@ -260,6 +267,7 @@ class RunOptions:
             parse_prices(self.price),
         )
         budget = Budget(self.trial_minutes, self.max_hours, train_steps, patience, self.max_gpu_hours, self.max_cost)
+        budget = budget if measuring_seconds is None else replace(budget, measuring_seconds=measuring_seconds)
         return RunConfig(resources, budget, trackers_of(self.track))
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_text
 from . import complete
+from .device_options import MaxLatency
 from .options import Json, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
 
 if TYPE_CHECKING:
@@ -23,15 +23,16 @@ class RankingOptions:
         str,
         option(
             "Objectives to rank by: two or three of accuracy, macs, params, latency_ms, memory, train_flops, "
-            "train_seconds and metrics that the run has recorded (-NAME where less is better), separated by commas; a "
-            "single one implies accuracy (default: the run's own).",
+            "train_seconds, what a device has measured, as latency_ms@board, and metrics that the run has recorded "
+            "(-NAME where less is better), separated by commas; a single one implies accuracy (default: the run's "
+            "own).",
             "--objectives",
             "--objective",
         ),
     ] = ""
     max_macs: MaxMacs = ""
     max_params: MaxParams = ""
-    max_latency_ms: Annotated[float | None, option("Only nets with at most this measured latency in ms.")] = None
+    max_latency_ms: MaxLatency = None
     family: Annotated[
         str, option("Only these families, separated by commas: resnet, alternet, hybrid, vit, modern.")
     ] = ""
@@ -47,11 +48,7 @@ class RankingOptions:
         from ..results.ranking.objectives import RankingQuery, parse_objectives
         from ..search.config import limits_of, names
 
-        limits: dict[str, float] = {**limits_of(self.max_macs, self.max_params)}
-        if self.max_latency_ms is not None:
-            if not 0 < self.max_latency_ms < float("inf"):
-                raise InputError(f"max-latency-ms: must be above 0, got {self.max_latency_ms:g}")
-            limits["latency_ms"] = self.max_latency_ms
+        limits = limits_of(self.max_macs, self.max_params, self.max_latency_ms or ())
         return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
 
 

@@ -10,6 +10,7 @@ from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
 from . import complete
+from .device_options import DeviceOptions, MaxLatency
 from .options import (
     Arch,
     Data,
@@ -55,6 +56,7 @@ def search(
     training: TrainingOptions,
     images: ImageOptions,
     running: RunOptions,
+    measuring: DeviceOptions,
     space: Annotated[
         str,
         argument(
@@ -118,7 +120,15 @@ def search(
             "trained again."
         ),
     ] = "",
-    objective: Annotated[str, option("Cost objective beside accuracy: macs, params or latency_ms.")] = "macs",
+    objective: Annotated[
+        str,
+        option(
+            "Costs beside accuracy, separated by commas: macs, params, latency_ms, or what a device measures, as "
+            "latency_ms@board,energy_mj@board. The strategy weighs the first; fronts show all.",
+            "--objective",
+            "--objectives",
+        ),
+    ] = "macs",
     latency: Annotated[
         str, option("How latency is measured: DEVICE/BATCH/DTYPE/RUNTIME/THREADS, such as cuda/32/float16.")
     ] = "",
@@ -131,6 +141,7 @@ def search(
     ] = "",
     max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
+    max_latency_ms: MaxLatency = None,
     save_weights_at: Annotated[
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
@@ -191,7 +202,7 @@ def search(
     """Run an architecture search; the same command again resumes it."""
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
-    from ..search.config import RUNGS, Settings, latency_of, limits_of, names, shares, supernet_of
+    from ..search.config import RUNGS, Settings, latency_of, limits_of, names, search_costs, shares, supernet_of
     from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
     from ..search.data.readers.registry import find_reader
     from ..search.references import parse_references
@@ -207,7 +218,8 @@ def search(
     else:
         several_labels = find_reader(data).several_labels
     ranked_by = parse_metric(metric, minimize, bool(file), several_labels, chance)
-    limits, save_at = limits_of(macs=max_macs, params=max_params), names(save_weights_at)
+    limits, save_at = limits_of(max_macs, max_params, max_latency_ms or ()), names(save_weights_at)
+    costs, devices = search_costs(objective), measuring.devices()
     recipe, genes = training.tuned_on(data, tune)
     steps = shares("rungs", rungs) if rungs else RUNGS
     run_name = name or plain_name(space, data)
@@ -217,11 +229,11 @@ def search(
     scheduler = scheduler or ("none" if trainings else default_scheduler(run_name, strategy, trials or TRIALS))
     nets = trials if trials is not None else UNLIMITED if trainings else TRIALS
     settings = Settings(
-        space, data, strategy, scheduler, objective, recipe, seed, limits, save_at, steps, eta, repeats, inherit,
-        latency_of(objective, latency), trainings, bank, polish, ranked_by,
-        file.identity if file else "", genes,
+        space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
+        latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
+        file.identity if file else "", genes, costs[1:], devices,
     )  # fmt: skip
-    running_config = running.config(latency_on, max_train_steps, patience)
+    running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)
     config = SearchConfig(
         settings, images.of(data), nets, run_name, running_config, storage, start_with, file, references, pretrained

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -13,9 +13,10 @@ from typing import Any
 from ..archs import Cost
 from ..archs.errors import InputError, check_choice, check_count, is_whole, short_repr
 from ..archs.timm_net import CountedCost
+from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import Metric
-from ..results.ranking.objectives import COSTS, LATENCY
+from ..results.ranking.objectives import ACCURACY, COSTS, LATENCY
 from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
@@ -26,6 +27,7 @@ ETA = 1.5
 MOST_TRAININGS = 1e6
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
+_POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")
 _DECIMAL = re.compile(r"[01](\.\d+)?")
 _UNITS = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -39,9 +41,9 @@ class Settings:
         data: name of the data set.
         strategy: name of the strategy.
         scheduler: name of the scheduler.
-        objective: the cost to weigh accuracy against, "macs", "params" or "latency_ms".
-        latency: under what that is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
-        limits: largest cost allowed, by kind of cost.
+        objective: the cost to weigh accuracy against: "macs", "params", "latency_ms" or NUMBER@DEVICE.
+        latency: under what "latency_ms" is measured, DEVICE/BATCH/DTYPE/RUNTIME/THREADS; "" where it is not.
+        limits: largest cost allowed, by kind of cost; of what is measured, numbers with a fraction.
         recipe: how each net is trained.
         seed: of the strategy and of every training.
         save_weights_at: moments of each training at which its weights are saved too; see `TrainJob`.
@@ -56,6 +58,8 @@ class Settings:
         metric: what nets are ranked by.
         trainer: identity of the user's own training; "" is ours.
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
+        other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
+        devices: whose commands measure nets.
     """
 
     space: str
@@ -65,7 +69,7 @@ class Settings:
     objective: str
     recipe: Recipe
     seed: int = 0
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
     save_weights_at: tuple[str, ...] = ()
     rungs: tuple[float, ...] = RUNGS
     eta: float = ETA
@@ -78,6 +82,8 @@ class Settings:
     metric: Metric = field(default_factory=Metric)
     trainer: str = ""
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
+    other_costs: tuple[str, ...] = ()
+    devices: tuple[DeviceCommand, ...] = ()
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -105,19 +111,62 @@ class Settings:
             raise InputError(f"tune: {rule}; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
-        check_choice("objective", self.objective, (*COSTS, LATENCY))
-        if (self.objective == LATENCY) != bool(self.latency):
-            raise InputError(f"latency: goes with objective {LATENCY}, got {self.latency!r} with {self.objective}")
+        _check_costs(self.costs, self.devices)
+        if (LATENCY in self.measured) != bool(self.latency):
+            with_ = ", ".join(self.costs)
+            raise InputError(
+                f"latency: goes with objective {LATENCY}, or a limit on it, got {self.latency!r} with {with_}"
+            )
+        idle = {device.name for device in self.devices} - {self.home_of(cost) for cost in self.measured}
+        if idle:
+            rule = f"device {min(idle)} is for no objective and no limit"
+            cost = LATENCY if min(idle) == UNNAMED else f"{LATENCY}@{min(idle)}"
+            raise InputError(f"latency-command: {rule}; add --objectives accuracy,{cost}")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
 
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """All that accuracy is weighed against, first what the strategy looks at."""
+        return self.objective, *self.other_costs
+
+    @property
+    def measured(self) -> tuple[str, ...]:
+        """Costs and limits that nets are measured for."""
+        return tuple(name for name in dict.fromkeys((*self.costs, *self.limits)) if name not in COSTS)
+
+    @property
+    def static_limits(self) -> dict[str, float]:
+        """Limits on costs in closed form."""
+        return {name: most for name, most in self.limits.items() if name in COSTS}
+
+    def home_of(self, cost: str) -> str:
+        """The device that a cost is measured on; "" is this machine."""
+        return split_number(cost)[1] or (UNNAMED if any(d.name == UNNAMED for d in self.devices) else "")
+
     def over_limit(self, cost: Cost | CountedCost) -> dict[str, float]:
-        """By which share each limit is broken, of those that are."""
-        return {k: getattr(cost, k) / most - 1 for k, most in self.limits.items() if getattr(cost, k) > most}
+        """By which share each limit on a cost in closed form is broken, of those that are."""
+        return {k: getattr(cost, k) / most - 1 for k, most in self.static_limits.items() if getattr(cost, k) > most}
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON gives it back."""
         return json.loads(json.dumps(asdict(self)))
+
+
+def _check_costs(costs: tuple[str, ...], devices: tuple[DeviceCommand, ...]) -> None:
+    """Raise InputError if a cost is unknown, twice there, or of a device without a command."""
+    for cost in costs:
+        if "@" not in cost:
+            check_choice("objective", cost, (*COSTS, LATENCY))
+        elif not is_number_of_device(cost):
+            raise InputError(f"objective: NUMBER@DEVICE such as {LATENCY}@board, got {short_repr(cost)}")
+        elif split_number(cost)[1] not in (known := [device.name for device in devices]):
+            rule = (
+                f"no --latency-command {split_number(cost)[1]}=... measures it; devices: {', '.join(known) or 'none'}"
+            )
+            raise InputError(f"objective {cost}: {rule}")
+    if len({*costs}) < len(costs):
+        raise InputError(f"objective: each cost once, got {', '.join(costs)}")
 
 
 @dataclass(frozen=True)
@@ -131,6 +180,7 @@ class Budget:
         patience: nets in a row without growth of the front after which a search proposes no more; None for no end.
         gpu_hours: limit on the hours that workers have jobs, times their GPUs, over all sessions of a run.
         cost: limit on what these hours and those of CPUs cost.
+        measuring_seconds: time limit of one run of a command that measures a net on a device.
     """
 
     trial_minutes: float = math.inf
@@ -139,9 +189,11 @@ class Budget:
     patience: int | None = None
     gpu_hours: float = math.inf
     cost: float = math.inf
+    measuring_seconds: float = TIMEOUT_SECONDS
 
     def __post_init__(self) -> None:
         limits = {"trial-minutes": self.trial_minutes, "max-hours": self.hours, "max-train-steps": self.train_steps}
+        limits["latency-timeout"] = self.measuring_seconds
         limits |= {"max-gpu-hours": self.gpu_hours, "max-cost": self.cost}
         for name, most in limits.items():
             if not most > 0:
@@ -234,11 +286,47 @@ def worker_range(text: str) -> tuple[int, int | None]:
     return int(least), int(most) if dots else None
 
 
-def latency_of(objective: str, text: str) -> str:
-    """How latency is measured, with every part of it; "" where it is no objective and nothing was given."""
-    return str(LatencySetting.parse(text)) if text or objective == LATENCY else ""
+def search_costs(text: str) -> tuple[str, ...]:
+    """The costs of "macs", or of "accuracy,latency_ms@board,energy_mj@board"; accuracy is weighed against them anyway.
+
+    Raises:
+        InputError: if there is none.
+    """
+    costs = tuple(name for name in names(text) if name != ACCURACY)
+    if not costs:
+        raise InputError(f"objective: one cost or more, such as macs or accuracy,{LATENCY}, got {short_repr(text)}")
+    return costs
 
 
-def limits_of(macs: str, params: str) -> dict[str, int]:
-    """Largest costs; "" is none."""
-    return {cost: amount(f"max-{cost}", text) for cost, text in {"macs": macs, "params": params}.items() if text}
+def latency_of(measured: Iterable[str], text: str, devices: tuple[DeviceCommand, ...] = ()) -> str:
+    """How `latency_ms` is measured, with every part of it; "" where it is not and nothing was given.
+
+    Args:
+        measured: names of costs and limits.
+        text: what was given.
+        devices: those with a command: one without a name stands for this machine.
+
+    Raises:
+        InputError: if `text` is no setting, or there is such a command beside it.
+    """
+    unnamed = next((device for device in devices if device.name == UNNAMED), None)
+    if unnamed and text:
+        raise InputError("latency: says how this machine measures, and a --latency-command without a name does it; one")
+    if unnamed:
+        return str(unnamed) if LATENCY in measured else ""
+    return str(LatencySetting.parse(text)) if text or LATENCY in measured else ""
+
+
+def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> dict[str, float]:
+    """Largest costs; "" is none. `latency_ms` has texts such as "12", "board=12" and "board=12,phone=30"."""
+    limits: dict[str, float] = {}
+    for cost, text in {"macs": macs, "params": params}.items():
+        limits |= {cost: amount(f"max-{cost}", text)} if text else {}
+    for part in (part for text in latency_ms for part in names(text) or [text]):
+        device, named, most = part.rpartition("=")
+        cost = f"{LATENCY}@{device.strip()}" if named else LATENCY
+        if (named and not is_number_of_device(cost)) or not _POSITIVE.fullmatch(most.strip()) or float(most) <= 0:
+            rule = "milliseconds above 0, or DEVICE=MILLISECONDS, such as 12 or board=12"
+            raise InputError(f"max-latency-ms: {rule}, got {short_repr(part)}")
+        limits[cost] = float(most)
+    return limits

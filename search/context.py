@@ -15,6 +15,8 @@ from ..archs import Cost, Genotype, InputError, deployed_cost
 from ..archs.candidate import candidate_key
 from ..archs.errors import check_count
 from ..archs.timm_net import CountedCost, TimmNet
+from ..results.export.formats import check_formats
+from ..results.latency.device_command import DeviceCommand, split_number
 from ..results.latency.measurements import LatencySetting
 from ..results.ranking.metric import class_of, complete_settings
 from ..results.ranking.objectives import LATENCY
@@ -38,6 +40,7 @@ from .training.check_trainer import check_trainer
 from .training.recipe import check_devices, check_on, completed
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, recipe_of, single_changes
+from .trials.devices import Devices
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -97,8 +100,8 @@ class SearchConfig:
         if self.storage:
             parse_url(self.storage)
         check_count("trials", self.trials)
-        if self.run.resources.latency_on and not self.settings.latency:
-            raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}")
+        if self.run.resources.latency_on and not self.settings.measured:
+            raise InputError(f"latency-on: latency is measured only with --objective {LATENCY}, or a limit on it")
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ class SearchContext:
         folder: of the run.
         record_fields: fields that every record of the run shares.
         run_settings: what `run.json` holds as the settings; equal ones resume a run.
-        latencies: of the run, where accuracy is weighed against latency.
+        devices: that nets are measured on, where that is a cost or has a limit.
         artifacts: where workers leave files, if they do not see the folder.
         bank: the file of the shared weights, of this run or another; None where nets are trained alone.
         nets: draws the nets that train the bank.
@@ -132,7 +135,7 @@ class SearchContext:
     folder: Path
     record_fields: dict[str, Any]
     run_settings: dict[str, Any] = field(default_factory=dict)
-    latencies: Latencies | None = None
+    devices: Devices = field(default_factory=Devices)
     artifacts: ArtifactStore | None = None
     bank: Path | None = None
     nets: NetSampler | None = None
@@ -144,6 +147,13 @@ class SearchContext:
     @property
     def settings(self) -> Settings:
         return self.config.settings
+
+    @property
+    def measured_by_workers(self) -> LatencySetting | DeviceCommand | None:
+        """What nothing may train beside: a measurement on the workers' own machine, or any where a node is for that."""
+        own = next((d.setting for d in self.devices.by_name.values() if isinstance(d.setting, LatencySetting)), None)
+        first = next((d.setting for d in self.devices.by_name.values()), None)
+        return own or (first if self.config.run.resources.latency_on else None)
 
     @property
     def scheduler(self) -> Scheduler:
@@ -170,23 +180,31 @@ class SearchContext:
         return self.record_fields | {"recipe": recipe.to_dict(), "training_id": candidate_key(net.key, genes)}
 
     def feasible_nets(self) -> FeasibleNets:
-        """The nets of the space within the limits."""
-        return FeasibleNets(self.space, self.violation)
+        """The nets of the space within the limits; within those on what is measured, as far as that is known."""
+        return FeasibleNets(self.space, lambda net: self.violation(net) + self.devices.excess(net))
 
     def cost_of(self, key: str, cost: Mapping[str, int]) -> float:
         """What accuracy is weighed against, of a net that was measured where that needs measuring."""
-        return self.latencies.known[key].ms if self.latencies else cost[self.settings.objective]
+        return self.cost_named(self.settings.objective, key, cost)
+
+    def cost_named(self, name: str, key: str, cost: Mapping[str, int]) -> float:
+        """One of its costs, likewise."""
+        return self.devices.value(name, key) if name in self.settings.measured else cost[name]
 
     def sampler_context(self) -> SamplerContext:
         """What a strategy knows beforehand."""
 
+        settings, devices = self.settings, self.devices
+        of = devices.of(settings.objective) if settings.objective in settings.measured else None
+
         def costs(net: Genotype) -> NetCosts:
             cost = self.cost_fn(net)
-            objective = self.latencies.of(net) if self.latencies else getattr(cost, self.settings.objective)
+            objective = of.of(net) if of else getattr(cost, self.settings.objective)
             return NetCosts(objective, cost.params, 1.0 if self.bank else cost.training_macs)
 
-        exact, first = self.latencies is None, self.known.genes
-        return SamplerContext(self.space, self.settings.seed, costs, self.violation, exact, first=first)
+        return SamplerContext(
+            self.space, settings.seed, costs, self.violation, not devices, first=self.known.genes, excess=devices.excess
+        )
 
 
 def prepare(config: SearchConfig, console: Console) -> SearchContext:
@@ -211,10 +229,9 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
     run_settings = _run_settings(config, data, nets, pretrained)
     _check_same_run(folder, config, run_settings)
-    artifacts, latencies = artifact_store(folder, config.run.resources.storage_path), None
-    if settings.latency:
-        image = (data.in_chans, *data.image_size)
-        latencies = Latencies(whole, cost_fn, LatencySetting.parse(settings.latency), image, len(data.classes))
+    artifacts = artifact_store(folder, config.run.resources.storage_path)
+    image = (data.in_chans, *data.image_size)
+    devices = devices_of(config, whole, cost_fn, image, len(data.classes))
     record_fields = {
         "recipe": asdict(settings.recipe),
         "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
@@ -234,7 +251,7 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
             )
         bank = find_bank(settings.bank, bank_facts) if settings.bank else whole / "bank.safetensors"
     context = SearchContext(
-        config, data, space, cost_fn, steps, whole, record_fields, run_settings, latencies, artifacts,
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
         references=references, pretrained=pretrained,
     )  # fmt: skip
     if bank:
@@ -250,6 +267,31 @@ def prepare(config: SearchConfig, console: Console) -> SearchContext:
     if config.trainer and not read_records(folder):
         _try_trainer(config.trainer, context, console)
     return context
+
+
+def devices_of(
+    config: SearchConfig, folder: Path, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
+) -> Devices:
+    """The devices that a search measures nets on, with what its run in `folder` has of them.
+
+    Raises:
+        InputError: as `Latencies`, or if a package is missing that a model's form needs.
+    """
+    settings = config.settings
+    by_name = {device.name: device for device in settings.devices}
+    numbers: dict[str, list[str]] = {}
+    for cost in settings.measured:
+        numbers.setdefault(settings.home_of(cost), []).append(split_number(cost)[0])
+    for device in settings.devices:
+        check_formats(device.form)
+    made = {
+        name: Latencies(
+            folder, cost_fn, by_name.get(name) or LatencySetting.parse(settings.latency), image, classes,
+            tuple(dict.fromkeys(wanted)), config.run.budget.measuring_seconds,
+        )
+        for name, wanted in numbers.items()
+    }  # fmt: skip
+    return Devices(made, {name: most for name, most in settings.limits.items() if name in settings.measured})
 
 
 def _load(config: SearchConfig, console: Console) -> DataSet:
@@ -294,7 +336,7 @@ def _known_nets(context: SearchContext, console: Console) -> KnownNets:
         return KnownNets(noted_genes(read_settings(context.folder), context.space))
 
     def counts(run: Path, record: Record) -> bool:
-        measured = context.latencies is not None  # a net of this run needs a latency of its own
+        measured = bool(context.devices)  # a net of this run needs a latency of its own
         return (
             not measured and not context.pretrained and trained_alike(run, record, context.run_settings, context.steps)
         )
@@ -341,16 +383,16 @@ def find_bank(run: str, facts: dict[str, Any]) -> Path:
 def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
     """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
     size = "x".join(str(side) for side in data.image_size)
-    for cost, most in settings.limits.items():
+    for cost, most in settings.static_limits.items():
         least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
         if least > most:
             rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
             raise InputError(f"max-{cost}: {rule}, got {most}")
     over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(cost_fn(net)).values()), 0)
     if over > 0:
-        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.limits)
+        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.static_limits)
         rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {costs}"
-        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.limits)}: {rule}")
+        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.static_limits)}: {rule}")
 
 
 def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:

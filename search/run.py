@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ..archs import OperationError
 from ..archs.candidate import tuned_values
-from ..results.render.tables import short
+from ..results.render.tables import duration, short
 from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
 from ..spaces import FileSpace, JointSpace
@@ -41,7 +41,7 @@ def search(config: SearchConfig, console: Console) -> Path:
     """
     context = prepare(config, console)
     with opened(context) as controller:
-        data, latency = context.data, context.latencies.setting if context.latencies else None
+        data, latency = context.data, context.measured_by_workers
         shown = shown_search(controller)
         if not controller.complete:
             _announce(controller, shown.left(), console)
@@ -63,8 +63,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         _write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
-        if context.latencies:
-            context.latencies.recall(store.records)
+        context.devices.recall(store.records)
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
         if context.known.records and not store.records:
             _take_over(context, store, sampler_context)
@@ -97,15 +96,33 @@ def conclude(controller: SearchController, console: Console) -> None:
         raise OperationError(
             f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
         )
+    print_measuring(controller, console)
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))
 
 
+def print_measuring(controller: SearchController, console: Console) -> None:
+    """Say how much of the time that workers spent went into measuring nets, where any did."""
+    seconds, training = controller.context.devices.seconds, sum(r.spent_seconds for r in controller.store.records)
+    if seconds:
+        line = f"measuring took {duration(seconds)}, {seconds / (seconds + training):.1%} of the work of this run"
+        console.print(line, highlight=False, soft_wrap=True)
+
+
 def _announce(controller: SearchController, flops: float, console: Console) -> None:
     context = controller.context
-    if context.latencies and not context.config.run.resources.latency_on:
+    settings = context.settings
+    if context.measured_by_workers and not context.config.run.resources.latency_on:
         console.print("one worker both trains and measures latency; --latency-on NODE separates the two")
+    for device in settings.devices:
+        console.print(
+            f"device {device.name} measures each net by {device.command}", highlight=False, markup=False, soft_wrap=True
+        )
+    if settings.other_costs:
+        weighed, rest = settings.objective, ", ".join(settings.other_costs)
+        line = f"the strategy weighs accuracy against {weighed} alone; {rest} are measured, and rank nets in the end"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if context.pretrained:
         label = context.pretrained.start.label
         console.print(f"every net starts from {label}, for {BUDGET_SHARE:g} of the budget", highlight=False)

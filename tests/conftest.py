@@ -17,16 +17,14 @@ from scales import TINY
 
 from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
-from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import SearchConfig, SearchContext
+from alternas.search.context import SearchConfig, SearchContext, devices_of
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import drive
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.controller import SearchController
-from alternas.search.trials.latencies import Latencies
 from alternas.search.trials.storage import open_study
 from alternas.spaces import Space, get
 from alternas.spaces.presets import SpacePreset
@@ -165,16 +163,15 @@ def open_controller(tmp_path: Path) -> Iterator[Callable[..., SearchController]]
         settings = Settings(space.name, "digits", strategy, scheduler, objective, RECIPE, **more)
         config = SearchConfig(settings, DataConfig("digits"), trials, "test", RunConfig(budget=budget), storage)
         fields = {"recipe": {}, "data": {}, "seed": settings.seed, "versions": {}}
-        latencies = Latencies(tmp_path, _cost_fn, LatencySetting(), (1, 8, 8), 10) if settings.latency else None
+        devices = devices_of(config, tmp_path, _cost_fn, (1, 8, 8), 10)
         no_data: Any = None
         context = SearchContext(
-            config, no_data, space, _cost_fn, STEPS, tmp_path, fields, latencies=latencies, references=references
+            config, no_data, space, _cost_fn, STEPS, tmp_path, fields, devices=devices, references=references
         )
         while stores:
             stores.pop().close()
         stores.append(Store(tmp_path))
-        if latencies:
-            latencies.recall(stores[-1].records)
+        devices.recall(stores[-1].records)
         records, known = stores[-1].records, context.sampler_context()
         study = open_study(tmp_path, records, strategy, known, context.cost_of, storage)
         return SearchController(context, stores[-1], study)

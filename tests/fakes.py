@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from alternas.archs import Genotype, static_cost
 from alternas.archs.timm_net import Net
+from alternas.results.latency.device_command import DeviceCommand
 from alternas.search.engine.worker import Device
 from alternas.search.experiments.plan import Training
 from alternas.search.training import recipes
@@ -149,6 +150,13 @@ def row(ms: float, machine: str = "Chip") -> dict[str, Any]:
 def timed(job: Job) -> JobResult | None:
     """The fate of a job: its latency if it is to be measured, else the usual."""
     return JobResult(job.trial, "ok", latency=row(milliseconds(job.genotype))) if isinstance(job, LatencyJob) else None
+
+
+def on_device(job: LatencyJob, ms: float, busy: float = 0.0, **numbers: float) -> JobResult:
+    """What a worker answers that a device has measured a net."""
+    assert isinstance(job.setting, DeviceCommand)
+    measured = {"latency_ms": ms, "latency_spread_ms": 0.0, "busy": busy, "numbers": numbers, "seconds": 0.5}
+    return JobResult(job.trial, "ok", latency=job.setting.parts | measured | {"machine": job.setting.command})
 
 
 def training(number: int = 0, seed: int = 0, **changes: Any) -> Training:

@@ -164,8 +164,7 @@ def test_guesses_do_not_outlive_the_measurement(
     ground = work.context.sampler_context()
     genes = {name: options[0] for name, options in _options(work).items()}
     guess = ground.features_of(genes).costs.objective
-    assert work.context.latencies is not None
-    work.context.latencies.add(ground.features_of(genes).net, row(7.5))
+    work.context.devices.of("latency_ms").add(ground.features_of(genes).net, row(7.5))
     assert guess != ground.features_of(genes).costs.objective == 7.5
 
 
@@ -180,7 +179,7 @@ def _options(work: SearchController) -> dict[str, Any]:
     ("cpu/1/float32/onnx/4", "cpu/1/float32/onnx/4"),
 ])  # fmt: skip
 def test_a_setting_is_said_in_full(text: str, spelled: str) -> None:
-    assert latency_of("latency_ms", text) == spelled == str(LatencySetting.parse(spelled))
+    assert latency_of(["latency_ms"], text) == spelled == str(LatencySetting.parse(spelled))
 
 
 @pytest.mark.parametrize("text", ["gpu", "cpu/x", "cpu/0", "cpu/1/float23", "cpu/1/float32/eager/1/2", "cuda///onnx"])

@@ -10,11 +10,11 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -25,13 +25,18 @@ from ...archs.errors import InputError, OperationError
 from ..export import onnx as onnx_format
 from ..export.export_net import export_net_of
 from ..export.formats import check_formats
+from .footprint import EnergyMeter, energy_meter, peak_memory
 from .measurements import LatencySetting, cpu_name
+
+if TYPE_CHECKING:
+    from .device_command import DeviceCommand
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3
 LEAST_SECONDS, MOST_SECONDS = 0.5, 10.0  # of measuring
 FEWEST = 12  # times that an interval is made of
 NORMAL = 1.96  # 95 % of a normal distribution lies within so many deviations
+ENERGY_SECONDS = 1.0  # that a meter is read over; RAPL counts in milliseconds, NVML in tens of them
 BUSY = 0.5  # load of other processes, over cores, that makes a measurement doubtful
 
 
@@ -39,32 +44,40 @@ BUSY = 0.5  # load of other processes, over cores, that makes a measurement doub
 class Latency:
     """Milliseconds a batch takes."""
 
-    setting: LatencySetting  # what it was measured under
-    latency_ms: float  # the median
+    setting: LatencySetting | DeviceCommand  # what it was measured under
+    latency_ms: float  # the median; 0 of a device that measures other things alone
     low_ms: float  # of the 95 % interval of the median
     high_ms: float  # likewise
     latency_spread_ms: float  # distance of the quartiles
     repeats: int  # times that these were taken from
     tight: bool  # whether the interval came to `TIGHT` before the time was up
-    busy: float = 0.0  # load of the machine before, over its cores, where that makes the figures doubtful
-    memory_bytes: int | None = None  # peak on a GPU, weights included
-    machine: str = ""  # name of the device
+    # where the figures are doubtful, load of the machine before, over its cores; of a device how far repeats differ
+    busy: float = 0.0
+    memory_bytes: int | None = None  # peak on a GPU, weights included; of runtime onnx, over the runtime's own
+    machine: str = ""  # name of the device, or the command that measures on it
+    # what else was measured, by name: energy_mj of a batch where there is a meter; all that a command prints
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    seconds: float = 0.0  # that measuring took, export included; 0 where it is not known
     when: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))  # in UTC
 
     @property
     def images_per_second(self) -> float:
-        return 1e3 * self.setting.batch / self.latency_ms
+        return 1e3 * self.setting.batch / self.latency_ms if self.latency_ms else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Flat, as it is kept."""
         rest = asdict(self)
-        return rest.pop("setting") | rest | {"images_per_second": self.images_per_second}
+        del rest["setting"]
+        return self.setting.parts | rest | {"images_per_second": self.images_per_second}
 
 
-def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> Latency:
+def measure(
+    network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting, footprint: bool = False
+) -> Latency:
     """Latency of a network for images of `shape` (channels, height, width).
 
-    The network is moved and converted. Images are random, weights whatever they are: neither changes the time.
+    The network is moved and converted. Images are random, weights whatever they are: neither changes the time. With
+    `footprint`, energy is read where this machine has a meter of it, and of runtime onnx peak memory.
 
     Raises:
         InputError: if this machine has not the device.
@@ -79,7 +92,11 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         network = network.eval().to(device, dtype)
         if on_gpu:
             torch.cuda.reset_peak_memory_stats()
-        times = _times(_runner(network, x_BCHW, setting), setting.threads)
+        run = _runner(network, x_BCHW, setting)
+        times, memory = _times(run, setting.threads), torch.cuda.max_memory_allocated() if on_gpu else None
+        energy = energy_of(run, energy_meter(setting.device), on_gpu) if footprint else {}
+        if footprint and setting.runtime == "onnx":
+            memory = exported_memory(network, shape, setting)
     except (RuntimeError, NotImplementedError) as error:
         reason = str(error).strip().splitlines()[0]
         raise OperationError(f"latency, {setting.runtime} in {setting.dtype} on {setting.device}: {reason}") from None
@@ -94,8 +111,9 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
         repeats=len(times),
         tight=_is_tight(times),
         busy=round(load, 2) if load > BUSY else 0.0,
-        memory_bytes=torch.cuda.max_memory_allocated() if on_gpu else None,
+        memory_bytes=memory,
         machine=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
+        numbers=energy,
     )
 
 
@@ -124,6 +142,30 @@ def _times(run: Callable[[], object], threads: int) -> list[float]:
     while not (len(times) >= FEWEST and (_is_tight(times) or time.perf_counter() > until)):
         times += timer.blocked_autorange(min_run_time=LEAST_SECONDS).times
     return times
+
+
+def energy_of(run: Callable[[], object], meter: EnergyMeter, on_gpu: bool = False) -> dict[str, float]:
+    """`energy_mj` of a call, over calls for `ENERGY_SECONDS`, with what else the meter counts; {} without a meter."""
+    if meter.read is None:
+        return {}
+    calls, before, until = 0, meter.read(), time.perf_counter() + ENERGY_SECONDS
+    while time.perf_counter() < until:
+        run()
+        if on_gpu:
+            torch.cuda.synchronize()
+        calls += 1
+    used = meter.between(before, meter.read()) / calls
+    return {"energy_mj": used} if used > 0 else {}
+
+
+def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: LatencySetting) -> int | None:
+    """Peak memory of a network in onnxruntime, see `footprint.peak_memory`; None where the system does not say it."""
+    if not Path("/proc/self/clear_refs").exists():
+        return None
+    assert isinstance(network, Network), "checked by session_of"
+    with tempfile.TemporaryDirectory() as folder:
+        onnx_format.write(export_net_of(network), Path(folder))
+        return peak_memory(Path(folder) / onnx_format.FILE, shape, setting.batch, setting.threads)
 
 
 def _is_tight(times: Sequence[float]) -> bool:

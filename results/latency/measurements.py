@@ -3,7 +3,8 @@
 A line of `latency.jsonl` is a measurement; of each net the last one counts. It holds key, latency_ms,
 latency_spread_ms, device, batch, dtype, runtime ("eager", "compile", "onnx"), threads, image_size, machine and when.
 All from device to machine say in which setting it was measured; numbers of different settings, other machines too,
-are never compared.
+are never compared. What a user's command has measured on a device (device_command.py) has the device's name, the
+export format as runtime and the command as machine, and what else it printed as numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,15 @@ class LatencySetting:
 
     def __str__(self) -> str:
         return "/".join(str(getattr(self, field.name)) for field in fields(self))
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What a measurement says of its setting."""
+        return asdict(self)
+
+    def place(self, side: str) -> str:
+        """The setting with a side; which machine it is, the first measurement says."""
+        return f"{self}/{side}"
 
     @classmethod
     def parse(cls, text: str) -> LatencySetting:
@@ -105,6 +115,12 @@ class Measurement:
     ms: float
     spread_ms: float | None
     setting: str  # DEVICE/BATCH/DTYPE/RUNTIME/THREADS/SIDE/MACHINE
+    numbers: Mapping[str, float] = field(default_factory=dict)  # what else was measured, by name
+    seconds: float = 0.0  # that measuring took; 0 where it is not known
+
+    def value(self, number: str) -> float | None:
+        """One of its numbers, None where it has not been measured."""
+        return (self.ms or None) if number == "latency_ms" else self.numbers.get(number)
 
 
 def keep(folder: Path, key: str, image_size: Sequence[int], measured: Mapping[str, Any]) -> Measurement:
@@ -132,11 +148,14 @@ def read_latencies(folder: Path) -> list[Measurement]:
 def _parse(path: Path, number: int, line: bytes) -> Measurement:
     try:
         row = parse_json(line)
-        ms, spread_ms = row["latency_ms"], row.get("latency_spread_ms")
-        if not (_finite(ms) and ms > 0 and (spread_ms is None or _finite(spread_ms)) and isinstance(row["key"], str)):
+        ms, spread_ms, numbers = row["latency_ms"], row.get("latency_spread_ms"), row.get("numbers") or {}
+        seconds = row.get("seconds") or 0.0
+        known = [value for value in (ms, spread_ms, seconds, *numbers.values()) if value is not None]
+        is_positive = ms > 0 or (ms == 0 and numbers)
+        if not (all(map(_finite, known)) and is_positive and isinstance(row["key"], str)):
             raise ValueError(f"key {row['key']!r:.40}, latency_ms {ms!r:.40}")
         parts = (tuple(p) if isinstance(p := row.get(name), list) else p for name in SETTING)
-        return Measurement(row["key"], ms, spread_ms, _setting(*parts))
+        return Measurement(row["key"], ms, spread_ms, _setting(*parts), numbers, seconds)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: line {number} is broken ({type(error).__name__}: {error})") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
@@ -16,7 +17,7 @@ from rich.table import Table
 from torch import nn
 
 from ...archs.cost import FLOAT_BYTES, Cost
-from ...archs.errors import InputError
+from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict
 from ...archs.timm_network import build_deployed
 from ..ranking.leaderboard import leaderboard_of
@@ -27,8 +28,16 @@ from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain
 from ..runs.store import find_run, locked, read_records
+from .device_command import TIMEOUT_SECONDS, DeviceCommand
+from .footprint import energy_meter
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import LatencySetting, keep
+from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
+
+log = logging.getLogger("alternas")
+Setting = LatencySetting | DeviceCommand
+NOT_TIGHT = "?: the median's 95 % interval stayed wider than 2 %; other work on the machine?"
+NOT_TIGHT_ON_DEVICE = f"?: the quartiles of repeats stayed more than {SPREAD:.0%} apart: the device is busy"
 
 
 @dataclass(frozen=True)
@@ -108,36 +117,57 @@ def _timm_net(name: str, image_size: str) -> TimedNet:
 
 def measure_nets(
     nets: Sequence[TimedNet],
-    settings: Sequence[LatencySetting],
+    settings: Sequence[Setting],
     folder: Path | None = None,
     on_net: Callable[[str], None] = lambda name: None,
+    timeout_s: float = TIMEOUT_SECONDS,
 ) -> Iterator[tuple[TimedNet, Latency]]:
     """Measure every net in every setting, one after the other, and keep each result in latency.jsonl of the run.
 
-    A run that is being searched is refused: its trainings would be in the way.
+    A run that is being searched is refused: its trainings would be in the way. Nets that a device fails on are left
+    out with a warning.
 
     Args:
         nets: what to measure.
-        settings: in which.
+        settings: in which, or by which command.
         folder: of the run whose nets they are; None keeps nothing.
         on_net: called with each net's name before it is measured.
+        timeout_s: of one run of a command.
 
     Raises:
         InputError: if it is being searched, or a net and its batch are larger than this machine's memory.
-        OperationError: if a net does not run in a setting.
+        OperationError: if a net does not run in a setting of this machine, or a device is not there.
     """
     for setting in settings:
-        check_device(setting)
+        if isinstance(setting, LatencySetting):
+            check_device(setting)
+        elif timms := [net.name for net in nets if net.key.startswith(TIMM)]:
+            raise InputError(f"latency-command: nets of alternas can be exported, got {timms[0]}")
         for net in nets:
             net.check_memory(setting.batch)
     with locked(folder) if folder else nullcontext():
         for setting in settings:
             for net in nets:
                 on_net(net.name)
-                latency = measure(net.make(), net.shape, setting)
+                latency = _measured(net, setting, timeout_s)
+                if latency is None:
+                    continue
                 if folder:
                     keep(folder, net.key, net.shape[1:], latency.to_dict())
                 yield net, latency
+
+
+def _measured(net: TimedNet, setting: Setting, timeout_s: float) -> Latency | None:
+    """One measurement; None, with a warning, where a device fails on the net."""
+    if isinstance(setting, LatencySetting):
+        return measure(net.make(), net.shape, setting, footprint=True)
+    try:
+        return measure_on(setting, net.make(), net.shape, timeout_s=timeout_s)
+    except DeviceError as error:
+        if error.kind == UNREACHABLE:
+            raise OperationError(f"{error}; is it there?") from None
+        log.warning("%s: %s", net.name, error)
+        return None
 
 
 def latency_rows(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[dict[str, Any]]:
@@ -169,12 +199,23 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
     return float(spearmanr(macs, latencies).statistic)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def latency_table(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> RenderableType:
-    """The rows as a table, with what must be said about them."""
+def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:
+    """The rows as a table, with what must be said about them; numbers of a device beside latency have columns too."""
+    numbers = [name for name in rows[0]["numbers"] if all(name in row["numbers"] for row in rows)]
+    memory = ["memory"] if all(row["memory_bytes"] for row in rows) else []
     title = describe_setting(setting, rows[0]["machine"])
     table = Table(title=title, title_justify="left", header_style="bold", box=None)
     table.add_column("net")
-    for name in ("latency", "± quartiles", "images/s", "MACs", rows[0].get("metric", "accuracy"), "rank", "by MACs"):
+    for name in (
+        "latency",
+        "± quartiles",
+        "images/s",
+        "MACs",
+        rows[0].get("metric", "accuracy"),
+        "rank",
+        "by MACs",
+        *numbers,
+    ):
         table.add_column(name, justify="right")
     for row in rows:
         accuracy = row.get("value", row.get("accuracy"))
@@ -183,17 +224,23 @@ def latency_table(rows: Sequence[dict[str, Any]], setting: LatencySetting) -> Re
             f"{row['latency_ms']:.3g} ms" + ("" if row["tight"] else " ?"), f"{row['latency_spread_ms']:.2g}",
             short(row["images_per_second"]), short(row["macs"]), "-" if accuracy is None else f"{accuracy:.4f}",
             str(row["rank"] or "-"), str(row["rank_macs"] or "-"),
+            *(f"{row['memory_bytes'] / 1e6:.1f} MB" for _ in memory),
+            *(f"{row['numbers'][name]:.3g}" for name in numbers),
         )  # fmt: skip
     notes, correlation = [], rank_correlation(rows)
     if correlation is not None:
         notes.append(f"rank correlation of MACs and latency: {correlation:.2f} (Spearman, {len(rows)} nets)")
+    if isinstance(setting, LatencySetting):
+        notes.append(f"energy: {energy_meter(setting.device).name}")
     if not all(row["tight"] for row in rows):
-        notes.append("?: the median's 95 % interval stayed wider than 2 %; other work on the machine?")
-    if busy := max(row["busy"] for row in rows):
+        notes.append(NOT_TIGHT if isinstance(setting, LatencySetting) else NOT_TIGHT_ON_DEVICE)
+    if (busy := max(row["busy"] for row in rows)) and isinstance(setting, LatencySetting):
         notes.append(f"the machine was busy: a load of {busy:.2f} a core, and more than {BUSY} is not to be trusted")
     return Group(table, *(plain(note, style="dim") for note in notes))
 
 
-def describe_setting(setting: LatencySetting, machine: str) -> str:
+def describe_setting(setting: Setting, machine: str) -> str:
+    if isinstance(setting, DeviceCommand):
+        return f"device {setting.name}: {setting.form}, by {setting.command}"
     threads = "" if setting.device == "cuda" else f", {setting.threads} thread{'s' * (setting.threads > 1)}"
     return f"{machine} ({setting.device}{threads}): batch {setting.batch}, {setting.dtype}, {setting.runtime}"

@@ -21,9 +21,9 @@ from .budgets import budget_lines, count_rising
 from .leaderboard import (
     Leaderboard,
     bounds_of,
+    costs_of,
     leaderboard_of,
     noise_of,
-    objective_of,
     point,
     resolve_objectives,
 )
@@ -75,7 +75,7 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     short = len({folder.name for folder in paths}) == len(names)
     folders = {folder.name if short else str(folder): folder for folder in paths}
     notes = differing(folders)
-    query = replace(query, objectives=query.objectives or (ACCURACY, objective_of(paths[0])))
+    query = replace(query, objectives=query.objectives or (ACCURACY, *costs_of(paths[0])[:2]))
     boards = {name: leaderboard_of(folder, query) for name, folder in folders.items()}
     metrics = {name: board.query.metric for name, board in boards.items()}
     if len(set(metrics.values())) > 1:
@@ -85,6 +85,10 @@ def compare(names: Sequence[str], query: RankingQuery) -> Comparison:
     settings = {board.latency_setting for board in boards.values()}
     if LATENCY in (*query.objectives, *query.limits) and len(settings) > 1:
         raise InputError(f"compare: latencies must be of one setting, got {', '.join(sorted(settings))}")
+    places = {tuple(board.places) for board in boards.values()}
+    if len(places) > 1:
+        each = "; ".join(f"{', '.join(board.places) or 'none'} in {name}" for name, board in boards.items())
+        raise InputError(f"compare: numbers of devices must be of the same command, got {each}")
     noise = noise_of(
         [r for board in boards.values() for r in board.records],
         [r for folder in folders.values() for r in retrained(folder)],

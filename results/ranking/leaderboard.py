@@ -11,6 +11,7 @@ from typing import Any
 
 from ...archs.candidate import tuned_values
 from ...archs.errors import InputError, check_choice, short_repr
+from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
 from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
 from ..render.tables import short
 from ..runs.record import Record
@@ -40,6 +41,8 @@ class ExtraResults:
     """What is known of a run's nets beside their records: latencies by key, retrainings, images validated on."""
 
     latencies: Mapping[str, Measurement] = field(default_factory=dict)
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
+    places: Sequence[str] = ()  # settings that these were measured in
     retrained: Sequence[Record] = ()
     images: int = 0  # that accuracies are measured on; 0 if unknown
 
@@ -56,6 +59,8 @@ class Leaderboard:
     over: int = 0  # nets left out by limits or family; plain ResNets among them shape the curve all the same
     records: Sequence[Record] = ()  # of all nets
     latencies: Mapping[str, Measurement] = field(default_factory=dict)  # by key, all in one setting
+    measured: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # on devices, by objective and key
+    places: Sequence[str] = ()  # settings that these were measured in
     folder: Path = Path()  # of the run, where it was read from one
 
     @property
@@ -73,7 +78,7 @@ class Leaderboard:
         """Why no net is ranked, and how many are left out; "" where one is."""
         if self.rows:
             return ""
-        within = [f"at most {short(most)} {OBJECTIVES[name]}" for name, most in self.query.limits.items()]
+        within = [f"at most {short(most)} {title(name)}" for name, most in self.query.limits.items()]
         within += [f"family {' or '.join(self.query.families)}"] if self.query.families else []
         if self.over:
             return f"no net is within the limits ({', '.join(within)}): {count_nets(self.over)} left out"
@@ -140,7 +145,7 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [
-        _with_metrics(_row(r, objective_values(r, extra.latencies.get(r.key), by_trial), rising), r, query)
+        _with_metrics(_row(r, costs_of_net(r, by_trial, extra.latencies, extra.measured), rising), r, query)
         | again.get(r.key, RETRAINED)
         | ({"recipe": tuned, "recipes": recipes[r.kind, r.key]} if (tuned := tuned_values(r.genes)) else {})
         for r, rising in ((r, still_rose(r, extra.images, query.metric, noise)) for r in at_best_recipe(trained))
@@ -160,7 +165,20 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
         row["gain"], row["gain_bound"] = gain(row[ACCURACY], row[cost], curve)
     rows = resolve_objectives(rows, query, noise, lambda row: row["trial"])
     missing = {name: n for name, n in unknown.items() if n}
-    return Leaderboard(query, rows, noise, missing, len(known) - len(rows), records, extra.latencies)
+    return Leaderboard(
+        query, rows, noise, missing, len(known) - len(rows), records, extra.latencies, extra.measured, extra.places
+    )
+
+
+def costs_of_net(
+    record: Record,
+    by_trial: Mapping[int, Record],
+    latencies: Mapping[str, Measurement],
+    measured: Mapping[str, Mapping[str, float]],
+) -> dict[str, float | None]:
+    """Every cost of a net by name, None where it is unknown, and the latency's spread."""
+    on_devices = {name: values.get(record.key) for name, values in measured.items()}
+    return objective_values(record, latencies.get(record.key), by_trial) | on_devices
 
 
 def _is_known(row: Row, objective: str, costs: Collection[str]) -> bool:
@@ -316,34 +334,70 @@ def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboa
     query, records = query or RankingQuery(), read_records(folder)
     limits = limits_of(folder)
     tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
-    objectives = query.objectives or (ACCURACY, objective_of(folder))
+    objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
     query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
     query = query.checked({name for r in records if r.status == "ok" for name in (*r.metrics, query.metric.name)})
     with no_collection():
-        extra = ExtraResults(_latencies(folder, query), retrained(folder), validation_images(folder))
+        measured, places = _on_devices(folder, query)
+        latencies, images = _latencies(folder, query), validation_images(folder)
+        extra = ExtraResults(latencies, measured, places, retrained(folder), images)
         return replace(rank_rows(records, query, extra), folder=folder)
 
 
 def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
     """Latencies in the setting asked for; else in that of the search, or in the only one that was measured in."""
-    searched_with = str(read_settings(folder).get("settings", {}).get("latency", ""))
+    settings = read_settings(folder).get("settings", {})
+    searched_with = str(settings.get("latency", ""))
     measured, which = read_latencies(folder), query.latency_of or searched_with
     if not (measured or query.latency_of) and which:
         return {}  # its search has not come so far
+    unnamed = devices_in(settings, folder.name).get(UNNAMED)
+    if unnamed and not query.latency_of:
+        return {m.key: m for m in measured_on(measured, UNNAMED, unnamed, folder.name)}
     if which or LATENCY in (*query.objectives, *query.limits) or len(settings_in(measured)) == 1:
         return latencies_of(measured, which, folder.name)
     return {}
 
 
-def objective_of(folder: Path) -> str:
-    """The kind of cost that a run weighs accuracy against."""
-    return check_choice("objective", read_settings(folder).get("settings", {}).get("objective", "macs"), RUN_COSTS)
+def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """What is asked for of devices, by objective and key, and the settings that it was measured in.
+
+    Raises:
+        InputError: if a device has measured nothing, and the run's search does not say that it will.
+    """
+    wanted = query.on_devices
+    measured = read_latencies(folder) if wanted else []
+    own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
+    values, places = dict[str, dict[str, float]](), list[str]()
+    for objective in wanted:
+        number, device = split_number(objective)
+        found = measured_on(measured, device, own.get(device), folder.name)
+        known = {m.key: value for m in found if (value := m.value(number)) is not None}
+        if not known and device not in own:
+            names = sorted({m.setting.split("/")[0] for m in measured})
+            rule = f"run {folder.name} has no {number} of {device!r}; devices: {', '.join(names) or 'none'}"
+            raise InputError(f"objectives: {rule}; measure it: alternas latency {folder.name} --latency-command ...")
+        values[objective] = known
+        places += settings_in(found)
+    return values, list(dict.fromkeys(places))
+
+
+def costs_of(folder: Path) -> tuple[str, ...]:
+    """The kinds of cost that a run weighs accuracy against, first that which its strategy looks at."""
+    settings = read_settings(folder).get("settings", {})
+    costs = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
+    for cost in costs:
+        if not (isinstance(cost, str) and is_number_of_device(cost)):
+            check_choice("objective", cost, RUN_COSTS)
+    return costs
 
 
 def limits_of(folder: Path) -> dict[str, float]:
     """The largest costs that a run allows, by kind of cost."""
     limits = read_settings(folder).get("settings", {}).get("limits", {})
-    if not isinstance(limits, dict) or not all(k in RUN_COSTS and type(v) in (int, float) for k, v in limits.items()):
-        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}"
+    if not isinstance(limits, dict) or not all(
+        (k in RUN_COSTS or is_number_of_device(k)) and type(v) in (int, float) for k, v in limits.items()
+    ):
+        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}, or NUMBER@DEVICE"
         raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
     return limits

@@ -159,10 +159,10 @@ def run_metric(folder: Path) -> Metric:
 
 
 def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings with what an older alternas did not write: metric, its chance, trainer, tuned fields."""
+    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    return {"trainer": "", "tune": {}, **settings, "metric": whole}
+    return {"trainer": "", "tune": {}, "other_costs": [], "devices": [], **settings, "metric": whole}
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:

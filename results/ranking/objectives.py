@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from ...archs.cost import BACKWARD_FACTOR, FORWARD_FACTOR
 from ...archs.errors import InputError, check_choice, short_repr
 from ...archs.genotype import FAMILIES
+from ..latency.device_command import LATENCY, is_number_of_device, split_number
 from ..latency.measurements import Measurement
 from ..runs.record import Record
 from .metric import Metric, less_is_better
 
 ACCURACY = "accuracy"  # or the score of the run's other metric
 COSTS = ("macs", "params")  # that a search can weigh against accuracy, and limit
-LATENCY = "latency_ms"  # likewise, though not to limit
 OBJECTIVES = {
     ACCURACY: "accuracy",
     "macs": "MACs",
@@ -23,7 +23,7 @@ OBJECTIVES = {
     "memory": "memory",
     "train_flops": "train FLOPs",
     "train_seconds": "train s",
-}  # name in rows and on the command line: title
+}  # name in rows and on the command line: title. Beside them there is what a device has measured, NUMBER@DEVICE
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RankingQuery:
     @property
     def costs(self) -> tuple[str, ...]:
         """The objectives that are costs."""
-        return tuple(name for name in self.objectives if name in OBJECTIVES and name != ACCURACY)
+        return tuple(filter(is_cost, self.objectives))
 
     @property
     def cost(self) -> str:
@@ -55,7 +55,12 @@ class RankingQuery:
     @property
     def metrics(self) -> tuple[str, ...]:
         """The objectives that are metrics of records, beside that which ranks."""
-        return tuple(name for name in self.objectives if name not in OBJECTIVES)
+        return tuple(name for name in self.objectives if name != ACCURACY and not is_cost(name))
+
+    @property
+    def on_devices(self) -> tuple[str, ...]:
+        """The objectives and limits that were measured on a device."""
+        return tuple(filter(is_number_of_device, dict.fromkeys((*self.objectives, *self.limits))))
 
     @property
     def maximise(self) -> tuple[bool, ...]:
@@ -73,7 +78,7 @@ class RankingQuery:
         """
         named = [ACCURACY if column(name) == self.metric.name else name for name in self.objectives]
         if recorded:
-            for name in named:
+            for name in (name for name in named if not is_number_of_device(name)):
                 check_choice("objectives", column(name), (*OBJECTIVES, *sorted({*recorded} - OBJECTIVES.keys())))
         _check_count(named, self.objectives)
         return replace(self, objectives=tuple(sorted(named, key=lambda name: name != ACCURACY)))
@@ -96,6 +101,11 @@ def parse_objectives(text: str) -> tuple[str, ...]:
     return tuple(sorted(named, key=lambda name: name != ACCURACY))
 
 
+def is_cost(objective: str) -> bool:
+    """Whether less of it is better, and it is no metric: what OBJECTIVES names beside accuracy, or NUMBER@DEVICE."""
+    return (objective in OBJECTIVES and objective != ACCURACY) or is_number_of_device(objective)
+
+
 def column(objective: str) -> str:
     """The name in a row that holds an objective's value."""
     return objective.removeprefix("-")
@@ -103,13 +113,14 @@ def column(objective: str) -> str:
 
 def title(objective: str) -> str:
     """What an objective is called in tables and messages."""
-    return OBJECTIVES.get(objective, column(objective))
+    number, device = split_number(objective)
+    return f"{device} {number.replace('_', ' ')}" if device else OBJECTIVES.get(objective, column(objective))
 
 
 def _check_count(named: Collection[str], given: object) -> None:
     """Raise InputError unless there are two or three objectives, all different."""
     if not (len(named) == len({*map(column, named)}) and len(named) in (2, 3)):
-        rule = f"two or three different ones of {', '.join(OBJECTIVES)}, or metrics of the run"
+        rule = f"two or three different ones of {', '.join(OBJECTIVES)}, NUMBER@DEVICE, or metrics of the run"
         raise InputError(f"objectives: {rule}, got {short_repr(given)}")
 
 
@@ -162,7 +173,7 @@ def objective_values(
     return {
         "macs": record.cost["macs"],
         "params": record.cost.get("params"),
-        "latency_ms": latency.ms if latency else None,
+        "latency_ms": latency.value(LATENCY) if latency else None,
         "latency_spread_ms": latency.spread_ms if latency else None,
         "memory": record.cost.get("peak_activation_bytes"),
         "train_flops": train_flops(record),

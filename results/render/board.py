@@ -80,6 +80,7 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
         f"hypervolume ({' x '.join(of)}) {board.hypervolume():.4f}; "
         f"gain: {metric.points} above plain ResNets of equal {title(board.query.cost)}",
         *([f"latency: {board.latency_setting}"] if LATENCY in board.query.costs and board.latency_setting else []),
+        *(f"measured in {place}" for place in board.places),
         *(line for bound, line in BOUNDS.items() if bound in bounds),
         board.noise.line(metric.points) if board.noise else UNKNOWN_NOISE,
     ]

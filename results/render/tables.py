@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..ranking.metric import Metric, value_text
-from ..ranking.objectives import OBJECTIVES
+from ..ranking.objectives import is_cost
+from ..ranking.objectives import title as objective_title
 from ..runs.record import BESIDE
 from .terminal import plain
 
@@ -113,7 +114,7 @@ def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Se
         "sd (seeds)": _deviation(row["sd"], row["seeds"]),
         "MACs": short(row["macs"]),
         "params": short(row["params"]),
-        **{OBJECTIVES.get(n, n): short(row[n]) if n in OBJECTIVES else value_text(row[n]) for n in others},
+        **{objective_title(n): short(row[n]) if is_cost(n) else value_text(row[n]) for n in others},
         **{name: tuned_text(row["recipe"][name]) if name in row.get("recipe", {}) else "" for name in tuned},
         "gain": gain_text(row["gain"], row["gain_bound"]),
         "acc/GMAC": short(row["accuracy_per_gmac"]) if metric.is_accuracy else "",

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...archs import Genotype
-from ..ranking.leaderboard import Leaderboard, leaderboard_of
+from ..ranking.leaderboard import Leaderboard, costs_of_net, leaderboard_of
 from ..ranking.metric import Metric
-from ..ranking.objectives import RankingQuery, objective_values
+from ..ranking.objectives import RankingQuery
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import BESIDE, Record
 from ..runs.store import read_data_facts, read_settings
@@ -149,7 +149,7 @@ class Run:
         """What accuracy is weighed against; None where it is not known."""
         if record.trial in self.row_of:
             return self.row_of[record.trial][self.objective]
-        return objective_values(record, self.board.latencies.get(record.key), self._by_trial)[self.objective]
+        return costs_of_net(record, self._by_trial, self.board.latencies, self.board.measured)[self.objective]
 
     @cached_property
     def _by_trial(self) -> dict[int, Record]:

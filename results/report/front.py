@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...archs.errors import InputError
-from ..ranking.objectives import ACCURACY, LATENCY, OBJECTIVES, RankingQuery
+from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery
+from ..ranking.objectives import title as title_of
 from ..ranking.pareto import envelope
 from ..ranking.stats import count_nets
 from ..render.drawing import write_svg
@@ -45,15 +47,29 @@ def write_front(folder: Path, path: Path, query: RankingQuery | None = None) -> 
     write_svg(path, plot_svg(front_plot(run), *FIGURE))
 
 
-def front_plot(run: Run) -> Plot:
-    """Accuracy, or another metric, over cost."""
-    metric, title = run.metric, f"{run.metric.name.capitalize()} and cost"
+def unit(cost: str) -> str:
+    """What a cost's column is called."""
+    return UNITS.get(cost) or title_of(cost)
+
+
+def front_plots(run: Run) -> tuple[Plot, ...]:
+    """Accuracy over each cost that the front is ranked by."""
+    query, costs = run.board.query, run.board.query.costs
+    turned = (replace(query, objectives=(ACCURACY, cost, *(c for c in costs if c != cost))) for cost in costs[1:])
+    further = [replace(run, board=replace(run.board, query=by)) for by in turned]
+    return (front_plot(run), *(front_plot(of, f"front_{number}") for number, of in enumerate(further, start=2)))
+
+
+def front_plot(run: Run, name: str = "front") -> Plot:
+    """Accuracy, or another metric, over the first cost."""
+    metric = run.metric
+    title = f"{metric.name.capitalize()} and {'cost' if name == 'front' else unit(run.objective)}"
     if not run.rows:
-        return Plot("front", title, "", "", run.why_empty, [])
-    x = AXES.get(run.objective, UNITS.get(run.objective, OBJECTIVES[run.objective]))
+        return Plot(name, title, "", "", run.why_empty, [])
+    x = AXES.get(run.objective, unit(run.objective))
     series = [*_nets_series(run), *_baseline_curve(run), *_front_series(run), *_again_series(run)]
     within = metric.within if metric.is_known else None
-    return Plot("front", title, x, f"validation {metric.name}", _caption(run), series, log_x=True, within=within)
+    return Plot(name, title, x, f"validation {metric.name}", _caption(run), series, log_x=True, within=within)
 
 
 def _caption(run: Run) -> str:

@@ -17,7 +17,7 @@ from ..render.tables import gain_text, short
 from .assets import write_assets
 from .classes import class_parts
 from .elements import Picture, Plot, Run, Section, open_run
-from .front import front_plot
+from .front import front_plots
 from .genes import attention_plot, common_table, importance_parts
 from .marks import style
 from .matrix_svg import matrix_svg
@@ -74,7 +74,7 @@ def write_report(folder: Path, out: Path | None = None, assets: Path | None = No
 def sections_of(run: Run, changes: list[Change]) -> list[Section]:
     """Everything that a report says, in its order, with what is empty."""
     return [
-        Section("Front", (front_plot(run), leaderboard_table(run))),
+        Section("Front", (*front_plots(run), leaderboard_table(run))),
         Section("Classes", class_parts(run)),
         Section("Progress", (*hypervolume_plots(run, changes), curves_plot(run))),
         Section("Rungs", survival_parts(run)),

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..analysis_tools.index import FOLDER, INDEX, read_index
-from ..ranking.objectives import COSTS, OBJECTIVES
+from ..ranking.objectives import COSTS
 from ..render.tables import list_text, tuned_columns
 from .elements import Picture, Run, Table
-from .front import UNITS, WEIGHT_NAMES
+from .front import WEIGHT_NAMES, unit
 
 MOST_ROWS = 300  # of the leaderboard that the page shows
 MOST_BYTES = 2**20  # of pictures: a page stays below 8 MB
@@ -28,7 +28,7 @@ def leaderboard_table(run: Run) -> Table:
 
 def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) -> dict[str, Any]:
     metric, again = run.metric, row["retrained_accuracy"]
-    costs = dict.fromkeys((run.objective, *COSTS))
+    costs = dict.fromkeys((run.objective, *run.board.query.costs, *COSTS))
     return {
         "trial": row["trial"],
         "rank": row["rank"],
@@ -37,7 +37,7 @@ def _leaderboard_row(run: Run, row: dict[str, Any], tuned: Mapping[str, Any]) ->
         "retrained": None if again is None else round(metric.value(again), 4),
         "retrained_sd": row["retrained_sd"],
         "test": None if row["retrained_test"] is None else round(row["retrained_test"], 4),
-        **{UNITS.get(cost, OBJECTIVES[cost]): row[cost] for cost in costs},
+        **{unit(cost): row[cost] for cost in costs},
         "gain": row["gain"],
         "gain_bound": row["gain_bound"],
         "family": row["kind"] if row["kind"] == "baseline" else row["label"],

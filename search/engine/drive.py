@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ...results.runs.record import FORMAT, versions
 from ...results.runs.store import mark_ended, write_json
@@ -66,7 +67,7 @@ def drive(
     data: DataSet,
     most: int,
     console: Console,
-    latency: LatencySetting | None = None,
+    latency: LatencySetting | DeviceCommand | None = None,
 ) -> bool:
     """Train all that a controller hands out. Returns whether all of it has ended, and not merely its time.
 
@@ -77,7 +78,7 @@ def drive(
         data: for the workers.
         most: so many workers are of use.
         console: for the view.
-        latency: how latency is measured, where it is.
+        latency: how latency is measured, where workers do that; see `Pool`.
 
     Raises:
         InputError: if a tracker cannot be opened.

@@ -19,6 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from ...archs.errors import InputError, OperationError
+from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ..data.dataset import DataSet
 from ..training.job import Job, JobResult, LatencyJob, Progress, TrainJob
@@ -79,7 +80,7 @@ class Pool:
         resources: Resources,
         data: DataSet,
         most: int,
-        setting: LatencySetting | None = None,
+        setting: LatencySetting | DeviceCommand | None = None,
         spending: Spending | None = None,
     ) -> None:
         if resources.most_workers and "://" in resources.address:

@@ -101,9 +101,9 @@ class ShownSearch:
         return f"trial {record.trial}: {what}{note}"
 
     def table(self) -> RenderableType:
-        settings, latencies = self.controller.context.settings, self.controller.context.latencies
+        settings, devices = self.controller.context.settings, self.controller.context.devices
         query = RankingQuery(parse_objectives(settings.objective), settings.limits, metric=settings.metric)
-        board = rank_rows(self.records, query, ExtraResults(latencies.known if latencies else {}))
+        board = rank_rows(self.records, query, ExtraResults(measured=devices.values(settings.measured)))
         rows = board.front
         cut = f" (the {FRONT_ROWS} dearest of {len(rows)})" if len(rows) > FRONT_ROWS else ""
         return nets_table(rows[-FRONT_ROWS:], f"front so far{cut}", none=board.why_empty, metric=settings.metric)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...archs.errors import InputError
+from ...results.latency.device_command import DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ..training.artifacts import check_uri
 from .prices import Prices
@@ -83,7 +84,7 @@ def resolve_gpus(resources: Resources, nodes: Sequence[Node]) -> Resources:
     return replace(resources, gpus=float(resources.devices) if sum(n.get("GPU", 0) for n in nodes) >= 1 else 0.0)
 
 
-def check_alone(resources: Resources, setting: LatencySetting) -> None:
+def check_alone(resources: Resources, setting: LatencySetting | DeviceCommand) -> None:
     """Raise InputError if workers that train cannot measure latency in turn."""
     if max(resources.workers, resources.most_workers or 0) > 1:
         rule = "nothing may train beside it, so one worker trains and measures in turn, or a node of its own measures"
@@ -92,7 +93,9 @@ def check_alone(resources: Resources, setting: LatencySetting) -> None:
         raise InputError(f"latency {setting}: the worker has no GPU")
 
 
-def reserve(resources: Resources, nodes: Sequence[Node], setting: LatencySetting) -> tuple[LatencyWorker, list[Node]]:
+def reserve(
+    resources: Resources, nodes: Sequence[Node], setting: LatencySetting | DeviceCommand
+) -> tuple[LatencyWorker, list[Node]]:
     """Reserve what measuring latencies takes; returns that, and what is left of the nodes for training.
 
     Raises:

@@ -210,8 +210,8 @@ def from_config(config: SearchConfig) -> TuneSearch:
     Raises:
         InputError: as `search`.
     """
-    if config.settings.latency:
-        raise InputError("objective latency_ms: inside Tune other trials would run beside a measurement")
+    if measured := config.settings.measured:
+        raise InputError(f"{measured[0]}: inside Tune other trials would run beside a measurement")
     if REDACTED in shown_url(config.run.resources.storage_path):
         raise InputError("storage-path: Tune would keep the URI with its password; leave that to the environment")
     if min(config.run.budget.trial_minutes, config.run.budget.hours) < math.inf:

@@ -65,7 +65,9 @@ class Worker:
         """Do a job: yields some `Progress`, then exactly one result, whatever happens."""
         try:
             if isinstance(job, LatencyJob):
-                yield _measure(job)
+                from ..training.measuring import measure_job
+
+                yield measure_job(job)
             elif isinstance(job, SupernetJob):
                 from ..supernet.trainer import train_bank
 
@@ -139,14 +141,3 @@ def local_files(job: TrainJob) -> Iterator[TrainJob]:
         if start and not store.download(Path(start.weights)):
             raise StoreError(f"storage-path: {store} has no {Path(start.weights).name} to start from")
         yield replace(job, checkpoint=checkpoint, weights=moved(job.weights), start=start, store=store, member=member)
-
-
-def _measure(job: LatencyJob) -> JobResult:
-    from ...archs.timm_network import build_deployed
-    from ...results.latency.measure import measure
-
-    channels, height, width = job.image
-    network = build_deployed(job.genotype, job.classes, (height, width), channels)
-    latency = measure(network, job.image, job.setting).to_dict()
-    del latency["busy"]  # the machine's load: its average over a minute still holds the training before
-    return JobResult(job.trial, "ok", latency=latency)

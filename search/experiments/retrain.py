@@ -11,7 +11,7 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
-from ...results.ranking.leaderboard import leaderboard_of, limits_of, objective_of
+from ...results.ranking.leaderboard import costs_of, leaderboard_of, limits_of
 from ...results.ranking.metric import run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.render.describe_net import find_trial
@@ -50,7 +50,7 @@ class Retrain:
     run: RunConfig
     top: int = TOP
     trials: tuple[int, ...] = ()
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
     recipe: Recipe | None = None
     epochs: float | None = None
     trainer: TrainerFile | None = None
@@ -91,7 +91,7 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
         steps, factors = how.steps(len(data.train)), {"trial": net.trial, "net": net.key}
         plan += [Training(net_from_dict(net.genotype), how, steps, seed, factors, test=test) for seed in seeds]
     metric = run_metric(run)
-    settings = {"objective": objective_of(run), "run": run.name, "metric": asdict(metric)}
+    settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:
         settings["trainer"] = trainer.identity
     context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer)

@@ -111,10 +111,11 @@ class SamplerContext:
         seed: of its draws.
         costs_of: costs of any net.
         violation: share by which a net is over the limits; 0 within them.
-        cost_is_exact: False for latencies, which are predicted until they are measured.
+        cost_is_exact: False where nets are measured: costs are predicted until then, and limits show only then.
         traits_of: what nets are compared by.
         nets: genes of all feasible nets, where these are listed: on a table, which may have few of all combinations.
         first: genes that are proposed before all others, whoever proposes those.
+        excess: share by which a net is, or is predicted to be, over limits on what is measured; 0 while unknown.
     """
 
     space: Space
@@ -125,6 +126,7 @@ class SamplerContext:
     traits_of: Callable[[Genotype], Traits] = features
     nets: Sequence[Genes] = ()
     first: Sequence[Genes] = ()
+    excess: Callable[[Genotype], float] = lambda net: 0.0
     _cached: dict[tuple[Any, ...], NetFeatures] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -156,8 +158,11 @@ class SamplerContext:
         return self.priced(self._cached[name])
 
     def priced(self, features: NetFeatures) -> NetFeatures:
-        """Features with the costs that are known now."""
-        return features if self.cost_is_exact else replace(features, costs=self.costs_of(features.net))
+        """Features with the costs and limits that are known now."""
+        if self.cost_is_exact:
+            return features
+        within = self.is_feasible(features.net) and self.excess(features.net) <= 0
+        return replace(features, costs=self.costs_of(features.net), is_feasible=within)
 
 
 def remember(cache: dict[Any, Any], name: Any, value: Any, most: int = MOST_REMEMBERED) -> None:

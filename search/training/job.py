@@ -10,6 +10,7 @@ from typing import Any
 from ...archs import Genotype
 from ...archs.errors import check_choice
 from ...archs.timm_net import Net
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
 from ...results.latency.measurements import LatencySetting
 from ...results.ranking.metric import Metric
 from ..data.splits import WHOLE, View
@@ -168,23 +169,29 @@ class TrainJob:
 
 @dataclass(frozen=True)
 class LatencyJob:
-    """Measure the latency of one untrained net.
+    """Measure one untrained net, on the worker's machine or by the user's command on a device; see `measuring`.
 
     Attributes:
         trial: number of the trial.
         genotype: the net.
-        setting: device, batch size and so on.
+        setting: what it is measured under: device, batch size and so on, or whose command.
         image: channels, height, width.
         classes: how many.
         timeout_s: the worker of a job that takes longer is killed.
+        needed: numbers that a command must print.
+        probe: a net that the device has measured before; where it fails too, the device does. None where there is none.
+        command_timeout_s: a run of the command that takes longer is ended.
     """
 
     trial: int
     genotype: Net
-    setting: LatencySetting
+    setting: LatencySetting | DeviceCommand
     image: tuple[int, int, int]
     classes: int
     timeout_s: float = math.inf
+    needed: tuple[str, ...] = (LATENCY,)
+    probe: Net | None = None
+    command_timeout_s: float = TIMEOUT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -293,9 +300,10 @@ class JobResult:
 
     Attributes:
         trial: number of the trial.
-        status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", or what is no fault of the
-            net: "full", the disk is, "lost", the worker died or cannot reach the artifact store, and "preempted", it
-            was given back to the cluster at a checkpoint.
+        status: "ok" (reached `stop_step`, or measured), "nan", "oom", "timeout", "error", "infeasible" (a device does
+            not run it), or what is no fault of the net: "full", the disk is, "lost", the worker died or cannot reach
+            the artifact store, "preempted", it was given back to the cluster at a checkpoint, and "unreachable", the
+            device that measures it is.
         step: the optimiser step reached.
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.

@@ -25,7 +25,7 @@ from ...spaces import FixedChooser, Genes, plain_genes
 from ..context import SearchContext
 from ..samplers.sampler_context import candidate_baselines
 from ..training.artifacts import ArtifactStore, StoreError
-from ..training.job import Job, JobResult, TrainJob
+from ..training.job import Job, JobResult, LatencyJob, TrainJob
 from ..training.tuned import recipe_of
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
@@ -35,6 +35,7 @@ from .trial import BUDGET_SHARE, Parent, ParentPool, Trial
 
 log = logging.getLogger("alternas")
 MAX_RETRIES = 2  # of a trial whose worker was lost
+MAX_OVER = 100  # nets in a row that are measured and over a limit, before no more are proposed
 FIRST_REFERENCE = 1_000_000  # number of a trial that the study will not come to: it proposes the same nets without
 
 
@@ -69,13 +70,28 @@ class Controller(ABC):
 
     def next_job(self) -> Job | None:
         """What a free worker should do; None if nothing, for now or, once `done`, at all."""
-        trial = self.live[self._queue.popleft()] if self._queue else self._next_trial()
+        trial = self._next_queued() if self._queue else self._next_trial()
         if trial is None:
+            return None
+        if not self._can_start(trial):
+            self._queue.append(trial.number)
             return None
         job = self._start(trial)
         if isinstance(job, TrainJob) and job.store and job.start:
             job.store.upload_once(Path(job.start.weights))
         return job
+
+    def _next_queued(self) -> Trial | None:
+        """The first of the queue that can start now; None if none can."""
+        number = next((number for number in self._queue if self._can_start(self.live[number])), None)
+        if number is None:
+            return None
+        self._queue.remove(number)
+        return self.live[number]
+
+    def _can_start(self, trial: Trial) -> bool:
+        """Whether what a trial needs next is there."""
+        return True
 
     def report(self, result: JobResult) -> Record | None:
         """Take a job's result. Returns the record of the trial whose end that was: its own, or one passed over."""
@@ -180,6 +196,7 @@ class SearchController(Controller):
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
+        self._over_in_a_row = 0
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
         for record in store.records:
@@ -269,11 +286,11 @@ class SearchController(Controller):
     def _admit(self, trial: Trial) -> bool:
         """Let a trial in, or end it at once as infeasible or duplicate."""
         net = cast(Genotype, trial.net)  # of the space, which has no others
-        violation, twin = self.context.over_limits(net), self._twin(trial.key)
-        if violation:
-            self.study.violates(trial.number, violation)
-            costs = ", ".join(f"{name} {getattr(trial.cost, name)}" for name in violation)
-            self.end(trial, "infeasible", f"over the limit: {costs}", constraint_violation=violation)
+        violation, twin = self.context.over_limits(net) | self.context.devices.over(net), self._twin(trial.key)
+        expected = {} if violation else self.context.devices.expected_over(net)
+        if violation or expected:
+            predicted = f"predicted to be well over the limit: {', '.join(expected)}" if expected else ""
+            self._end_infeasible(trial, violation or expected, predicted)
         elif twin is not None:
             number, accuracy = (twin.number, None) if isinstance(twin, Trial) else (twin.trial, twin.accuracy)
             self.end(trial, "duplicate", f"same net as trial {number}", accuracy=accuracy)
@@ -294,12 +311,15 @@ class SearchController(Controller):
             trial.parent, trial.weights = parent, "inherited"
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
+    def _can_start(self, trial: Trial) -> bool:
+        device = self.context.devices.pending(trial.net)
+        return device is None or device.is_free
+
     def _start(self, trial: Trial) -> Job:
-        """The job of a trial: training, but first of all its latency, where accuracy is weighed against that."""
-        latencies = self.context.latencies
+        """The job of a trial: training, but first of all what is measured of it, device by device."""
         trial.job = self._job(trial)
-        if latencies and trial.net.key not in latencies.known:
-            trial.job = latencies.job(trial.number, trial.net, trial.job.timeout_s)
+        if device := self.context.devices.pending(trial.net):
+            trial.job = device.job(trial.number, trial.net, trial.job.timeout_s)
         return trial.job
 
     def _job(self, trial: Trial) -> Job:
@@ -311,13 +331,15 @@ class SearchController(Controller):
 
     # What becomes of it.
 
+    def report(self, result: JobResult) -> Record | None:
+        self.context.devices.release(self.live[result.trial].job)
+        return super().report(result)
+
     def _take(self, trial: Trial, result: JobResult) -> Record | None:
+        if isinstance(trial.job, LatencyJob):
+            return self._take_measurement(trial, result)
         if result.status != "ok":
             return self.end(trial, result.status, result.error)
-        if result.latency and self.context.latencies:
-            self.context.latencies.add(trial.net, result.latency)
-            self._queue.appendleft(trial.number)  # to be trained
-            return None
         if result.step < trial.total_steps:
             assert result.accuracy is not None
             rung = trial.pause(result.accuracy)
@@ -330,6 +352,36 @@ class SearchController(Controller):
             self._queue.append(trial.number)
             return None
         return self.end(trial, "ok")
+
+    def _take_measurement(self, trial: Trial, result: JobResult) -> Record | None:
+        """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
+        device = self.context.devices.pending(trial.net)
+        assert device is not None, "the device that measured it"
+        if result.status == "ok":
+            device.add(trial.net, result.latency)
+            if over := self.context.devices.over(trial.net):
+                self._over_in_a_row += 1
+                self.exhausted |= self._over_in_a_row >= MAX_OVER
+                return self._end_infeasible(trial, over)
+            self._over_in_a_row = 0
+        else:
+            device.fail(trial.net, result)
+            if result.status == "infeasible":
+                return self._end_infeasible(trial, {device.failure: 1.0}, result.error)
+            if result.status != "unreachable":
+                return self.end(trial, result.status, result.error)
+        self._queue.appendleft(trial.number)  # to be measured elsewhere or again, then trained
+        return None
+
+    def _end_infeasible(self, trial: Trial, violation: dict[str, float], error: str = "") -> Record:
+        """End a trial whose net breaks limits, each by this share."""
+        self.study.violates(trial.number, violation)
+        if not error:
+            costs = (
+                f"{name} {self.context.cost_named(name, trial.net.key, trial.cost.totals()):g}" for name in violation
+            )
+            error = f"over the limit: {', '.join(costs)}"
+        return self.end(trial, "infeasible", error, constraint_violation=violation)
 
     def _add_to_rung(self, trial: Trial, rung: int, paused: bool) -> Record | None:
         """Enter a result. Returns the record of the trial whose end that is."""

@@ -1,57 +1,76 @@
-"""`Latencies`: those measured in a run, and those of other nets, predicted from them.
+"""`Latencies`: what is measured of a run's nets on one device, and what is predicted of the others from that.
 
-Strategies compare nets before they are measured; schedulers and fronts only measured ones.
+Strategies compare nets before they are measured; schedulers and fronts only measured ones. Of a device that a command
+of the user's measures on it knows too whether it is there, and which nets do not run on it.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net, net_from_dict
+from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
 from ...results.latency.predictor import LatencyPredictor, fitted
 from ...results.runs.record import FREE, Record
-from ..training.job import LatencyJob
+from ..training.job import JobResult, LatencyJob
 
+log = logging.getLogger("alternas")
 GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
-SURE = 2.0  # standard deviations of a prediction within which a limit is not decided
+SURE = 2.0  # standard deviations of a prediction, beyond which a net is over a limit without being measured
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
+WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
+FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
 
 
 class Latencies:
-    """Milliseconds that a batch takes, in one setting on one kind of machine.
+    """Numbers that nets have on one device: milliseconds that a batch takes, and what else its command prints.
 
     Attributes:
         known: of the nets measured, by key.
+        failed: why nets do not run there, by key.
+        seconds: that measuring has taken, in all sessions.
     """
 
     def __init__(
         self,
         folder: Path,
         cost_fn: Callable[[Genotype], Cost],
-        setting: LatencySetting,
+        setting: LatencySetting | DeviceCommand,
         image: tuple[int, int, int],
         classes: int,
+        numbers: Sequence[str] = (LATENCY,),
+        timeout_s: float = TIMEOUT_SECONDS,
     ) -> None:
         """With those that the run in `folder` has.
 
         Args:
             cost_fn: static cost of a net.
-            setting: what latencies are measured under.
+            setting: what latencies are measured under, or the device's command.
             image: channels, height, width.
             classes: of the nets.
+            numbers: what every net must have, of which the first is predicted.
+            timeout_s: of one run of a command.
 
         Raises:
             InputError: if its latency.jsonl is broken, or holds this setting on several machines.
         """
         self.setting, self._folder, self._cost_fn, self._image, self._classes = setting, folder, cost_fn, image, classes
-        side = "x".join(str(length) for length in dict.fromkeys(image[1:]))
-        self._place = f"{setting}/{side}"
-        measured = [m for m in read_latencies(folder) if m.setting.startswith(f"{self._place}/")]
+        self._numbers, self._timeout_s = tuple(numbers), timeout_s
+        self._place = setting.place("x".join(str(length) for length in dict.fromkeys(image[1:])))
+        here = [m for m in read_latencies(folder) if f"{m.setting}/".startswith(f"{self._place}/")]
+        measured = [m for m in here if None not in map(m.value, numbers)]
         self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
+        self.failed: dict[str, str] = {}
+        self.seconds = sum(m.seconds for m in here)
+        self._probe: Net | None = None
+        self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
         self._predictor: LatencyPredictor = fitted([], [])
 
@@ -66,12 +85,33 @@ class Latencies:
         if missing:
             rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
-        for record in trained[-MAX_RECALLED:]:
+        self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
+        measured = [r for r in records if r.key in self.known]
+        for record in measured[-MAX_RECALLED:]:
             self._learn(net_from_dict(record.genotype))
 
+    @property
+    def failure(self) -> str:
+        """The constraint that a net violates which does not run on the device."""
+        return f"{FAILED}@{self.setting.device}"
+
+    @property
+    def is_free(self) -> bool:
+        """Whether a net can be measured now. On a device that a command is for, one at a time."""
+        return not self._at_work and time.monotonic() >= self._retry_at
+
     def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
-        """The job of measuring this net."""
-        return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+        """The job of measuring this net; a command's has its own limit of time."""
+        if not isinstance(self.setting, DeviceCommand):
+            return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s)
+        self._at_work = True
+        probe, command_timeout_s = self._probe, self._timeout_s
+        more = {"needed": self._numbers, "probe": probe, "command_timeout_s": command_timeout_s}
+        return LatencyJob(trial, net, self.setting, self._image, self._classes, **more)
+
+    def release(self) -> None:
+        """Note that the job has ended, however it did."""
+        self._at_work = False
 
     def add(self, net: Net, measured: dict[str, object]) -> None:
         """Take up a new measurement, on disk first.
@@ -84,29 +124,65 @@ class Latencies:
         if before.setting != new.setting:
             raise OperationError(f"latency: measured in {before.setting} before, and now in {new.setting}")
         self.known[net.key] = new
+        self.seconds += new.seconds
+        self._misses = 0
+        if isinstance(self.setting, DeviceCommand) and (differ := measured.get("busy")):
+            log.warning("device %s is busy: its repeats differ by %.0f %%", self.setting.name, 100 * float(str(differ)))
         self._learn(net)
 
+    def fail(self, net: Net, result: JobResult) -> None:
+        """Take up that a net was not measured.
+
+        Raises:
+            OperationError: if that is the device's fault, and it has been away for too long, or none was ever measured.
+        """
+        if not isinstance(self.setting, DeviceCommand):
+            return
+        resumes = "the same command resumes"
+        if result.status == "unreachable":
+            if self._misses >= len(WAITS):
+                raise OperationError(f"{result.error}; tried {1 + len(WAITS)} times; {resumes}")
+            wait = WAITS[self._misses]
+            self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
+            log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
+        elif not self.known:
+            raise OperationError(f"{result.error}; it has measured no net yet, so the command is at fault; {resumes}")
+        else:
+            self.failed[net.key] = result.error
+
+    def value(self, key: str, number: str = "") -> float:
+        """A number of a measured net; that which is predicted of others, where none is named."""
+        value = self.known[key].value(number or self._numbers[0])
+        assert value is not None, "nets without it are not known"
+        return value
+
+    def excess(self, net: Net, number: str, most: float) -> float:
+        """The share by which a net is over a limit, as far as is known.
+
+        0 of a net within it, of one whose prediction may be within it, and where the number is not predicted.
+        """
+        if net.key in self.known:
+            return max(0.0, self.value(net.key, number) / most - 1)
+        if not (self._predictor.count and number == self._numbers[0] and isinstance(net, Genotype)):
+            return 0.0
+        predicted, error = self.predict(net)
+        return max(0.0, predicted / (most * (1 + SURE * error)) - 1)
+
     def of(self, net: Genotype) -> float:
-        """Milliseconds of any net: measured, or predicted."""
+        """The first number of any net: measured, or predicted."""
         return self.predict(net)[0]
 
     def predict(self, net: Genotype) -> tuple[float, float]:
-        """Milliseconds of a net, and their standard deviation as a share of them: 0 of a measured one."""
+        """The first number of a net, and its standard deviation as a share of it: 0 of a measured one."""
         if net.key in self.known:
-            return self.known[net.key].ms, 0.0
+            return self.value(net.key), 0.0
         return self._predictor.predict_one(self._cost_fn(net))
-
-    def is_over(self, net: Genotype, limit_ms: float) -> bool | None:
-        """Whether a net is slower than a limit; None if the error of its prediction spans that: measure it."""
-        ms, error = self.predict(net)
-        if error == 0 or not ms / (1 + SURE * error) <= limit_ms < ms * (1 + SURE * error):
-            return ms > limit_ms
-        return None
 
     def _learn(self, net: Net) -> None:
         """Take in a measured net of the space; with enough new ones the predictor is fitted anew."""
+        self._probe = net
         if not isinstance(net, Genotype):
             return
         self._learned[net.key] = self._cost_fn(net)
         if len(self._learned) >= GROWTH * self._predictor.count:
-            self._predictor = fitted([*self._learned.values()], [self.known[key].ms for key in self._learned])
+            self._predictor = fitted([*self._learned.values()], [self.value(key) for key in self._learned])

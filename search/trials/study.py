@@ -138,8 +138,8 @@ class StudyAdapter:
             self._open[trial].set_user_attr(name, value)
 
     def violates(self, trial: int, constraints: Mapping[str, float]) -> None:
-        """Note that the net of `trial` breaks limits, each by this share."""
-        for name, share in constraints.items():
+        """Note that the net of `trial` breaks limits, each by this share; no strategy is told of some baselines."""
+        for name, share in constraints.items() if trial in self._open else ():
             self._open[trial].set_constraint(name, share)
 
     def tell(self, record: Record, known: Record, cost_of: CostOf) -> None:

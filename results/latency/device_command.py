@@ -1,0 +1,179 @@
+"""`DeviceCommand`: a device that nets are measured on by a command of the user's, and how its output is read.
+
+The command gets the file of an exported net and prints what it has measured. Knows no torch. on_device.py runs it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...archs.errors import InputError, check_choice, short_repr
+from ..export.formats import FORMATS
+from .measurements import DEVICES, Measurement, settings_in
+
+LATENCY = "latency_ms"  # what a bare number is
+UNNAMED = "device"  # name of a device that was given none
+FOLDERS = ("package", "timm")  # formats that are no single file
+MODEL_FORMS = tuple(name for name in FORMATS if name not in FOLDERS)
+TIMEOUT_SECONDS = 300.0  # of one run of the command
+PLACEHOLDERS = ("model", "shape", "key")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,39}")
+_NAMED = re.compile(rf"({_NAME.pattern})=(.*)", re.DOTALL)
+_NUMBER = re.compile(r"[a-z][a-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True)
+class DeviceCommand:
+    """A device, by the command that measures a net on it; `str` spells its setting, NAME/1/-/FORM/-.
+
+    Attributes:
+        name: of the device.
+        command: its words as a shell splits them, though no shell runs them. `{model}` is the file of the net,
+            `{shape}` that of an image, such as 3x32x32, `{key}` the net's key.
+        form: the export format of the file.
+    """
+
+    name: str
+    command: str
+    form: str = "onnx"
+
+    batch = 1  # images at once, as far as we know: the command has its own say
+    device = property(lambda self: self.name)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name) or self.name in DEVICES:
+            rule = f"a letter, then letters, digits, '.', '_' and '-', and not {' or '.join(DEVICES)}"
+            raise InputError(f"latency-command: the name of a device is {rule}, got {short_repr(self.name)}")
+        check_choice("latency-format", self.form, MODEL_FORMS)
+        try:
+            words = shlex.split(self.command)
+        except ValueError as error:
+            raise InputError(f"latency-command: {error}, got {short_repr(self.command)}") from None
+        if not any("{model}" in word for word in words):
+            rule = "must hold {model}, the net's file, as in 'ssh board ./bench {model}'"
+            raise InputError(f"latency-command: {rule}, got {short_repr(self.command)}")
+        if "{model}" in words[0]:
+            raise InputError(f"latency-command: the first word is the program, got {short_repr(self.command)}")
+
+    def __str__(self) -> str:
+        return f"{self.name}/{self.batch}/-/{self.form}/-"
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What a measurement says of its setting."""
+        return {"device": self.name, "batch": self.batch, "dtype": None, "runtime": self.form, "threads": None}
+
+    def place(self, side: str) -> str:
+        """The setting with side and machine; numbers of another command are another place's."""
+        return f"{self}/{side}/{self.machine}"
+
+    @property
+    def machine(self) -> str:
+        """The command as it stands in a setting."""
+        return self.command.replace("/", "-")
+
+    def words(self, model: str, shape: Sequence[int], key: str) -> list[str]:
+        """The command for one net. What is put in for a placeholder stays within its word."""
+        values: dict[str, str] = dict(zip(PLACEHOLDERS, (model, "x".join(map(str, shape)), key), strict=True))
+        return [
+            re.sub(rf"\{{({'|'.join(PLACEHOLDERS)})\}}", lambda found: values[found[1]], word)
+            for word in shlex.split(self.command)
+        ]
+
+
+def device_commands(texts: Iterable[str], form: str = "onnx") -> tuple[DeviceCommand, ...]:
+    """The devices of texts such as "ssh board ./bench {model}" and "phone=./on_phone.sh {model}".
+
+    Raises:
+        InputError: if one is wrong, or two have the same name.
+    """
+    found = list[DeviceCommand]()
+    check_choice("latency-format", form, MODEL_FORMS)
+    for text in texts:
+        named = _NAMED.fullmatch(text.strip())
+        name, command = (named[1], named[2]) if named else (UNNAMED, text)
+        found.append(DeviceCommand(name, command.strip(), form))
+    names = [device.name.lower() for device in found]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"latency-command: two devices are called {twice[0]!r}; name them: NAME=COMMAND")
+    return tuple(found)
+
+
+def split_number(objective: str) -> tuple[str, str]:
+    """The number and the device of an objective: "energy_mj@board" is ("energy_mj", "board"); "macs" has no device."""
+    number, _, device = objective.partition("@")
+    return number, device
+
+
+def is_number_of_device(objective: str) -> bool:
+    """Whether it is spelled NUMBER@DEVICE."""
+    number, at, device = objective.partition("@")
+    return bool(at and _NUMBER.fullmatch(number) and _NAME.fullmatch(device))
+
+
+def read_numbers(output: str) -> dict[str, float]:
+    """What a command printed: a JSON object's numbers by name, or a bare number, which is `latency_ms`.
+
+    The whole output may be one object. Else the last line counts that is an object with a number, or a number.
+    Numbers that are not finite and above 0 are left out. Empty if there is none.
+    """
+    for text in (output, *reversed(output.splitlines())):
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        numbers = value if isinstance(value, dict) else {LATENCY: value}
+        if known := {name: float(number) for name, number in numbers.items() if _is_measured(name, number)}:
+            return known
+    return {}
+
+
+def _is_measured(name: str, value: object) -> bool:
+    if not _NUMBER.fullmatch(name) or isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value) and value > 0
+    except OverflowError:  # a whole number that no float holds
+        return False
+
+
+def devices_in(settings: Mapping[str, Any], where: str) -> dict[str, DeviceCommand]:
+    """The devices of a run's settings, by name.
+
+    Raises:
+        InputError: if they are none; `where` they stand.
+    """
+    try:
+        found = [DeviceCommand(**device) for device in settings.get("devices") or ()]
+    except (TypeError, AttributeError) as error:
+        raise InputError(f"{where}: settings devices are none ({error})") from None
+    return {device.name: device for device in found}
+
+
+def measured_on(
+    measured: Iterable[Measurement], device: str, own: DeviceCommand | None = None, where: str = ""
+) -> list[Measurement]:
+    """What was measured on a device, by its name: all in one setting.
+
+    Args:
+        measured: of a run.
+        device: its name, in any case.
+        own: the device of the run's search, whose command goes before others of that name.
+        where: the run, for the message.
+
+    Raises:
+        InputError: if several commands have measured under that name.
+    """
+    found = [m for m in measured if m.setting.lower().startswith(f"{device.lower()}/")]
+    if own:
+        found = [m for m in found if m.setting.endswith(f"/{own.machine}")] or found
+    if len(known := settings_in(found)) > 1:
+        rule = f"run {where} has numbers of {len(known)} settings on {device!r}: {', '.join(known)}"
+        raise InputError(f"objectives: {rule}; say which with --latency-of, and call it {LATENCY}")
+    return found
