@@ -47,14 +47,12 @@ def front_plots(run: Run) -> tuple[Plot, ...]:
     return (front_plot(run), *further)
 
 
-def front_plot(run: Run, name: str = "front") -> Plot:
+def front_plot(run: Run, plot: str = "front") -> Plot:
     """Accuracy, or another metric, over one cost; rings are nets of the front by all costs."""
-    metric, title = (
-        run.metric,
-        f"{run.metric.name.capitalize()} and {unit(run.objective) if run.other_costs else 'cost'}",
-    )
+    metric, cost = run.metric, unit(run.objective) if run.other_costs else "cost"
+    title = f"{metric.name.capitalize()} and {cost}"
     if not run.rows:
-        return Plot(name, title, "", "", run.why_empty, [])
+        return Plot(plot, title, "", "", run.why_empty, [])
     places = {record.trial: i for i, record in enumerate(run.nets)}
     groups: dict[str, list[Record]] = {}  # by what the legend calls them
     for record in run.nets:
@@ -84,7 +82,7 @@ def front_plot(run: Run, name: str = "front") -> Plot:
         "drawing."
     )
     x = {"macs": "MACs of one image", LATENCY: "latency, ms a batch"}.get(run.objective, unit(run.objective))
-    return Plot(name, title, x, f"validation {metric.name}", caption, series, log_x=True)
+    return Plot(plot, title, x, f"validation {metric.name}", caption, series, log_x=True)
 
 
 def family_in(record: Record) -> str:
