@@ -88,7 +88,7 @@ class DeviceCommand:
 
 
 def device_commands(texts: Iterable[str], form: str = "onnx") -> tuple[DeviceCommand, ...]:
-    """The devices of texts such as "ssh board ./bench {model}" and "phone=./on_phone.sh {model}".
+    """The devices of texts such as "ssh board ./bench {model}" and "phone=./on_phone {model}".
 
     Raises:
         InputError: if one is wrong, or two have the same name.
