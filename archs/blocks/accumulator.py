@@ -83,9 +83,9 @@ class CostAccumulator:
         self.peak = max(self.peak, base + max(steps))
 
     def take(self, later: CostAccumulator) -> None:
-        """Add what another accumulator has added up, which began where this one stands."""
-        for name, row in later._sums.items():
-            own = self._sums[name]
+        """Add, at the place where this one stands, what another has added up that began there."""
+        for (_, kind), row in later._sums.items():
+            own = self._sums[self.place, kind]
             own[:] = map(add, own, row)
         self.kept += later.kept
         self.peak = max(self.peak, later.peak)
