@@ -7,7 +7,6 @@ softmax, pooling and additions do not. That is `FlopCounterMode` / 2.
 from __future__ import annotations
 
 from collections import defaultdict
-from operator import add
 from typing import NamedTuple
 
 from ..layout import Map
@@ -86,7 +85,9 @@ class CostAccumulator:
         """Add, at the place where this one stands, what another has added up that began there."""
         for (_, kind), row in later._sums.items():
             own = self._sums[self.place, kind]
-            own[:] = map(add, own, row)
+            own[0] += row[0]
+            own[1] += row[1]
+            own[2] += row[2]
         self.kept += later.kept
         self.peak = max(self.peak, later.peak)
         self.input_kept = later.input_kept
