@@ -21,6 +21,7 @@ STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
 LEAST = 2  # of stage 1
 STEP = 1 / 16  # channels of stage 1, before rounding
+MAKE_UP = 0.5  # channels that later stages have more, of each that stage 1 has less by rounding
 
 
 class MobileSpace(ModernSpace):
@@ -78,13 +79,20 @@ def _dear(space: ModernSpace) -> Iterator[Genes]:
 def _of_width(scale: SpacePreset, most: float) -> SpacePreset:
     """The preset with other widths, up to `most`, and heads that suit them.
 
-    Widths of later stages are rounded after they have doubled: so they follow `most` in finer steps.
+    Widths of later stages are rounded after they have doubled, and make up for the rounding of the first: so MACs
+    follow `most` in finer steps.
     """
-    stages = range(len(scale.depths))
-    narrowed = {w[0]: w for w in (tuple(round(max(LEAST, most * share) * 2**i) for i in stages) for share in SHARES)}
+    narrowed = {w[0]: w for w in (_stage_widths(max(LEAST, most * share), len(scale.depths)) for share in SHARES)}
     widths = tuple(narrowed)
     ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
     narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
     baselines = (*narrow, *(("basic", width, twos) for width in widths))
     solved, head_dim = tuple(narrowed.values()), max(4, round(most / 2))
     return replace(scale, widths=widths, solved=solved, head_dim=head_dim, baselines=baselines)
+
+
+def _stage_widths(width: float, stages: int) -> tuple[int, ...]:
+    """Of stage 1 the nearest whole number of channels; of the others what doubles it, or more where it has less."""
+    first = round(width)
+    rest = width + MAKE_UP * (width - first)
+    return (first, *(round(rest * 2**i) for i in range(1, stages)))
