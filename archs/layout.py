@@ -111,7 +111,7 @@ class Block:
 
     @property
     def inner_of_c_in(self) -> int:
-        """The same over its input's channels: of post-norm MBConvs, and of the MLP of RepViT's downsampling."""
+        """The same over its input's channels: of the MLP of RepViT's downsampling."""
         return max(1, int(self.c_in * self.option("expand") + 1e-6))
 
     @property
