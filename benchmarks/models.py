@@ -92,9 +92,9 @@ def pairs() -> dict[str, tuple[nn.Module, nn.Module, tuple[int, ...]]]:
     alternet = build(zoo.get("alternet50", 32), 100, 32)
     others = {name: timm.create_model(zoo.ZOO[name].timm) for name in sized(ZOO, ZOO[-1:])}
     return {
-        "resnet50, 224 px, batch 8": (convert(resnet), resnet, (sized(8, 2), 3, 224, 224)),
-        "vit_small_patch16, 224 px, batch 8": (convert(vit), vit, (sized(8, 2), 3, 224, 224)),
-        "alternet50, 32 px, batch 64": (alternet, plain(alternet), (sized(64, 2), 3, 32, 32)),
+        "resnet50, 224 px, batch 4": (convert(resnet), resnet, (sized(4, 2), 3, 224, 224)),
+        "vit_small_patch16, 224 px, batch 4": (convert(vit), vit, (sized(4, 2), 3, 224, 224)),
+        "alternet50, 32 px, batch 16": (alternet, plain(alternet), (sized(16, 2), 3, 32, 32)),
         **{
             f"{name}, 224 px, batch 4": (convert(other), other, (sized(4, 2), 3, 224, 224))
             for name, other in others.items()

@@ -73,7 +73,7 @@ def main() -> None:
 
 def write(name: str, side: int) -> None:
     """The set as NAME-SIDE.npz, the same each time."""
-    draw, arrays = np.random.default_rng(0), dict[str, np.ndarray]()
+    draw, arrays = np.random.default_rng(0), dict[str, Any]()
     parts = digits(draw, side) if name == "digits" else patches(pictures(name), draw, side)
     for part, (x_NHW, y_N) in parts.items():
         arrays |= {f"x_{part}": x_NHW, f"y_{part}": y_N}

@@ -206,6 +206,22 @@ def test_small_spaces_stay_below_their_limits(name: str, size: int, most: float)
     assert ends_at(name, size)[1] < most
 
 
+@pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace, AllSpace])
+def test_ends_are_the_least_and_the_most_of_all_members(kind: type, small_scale: SpacePreset) -> None:
+    space: Space = kind(8, small_scale)
+    macs = [static_cost(net, 10, 8).macs for _, net in members(space)]
+    assert ends(space, lambda net: static_cost(net, 10, 8).macs) == (min(macs), max(macs))
+
+
+def test_the_dearest_net_is_found_where_only_one_kind_of_attention_makes_it() -> None:
+    space = get("edge", 80)
+    options = options_of(space)
+    largest = {gene: choices[-1] for gene, choices in options.items()}
+    kinds = [{"conv": conv, "attention": kind} for conv in options["conv"] for kind in options["attention"]]
+    nets = [space.sample(FixedChooser(largest | genes)) for genes in kinds]
+    assert ends_at("edge", 80)[1] >= max(static_cost(net, 10, 80).macs for net in nets)
+
+
 @pytest.mark.parametrize("name", SPACES)
 @pytest.mark.parametrize("size", [16, 224])
 def test_priors_are_of_options_and_no_walls(name: str, size: int) -> None:
