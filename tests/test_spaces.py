@@ -191,6 +191,13 @@ def test_macs_follow_every_side(name: str) -> None:
     assert_smooth(name, range(8, 513))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [180, 185, 190])
+def test_macs_of_mobile_follow_the_side(side: int) -> None:
+    """Where stage 1 of its narrowest nets becomes a channel wider."""
+    assert_smooth("mobile", (side, side + 1))
+
+
 @pytest.mark.parametrize(("name", "size", "most"), [("mobile", 224, 0.6e9), *(("edge", n, 50e6) for n in EDGE_SIDES)])
 def test_small_spaces_stay_below_their_limits(name: str, size: int, most: float) -> None:
     """Of every pair of kinds the largest nets, with attention at each stage or at none."""
