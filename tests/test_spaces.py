@@ -192,10 +192,10 @@ def test_macs_follow_every_side(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", [180, 185, 190])
-def test_macs_of_mobile_follow_the_side(side: int) -> None:
-    """Where stage 1 of its narrowest nets becomes a channel wider."""
-    assert_smooth("mobile", (side, side + 1))
+@pytest.mark.parametrize(("name", "side"), [*(("mobile", n) for n in (180, 185, 190)), ("edge", 56), ("edge", 80)])
+def test_macs_of_narrow_nets_follow_the_side(name: str, side: int) -> None:
+    """Where stage 1 of the narrowest nets becomes a channel wider or narrower."""
+    assert_smooth(name, (side, side + 1))
 
 
 @pytest.mark.parametrize(("name", "size", "most"), [("mobile", 224, 0.6e9), *(("edge", n, 50e6) for n in EDGE_SIDES)])
