@@ -15,8 +15,9 @@ from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, Oper
 from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
-from .layout import Block, ImageSize, Layout, stage_layout
-from .parts import MAP_NORMS, MOST_CLASSES, Encoder
+from .layout import Block, ImageSize, Layout, Map, stage_layout
+from .parts import MAP_NORMS, MOST_CLASSES, Encoder, Style
+from .stage import Stage
 
 OPTIMISER_COPIES = 4  # weights, gradients and AdamW's two moments
 FORWARD_FACTOR = 2  # FLOPs of a MAC: a multiplication and an addition
@@ -81,7 +82,8 @@ def static_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_
     Raises:
         InputError: if the net cannot be built at `image_size`, or a number is wrong.
     """
-    return _cost(genotype, num_classes, image_size, in_chans, fused=False)
+    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    return _cost(genotype, genotype.plan(image_size, in_chans), num_classes, in_chans, fused=False)
 
 
 def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int = 3) -> Cost:
@@ -89,22 +91,24 @@ def deployed_cost(genotype: Genotype, num_classes: int, image_size: ImageSize, i
 
     Memory of training is that of the net as it is trained.
     """
-    cost = static_cost(genotype, num_classes, image_size, in_chans)
     if not genotype.reparametrised:
-        return cost
-    shipped = _cost(genotype, num_classes, image_size, in_chans, fused=True)
+        return static_cost(genotype, num_classes, image_size, in_chans)
+    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
+    plan = genotype.plan(image_size, in_chans)
+    cost, shipped = (_cost(genotype, plan, num_classes, in_chans, fused) for fused in (False, True))
     trained, kept = (cost.params, cost.macs), cost.training_activation_bytes
     return replace(shipped, training_activation_bytes=kept, trained=trained)
 
 
-def _cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans: int, fused: bool) -> Cost:
-    check_int("head", "num_classes", num_classes, 1, MOST_CLASSES)
-    plan, tally = genotype.plan(image_size, in_chans), CostAccumulator()
+def _cost(genotype: Genotype, plan: Layout, num_classes: int, in_chans: int, fused: bool) -> Cost:
+    tally = CostAccumulator()
     if genotype.stem.kind != "none":
         tally.place = "stem"
         stem_cost(tally, genotype.stem, genotype.style, plan, in_chans)
     for blocks in plan.stages:
-        tally.take(_stage(blocks[0], tally.input_kept, fused))
+        first = blocks[0]
+        tally.place = first.place
+        tally.take(_stage(first.stage, first.style, first.c_in, first.map_in, tally.input_kept, fused))
     tally.place, features = "head" if genotype.encoder is None else "encoder", plan.channels
     if plan.final_norm or genotype.head.norm in MAP_NORMS:
         last_norm_cost(tally, plan)
@@ -117,14 +121,30 @@ def _cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans:
     return Cost(*tally.totals(), alive, kept, tally.parts(), operators=tally.operators())
 
 
-@lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
-def _stage(first: Block, input_kept: bool, fused: bool) -> CostAccumulator:
-    """Cost of the stage that begins with this block."""
-    tally = CostAccumulator(first.place, input_kept)
-    for block in stage_layout(first.place, first.stage, first.style, first.c_in, first.map_in):
-        formula = (fused and block.form.fused_cost) or block.form.cost
-        assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
-        formula(tally, block)
+@lru_cache(maxsize=4096)  # a net has stages that are alike, and a search looks at many nets that differ in one
+def _stage(stage: Stage, style: Style, c_in: int, at: Map, input_kept: bool, fused: bool) -> CostAccumulator:
+    """Cost of a stage behind a map `at` of `c_in` channels, wherever it stands.
+
+    Blocks of one kind behind the first are alike, and counted once.
+    """
+    tally, alike = CostAccumulator("", input_kept), dict[tuple[str, bool], CostAccumulator]()
+    for i, block in enumerate(stage_layout("", stage, style, c_in, at)):
+        name = block.kind, tally.input_kept
+        if i == 0 or name not in alike:
+            own = _block(block, tally.input_kept, fused)
+            if i:
+                alike[name] = own
+        else:
+            own = alike[name]
+        tally.take(own)
+    return tally
+
+
+def _block(block: Block, input_kept: bool, fused: bool) -> CostAccumulator:
+    tally = CostAccumulator("", input_kept)
+    formula = (fused and block.form.fused_cost) or block.form.cost
+    assert formula is not None, f"the entry of {block.kind!r} has no cost formula"
+    formula(tally, block)
     return tally
 
 

@@ -111,7 +111,7 @@ class Block:
 
     @property
     def inner_of_c_in(self) -> int:
-        """The same over its input's channels: of post-norm MBConvs, and of the MLP of RepViT's downsampling."""
+        """The same over its input's channels: of the MLP of RepViT's downsampling."""
         return max(1, int(self.c_in * self.option("expand") + 1e-6))
 
     @property
@@ -251,22 +251,29 @@ def layout(
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage
 def stage_layout(place: str, stage: Stage, style: Style, c_in: int, at: Map) -> tuple[Block, ...]:
-    """The blocks of a stage behind a map `at` of `c_in` channels; InputError if a window does not divide its map."""
-    blocks = []
-    for i, kind in enumerate(stage.kinds):
-        stride, window = stage.stride if i == 0 else 1, (1, 1)
-        out = _shrink(at, stride)
-        if kind == stage.attention:
-            side = 0 if "window" in BLOCKS[kind].ignores else stage.window
-            window = (side, side) if side else out
-            _must_divide(place, "window", side or 1, out)
-        block = Block(place, kind, stage, style, c_in, stride, at, out, window)
-        if style.norm == "group" and not block.spec.modern:
-            for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
-                _check_group(place, channels, norm_map)
-        blocks.append(block)
-        at, c_in = out, stage.channels
+    """The blocks of a stage behind a map `at` of `c_in` channels; InputError if a window does not divide its map.
+
+    Those of a kind behind the first are one object.
+    """
+    blocks, alike = [_block(place, stage.kinds[0], stage, style, c_in, stage.stride, at)], dict[str, Block]()
+    for kind in stage.kinds[1:]:
+        if kind not in alike:
+            alike[kind] = _block(place, kind, stage, style, stage.channels, 1, blocks[0].map_out)
+        blocks.append(alike[kind])
     return tuple(blocks)
+
+
+def _block(place: str, kind: str, stage: Stage, style: Style, c_in: int, stride: int, at: Map) -> Block:
+    out, window = _shrink(at, stride), (1, 1)
+    if kind == stage.attention:
+        side = 0 if "window" in BLOCKS[kind].ignores else stage.window
+        window = (side, side) if side else out
+        _must_divide(place, "window", side or 1, out)
+    block = Block(place, kind, stage, style, c_in, stride, at, out, window)
+    if style.norm == "group" and not block.spec.modern:
+        for channels, norm_map in ((c_in, at), (block.width, out), (block.c_out, out)):
+            _check_group(place, channels, norm_map)
+    return block
 
 
 def divisible(channels: float) -> int:

@@ -30,25 +30,28 @@ def ends(space: Space, cost: Callable[[Genotype], float]) -> tuple[float, float]
     """The least and the most `cost` of a space's nets, as far as a quick descent finds them.
 
     For each option of the first gene, from all genes at their first option, from all at their last, and from those
-    without attention blocks. Genes of the same name but for their numbers move together, numbers to their ends.
+    without attention blocks. Genes of the same name but for their numbers move together, numbers to their ends; a kind
+    of attention is tried with attention blocks everywhere as well, without which it makes no difference.
     """
     options = options_of(space)
     first, *others = options
     groups: dict[str, list[str]] = {}
     for name in others:
         groups.setdefault(name.rstrip("0123456789_"), []).append(name)
-    moves = [_together(names, options) for names in groups.values()]
     plain, full = first_genes(space), {name: choices[-1] for name, choices in options.items()}
     without = full | {name: options[name][0] for name in groups.get(SHIFTED, ())}
+    everywhere = {name: full[name] for name in groups.get(SHIFTED, ())}
+    moves = [_together(names, options) for names in groups.values()]
+    if "attention" in groups:
+        moves.append([kind | everywhere for kind in _together(groups["attention"], options)])
     price = cache(lambda values: cost(space.sample(FixedChooser(dict(zip(options, values, strict=True))))))
 
     def least(sign: int, *starts: Genes) -> float:
         def signed(genes: Genes) -> float:
             return sign * price(tuple(genes[name] for name in options))
 
-        begun = [start | {first: value} for value in options[first] for start in starts]
-        near = sorted(begun, key=signed)[: len(options[first])]
-        return sign * min(_descend_together(signed, start, moves) for start in near)
+        begun = (start | {first: value} for value in options[first] for start in starts)
+        return sign * min(_descend_together(signed, start, moves) for start in begun)
 
     return least(1, plain), least(-1, full, without)
 

@@ -21,6 +21,9 @@ STRIDED = 24  # the side from which on stems stride
 SHARES = (0.25, 0.375, 0.5, 0.75, 1.0)  # of the most width
 LEAST = 2  # of stage 1
 STEP = 1 / 16  # channels of stage 1, before rounding
+# Channels that later stages have more, of each that stage 1 has less by rounding: as MACs follow the side best.
+MOBILE_MAKES_UP = 1 / 2
+EDGE_MAKES_UP = 1 / 4
 
 
 class MobileSpace(ModernSpace):
@@ -30,7 +33,7 @@ class MobileSpace(ModernSpace):
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
         at = as_map(image_size)
-        super().__init__(image_size, scale or _narrowed(at, MOBILE * (pixels(at) / 224**2) ** 0.75))
+        super().__init__(image_size, scale or _narrowed(at, MOBILE * (pixels(at) / 224**2) ** 0.75, MOBILE_MAKES_UP))
 
 
 class EdgeSpace(ModernSpace):
@@ -39,11 +42,11 @@ class EdgeSpace(ModernSpace):
     name = "edge"
 
     def __init__(self, image_size: ImageSize, scale: SpacePreset | None = None) -> None:
-        super().__init__(image_size, scale or _narrowed(as_map(image_size), EDGE))
+        super().__init__(image_size, scale or _narrowed(as_map(image_size), EDGE, EDGE_MAKES_UP))
 
 
 @lru_cache(maxsize=256)
-def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
+def _narrowed(image: tuple[int, int], limit: float, make_up: float) -> SpacePreset:
     """The preset of the image with the widest stages whose dearest net stays below `limit` MACs, or the narrowest."""
     scale = preset_for(image)
     if scale.stem == "cifar" and pixels(image) >= STRIDED**2:
@@ -51,7 +54,7 @@ def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
     low, high = float(LEAST), max(LEAST + STEP, float(scale.widths[-1]))
 
     def macs(width: float, genes: Genes) -> int:
-        space = ModernSpace(image, _of_width(scale, width))
+        space = ModernSpace(image, _of_width(scale, width, make_up))
         net = space.sample(FixedChooser(genes | {"width": space.scale.widths[-1]}))
         return static_cost(net, CLASSES, image).macs
 
@@ -60,7 +63,7 @@ def _narrowed(image: tuple[int, int], limit: float) -> SpacePreset:
         middle = (low + high) / 2
         dearest = max(macs(middle, genes) for genes in dear)
         low, high = (middle, high) if dearest < limit else (low, middle)
-    return _of_width(scale, low)
+    return _of_width(scale, low, make_up)
 
 
 def _dear(space: ModernSpace) -> Iterator[Genes]:
@@ -75,16 +78,24 @@ def _dear(space: ModernSpace) -> Iterator[Genes]:
         yield most | {"conv": conv, "attention": attention} | genes
 
 
-def _of_width(scale: SpacePreset, most: float) -> SpacePreset:
+def _of_width(scale: SpacePreset, most: float, make_up: float) -> SpacePreset:
     """The preset with other widths, up to `most`, and heads that suit them.
 
-    Widths of later stages are rounded after they have doubled: so they follow `most` in finer steps.
+    Widths of later stages are rounded after they have doubled, and make up for the rounding of the first: so MACs
+    follow `most` in finer steps.
     """
-    stages = range(len(scale.depths))
-    narrowed = {w[0]: w for w in (tuple(round(max(LEAST, most * share) * 2**i) for i in stages) for share in SHARES)}
+    asked = [max(LEAST, most * share) for share in SHARES]
+    narrowed = {w[0]: w for w in (_stage_widths(width, len(scale.depths), make_up) for width in asked)}
     widths = tuple(narrowed)
     ones, twos = (1,) * len(scale.depths), (2,) * len(scale.depths)
     narrow = (("basic", 1, ones), ("basic", widths[0], ones), ("basic", widths[0], (*ones[:-1], 2)))
     baselines = (*narrow, *(("basic", width, twos) for width in widths))
     solved, head_dim = tuple(narrowed.values()), max(4, round(most / 2))
     return replace(scale, widths=widths, solved=solved, head_dim=head_dim, baselines=baselines)
+
+
+def _stage_widths(width: float, stages: int, make_up: float) -> tuple[int, ...]:
+    """Of stage 1 the nearest whole number of channels; of the others what doubles it, or more where it has less."""
+    first = round(width)
+    rest = width + make_up * (width - first)
+    return (first, *(round(rest * 2**i) for i in range(1, stages)))

@@ -191,6 +191,13 @@ def test_macs_follow_every_side(name: str) -> None:
     assert_smooth(name, range(8, 513))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "side"), [*(("mobile", n) for n in (180, 185, 190)), ("edge", 56), ("edge", 80)])
+def test_macs_of_narrow_nets_follow_the_side(name: str, side: int) -> None:
+    """Where stage 1 of the narrowest nets becomes a channel wider or narrower."""
+    assert_smooth(name, (side, side + 1))
+
+
 @pytest.mark.parametrize(("name", "size", "most"), [("mobile", 224, 0.6e9), *(("edge", n, 50e6) for n in EDGE_SIDES)])
 def test_small_spaces_stay_below_their_limits(name: str, size: int, most: float) -> None:
     """Of every pair of kinds the largest nets, with attention at each stage or at none."""
@@ -204,6 +211,22 @@ def test_small_spaces_stay_below_their_limits(name: str, size: int, most: float)
                 net = space.sample(FixedChooser(genes))
                 assert static_cost(net, 10, size).macs < most, genes
     assert ends_at(name, size)[1] < most
+
+
+@pytest.mark.parametrize("kind", [ResNetSpace, AlterNetSpace, HybridSpace, ModernSpace, AllSpace])
+def test_ends_are_the_least_and_the_most_of_all_members(kind: type, small_scale: SpacePreset) -> None:
+    space: Space = kind(8, small_scale)
+    macs = [static_cost(net, 10, 8).macs for _, net in members(space)]
+    assert ends(space, lambda net: static_cost(net, 10, 8).macs) == (min(macs), max(macs))
+
+
+def test_the_dearest_net_is_found_where_only_one_kind_of_attention_makes_it() -> None:
+    space = get("edge", 80)
+    options = options_of(space)
+    largest = {gene: choices[-1] for gene, choices in options.items()}
+    kinds = [{"conv": conv, "attention": kind} for conv in options["conv"] for kind in options["attention"]]
+    nets = [space.sample(FixedChooser(largest | genes)) for genes in kinds]
+    assert ends_at("edge", 80)[1] >= max(static_cost(net, 10, 80).macs for net in nets)
 
 
 @pytest.mark.parametrize("name", SPACES)

@@ -7,7 +7,6 @@ softmax, pooling and additions do not. That is `FlopCounterMode` / 2.
 from __future__ import annotations
 
 from collections import defaultdict
-from operator import add
 from typing import NamedTuple
 
 from ..layout import Map
@@ -106,13 +105,11 @@ class CostAccumulator:
         self.peak = max(self.peak, base + max(steps))
 
     def take(self, later: CostAccumulator) -> None:
-        """Add what another accumulator has added up, which began where this one stands."""
-        for name, row in later._sums.items():
-            own = self._sums[name]
-            own[:] = map(add, own, row)
+        """Add, at the place where this one stands, what another has added up that began there."""
+        for (_, kind), row in later._sums.items():
+            _add(self._sums[self.place, kind], row)
         for kind, row in later._work.items():
-            own = self._work[kind]
-            own[:] = map(add, own, row)
+            _add(self._work[kind], row)
         self.kept += later.kept
         self.peak = max(self.peak, later.peak)
         self.input_kept = later.input_kept
@@ -139,6 +136,12 @@ class CostAccumulator:
         row[0] += macs
         row[1] += elements * FLOAT_BYTES
         row[2] += 1
+
+
+def _add(own: list[int], row: list[int]) -> None:
+    own[0] += row[0]
+    own[1] += row[1]
+    own[2] += row[2]
 
 
 def size(channels: int, at: Map) -> int:

@@ -1,8 +1,7 @@
-"""Blocks of EfficientViT (Cai et al., ICCV 2023; timm efficientvit_mit.py): linear attention and lean convs.
+"""Attention blocks of EfficientViT (Cai et al., ICCV 2023; timm efficientvit_mit.py).
 
-Depthwise separable convs, inverted bottlenecks (MBConv) that norm behind each conv or behind the last one alone, and
-multi-scale linear attention with a feed-forward network that has a depthwise conv. Conv blocks have a shortcut only
-where they keep the shape of their map; nothing stands behind the addition.
+Multi-scale linear attention with a feed-forward network that has a depthwise conv. Its conv blocks are inverted
+bottlenecks (mobile.py).
 """
 
 from __future__ import annotations
@@ -18,67 +17,19 @@ ATTENTION_EPS = 1e-5  # beside the sum of a query's weights
 SCALE_KERNEL = 5
 
 
-class SeparableConv(nn.Module):
-    """Depthwise conv, norm, activation; 1x1 conv, norm."""
+class FeedForward(nn.Module):
+    """1x1 conv, depthwise 3x3 conv, an activation behind each; 1x1 conv, norm."""
 
-    def __init__(self, b: Block) -> None:
+    def __init__(self, channels: int, hidden: int, act_name: str) -> None:
         super().__init__()
-        self.conv1, self.norm1 = conv_norm(b.c_in, b.c_in, b.kernel, b.stride, groups=b.c_in)
-        self.conv2, self.norm2 = conv_norm(b.c_in, b.c_out, 1)
-        self.act = act(b.option("act"))
-        if b.skips:
-            self.drop_path = nn.Identity()
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = self.act(self.norm1(self.conv1(x_BCHW)))
-        y = self.norm2(self.conv2(y))
-        return x_BCHW + self.drop_path(y) if hasattr(self, "drop_path") else y
-
-
-class InvertedBottleneck(nn.Module):
-    """1x1 conv to `inner` channels, depthwise conv, 1x1 conv, norm; activations behind the first two convs.
-
-    Args:
-        c_in, inner, c_out: channels.
-        kernel: side of the depthwise conv.
-        stride: of the depthwise conv.
-        act_name: the activation.
-        fewer_norms: whether the first two convs have biases instead of norms.
-    """
-
-    def __init__(
-        self, c_in: int, inner: int, c_out: int, kernel: int, stride: int, act_name: str, fewer_norms: bool
-    ) -> None:
-        super().__init__()
-        bias, padding = fewer_norms, kernel // 2
-        self.conv1, self.norm1 = nn.Conv2d(c_in, inner, 1, bias=bias), norm_unless(bias, inner)
-        self.conv2 = nn.Conv2d(inner, inner, kernel, stride=stride, padding=padding, groups=inner, bias=bias)
-        self.norm2 = norm_unless(bias, inner)
-        self.conv3, self.norm3 = conv_norm(inner, c_out, 1)
+        self.conv1 = nn.Conv2d(channels, hidden, 1)
+        self.conv2 = nn.Conv2d(hidden, hidden, 3, padding=1, groups=hidden)
+        self.conv3, self.norm3 = conv_norm(hidden, channels, 1)
         self.act1, self.act2 = act(act_name), act(act_name)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = self.act1(self.norm1(self.conv1(x_BCHW)))
-        y = self.act2(self.norm2(self.conv2(y)))
+        y = self.act2(self.conv2(self.act1(self.conv1(x_BCHW))))
         return self.norm3(self.conv3(y))
-
-
-def norm_unless(biased: bool, channels: int) -> nn.Module:
-    return nn.Identity() if biased else nn.BatchNorm2d(channels)
-
-
-class LeanMBConv(InvertedBottleneck):
-    """An inverted bottleneck beside the identity, its input expanded."""
-
-    def __init__(self, b: Block) -> None:
-        inner, fewer_norms = b.inner_of_c_in, b.option("fewer_norms")
-        super().__init__(b.c_in, inner, b.c_out, b.kernel, b.stride, b.option("act"), fewer_norms)
-        if b.skips:
-            self.drop_path = nn.Identity()
-
-    def forward(self, x_BCHW: Tensor) -> Tensor:
-        y = super().forward(x_BCHW)
-        return x_BCHW + self.drop_path(y) if hasattr(self, "drop_path") else y
 
 
 class LinearAttention(nn.Module):
@@ -126,7 +77,7 @@ class LinearTransformerBlock(ModernBlock):
     def __init__(self, b: Block) -> None:
         super().__init__(b)
         self.attn = LinearAttention(b.c_in, b.c_out, b.linear_heads, b.stage.head_dim)
-        self.mlp = InvertedBottleneck(b.c_out, b.stage.hidden, b.c_out, 3, 1, b.option("act"), fewer_norms=True)
+        self.mlp = FeedForward(b.c_out, b.stage.hidden, b.option("act"))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
         y = super().forward(x_BCHW)

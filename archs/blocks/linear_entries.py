@@ -1,4 +1,4 @@
-"""The registry's entries of EfficientViT's blocks: cost, axes, look of each. Torch-free."""
+"""The registry's entry of EfficientViT's attention blocks: cost, axes, look. Torch-free."""
 
 from __future__ import annotations
 
@@ -8,71 +8,6 @@ from .formulas import SHORTCUT, shortcut_cost
 from .spec import BlockForm, BlockSpec, BlockStyle, Branch
 
 ACT = "hard_swish"
-
-
-def ds_conv(acc: CostAccumulator, b: Block) -> None:
-    x, w, y = size(b.c_in, b.map_in), size(b.c_in, b.map_out), size(b.c_out, b.map_out)
-    acc.depthwise(b.c_in, b.kernel, b.map_out)
-    acc.norm(b.c_in)
-    acc.conv(b.c_in, b.c_out, 1, b.map_out)
-    acc.norm(b.c_out)
-    acc.keep_input(x)
-    acc.keep(3 * w, y)
-    acc.alive(x, 2 * w, w + 2 * y)
-
-
-DS_CONV = BlockSpec(
-    "ds_conv",
-    BlockForm(
-        ".linear:SeparableConv",
-        ds_conv,
-        {"conv1": "c_in 1 kernel kernel", "norm1": "c_in", "conv2": "c_out c_in 1 1", "norm2": "c_out"},
-        scaled_by=("norm2",),
-    ),
-    modern=True,
-    projected=False,
-    options={"kernel": 3, "act": ACT},
-    style=BlockStyle("W", "#44AA99", "depthwise separable conv block"),
-)
-
-
-def lean_mbconv(acc: CostAccumulator, b: Block) -> None:
-    x, y, inner = size(b.c_in, b.map_in), size(b.c_out, b.map_out), b.inner_of_c_in
-    w_in, w = size(inner, b.map_in), size(inner, b.map_out)
-    fewer = b.option("fewer_norms")
-    acc.conv(b.c_in, inner, 1, b.map_in, bias=fewer)
-    acc.depthwise(inner, b.kernel, b.map_out, bias=fewer)
-    acc.conv(inner, b.c_out, 1, b.map_out)
-    if not fewer:
-        acc.norm(inner)
-        acc.norm(inner)
-        acc.keep(w_in, w)
-    acc.norm(b.c_out)
-    acc.keep_input(x)
-    acc.keep(2 * w_in, 2 * w, y)
-    acc.alive(x, 2 * w_in, w_in + 2 * w, w + 2 * y)
-
-
-LEAN_MBCONV = BlockSpec(
-    "lean_mbconv",
-    BlockForm(
-        ".linear:LeanMBConv",
-        lean_mbconv,
-        {
-            "conv1": "inner_of_c_in c_in 1 1",
-            "norm1": "inner_of_c_in",
-            "conv2": "inner_of_c_in 1 kernel kernel",
-            "norm2": "inner_of_c_in",
-            "conv3": "c_out inner_of_c_in 1 1",
-            "norm3": "c_out",
-        },
-        scaled_by=("norm3",),
-    ),
-    modern=True,
-    projected=False,
-    options={"kernel": 3, "expand": 4.0, "act": ACT, "fewer_norms": False},
-    style=BlockStyle("I", "#117733", "MBConv block, post-norm"),
-)
 
 
 def linear(acc: CostAccumulator, b: Block) -> None:

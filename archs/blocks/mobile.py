@@ -23,12 +23,14 @@ class UniversalInvertedBottleneck(nn.Module):
     ICCV 2019; EfficientNet, Tan & Le, ICML 2019), with an expansion of 1 their depthwise separable conv, with the first
     one much of a ConvNeXt block, with both "extra depthwise", with neither a feed-forward layer (MobileNetV4, Qin et
     al., ECCV 2024). Fused, expansion and second depthwise conv are one full conv (EfficientNetV2, Tan & Le, ICML 2021).
-    The stride is the second one's, without it the first one's. timm _efficientnet_blocks.py.
+    With fewer norms all convs but the last have biases instead (EfficientViT, Cai et al., ICCV 2023). The stride is
+    the second one's, without it the first one's. timm _efficientnet_blocks.py, efficientvit_mit.py.
     """
 
     def __init__(self, b: Block) -> None:
         super().__init__()
         kernel, start, inner, active = b.kernel, b.option("start_kernel"), b.expanded, b.option("act")
+        self.fewer_norms = b.option("fewer_norms")
         if start:
             self.add("start", b.c_in, b.c_in, start, 1 if kernel else b.stride, b.c_in)
         if b.option("fused"):
@@ -49,10 +51,12 @@ class UniversalInvertedBottleneck(nn.Module):
     def add(
         self, name: str, c_in: int, c_out: int, kernel: int, stride: int = 1, groups: int = 1, active: str = ""
     ) -> None:
-        """A conv, its norm, and an activation where one is named."""
-        conv, norm = conv_norm(c_in, c_out, kernel, stride, groups)
+        """A conv, its norm or bias, and an activation where one is named."""
+        biased = self.fewer_norms and name != "project"
+        conv, norm = conv_norm(c_in, c_out, kernel, stride, groups, biased)
         self.add_module(name, conv)
-        self.add_module(f"{name}_norm", norm)
+        if not biased:
+            self.add_module(f"{name}_norm", norm)
         if active:
             self.add_module(f"{name}_act", act(active))
 

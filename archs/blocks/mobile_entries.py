@@ -23,31 +23,31 @@ def check_uib(place: str, stage: Any) -> None:
 
 
 def uib(acc: CostAccumulator, b: Block) -> None:
-    kernel, start, inner = b.kernel, b.option("start_kernel"), b.expanded
+    kernel, start, inner, normed = b.kernel, b.option("start_kernel"), b.expanded, not b.option("fewer_norms")
     at = b.map_in if kernel else b.map_out
     x, e, w, y = size(b.c_in, b.map_in), size(inner, at), size(inner, b.map_out), size(b.c_out, b.map_out)
-    active = 2 + (b.option("act") not in KEPT_BY_OUTPUT)
+    active = 1 + normed + (b.option("act") not in KEPT_BY_OUTPUT)
     largest = max(w, y)
     acc.keep_input(x)
     if start:
         s = size(b.c_in, at)
         largest = max(largest, s)
-        acc.depthwise(b.c_in, start, at)
-        acc.norm(b.c_in)
-        acc.keep(2 * s)
+        acc.depthwise(b.c_in, start, at, bias=not normed)
+        acc.norm(b.c_in * normed)
+        acc.keep((1 + normed) * s)
     if b.option("fused"):
-        acc.conv(b.c_in, inner, kernel, b.map_out)
-        acc.norm(inner)
+        acc.conv(b.c_in, inner, kernel, b.map_out, bias=not normed)
+        acc.norm(inner * normed)
         acc.keep(active * w)
     else:
         if b.expands:
             largest = max(largest, e)
-            acc.conv(b.c_in, inner, 1, at)
-            acc.norm(inner)
+            acc.conv(b.c_in, inner, 1, at, bias=not normed)
+            acc.norm(inner * normed)
             acc.keep(active * e)
         if kernel:
-            acc.depthwise(inner, kernel, b.map_out)
-            acc.norm(inner)
+            acc.depthwise(inner, kernel, b.map_out, bias=not normed)
+            acc.norm(inner * normed)
             acc.keep(active * w)
     if b.squeezed_input:
         acc.conv(inner, b.squeezed_input, 1, (1, 1), bias=True)
@@ -91,6 +91,7 @@ UIB = BlockSpec(
         "act": "relu",
         "start_kernel": 0,
         "layer_scale": 0.0,
+        "fewer_norms": False,
     },
     optional=("kernel",),
     check=check_uib,

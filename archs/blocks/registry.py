@@ -8,7 +8,7 @@ from __future__ import annotations
 from .coatnet_entries import COATNET, COATNET_MBCONV
 from .downsample_entries import DOWNSAMPLE
 from .efficientformer_entries import EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN
-from .linear_entries import DS_CONV, LEAN_MBCONV, LINEAR
+from .linear_entries import LINEAR
 from .metaformer_entries import CAFORMER, CONVFORMER, GATED_CONV, POOLFORMER
 from .mobile_entries import CONV, MQA, UIB
 from .modern_entries import CONVNEXT, MBCONV, TRANSFORMER
@@ -25,7 +25,7 @@ ENTRIES = (  # in the order of lists and legends
     *(REPVIT, REPVGG),
     *(COATNET_MBCONV, COATNET),
     *(EFFICIENTFORMER, EFFICIENTFORMER_ATTENTION, EFFICIENTFORMER_DOWN),
-    *(DS_CONV, LEAN_MBCONV, LINEAR),
+    LINEAR,
     *(CONV_FFN, SINGLE_HEAD),
     DOWNSAMPLE,
 )

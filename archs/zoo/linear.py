@@ -20,19 +20,20 @@ EFFICIENTVITS = {
 def efficientvit(size: str) -> Genotype:
     """An EfficientViT of the B series."""
     (first, *widths), depths, head_dim, (conv, hidden) = EFFICIENTVITS[size]
-    stages = [Stage("ds_conv", 1, first)]
-    stages += [Stage("lean_mbconv", depth, width, 2) for width, depth in zip(widths[:2], depths[:2], strict=True)]
+    stages = [Stage("uib", 1, first, expand=1.0, act=ACT)]
+    stages += [Stage("uib", depth, width, 2, act=ACT) for width, depth in zip(widths[:2], depths[:2], strict=True)]
     for width, depth in zip(widths[2:], depths[2:], strict=True):
         attending = tuple(range(1, depth + 1))
         stages.append(
             Stage(
-                "lean_mbconv",
+                "uib",
                 depth + 1,
                 width,
                 2,
                 attending,
                 head_dim=head_dim,
                 attention="linear",
+                act=ACT,
                 fewer_norms=True,
             )
         )
