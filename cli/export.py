@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +10,7 @@ from ..archs.errors import InputError
 from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
-from .options import Json, NetSize, Svg, argument, command, option
+from .options import Json, NetSize, Svg, argument, command, console_for, option
 
 
 @command(10)
@@ -25,12 +25,16 @@ def export(
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
     from ..results.runs.weights_spec import parse_run_spec
+    from ..search.experiments.scoring_images import scoring_images
 
     folder, named = parse_run_spec(run)
     if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
         rule = "RUN:TRIAL and --trial name a net and --pick chooses one: only one of them"
         raise InputError(f"export: {rule}, got both {run if named is not None else trial} and {pick or trial!r}")
-    facts = export_net(folder, out, named if trial is None else trial, pick or "accuracy", formats.split(","))
+    images_of = partial(scoring_images, console=console_for(as_json))
+    facts = export_net(
+        folder, out, named if trial is None else trial, pick or "accuracy", formats.split(","), images_of
+    )
     if as_json:
         print_json(facts)
     else:

@@ -1,6 +1,6 @@
 """Registry of export formats. Nothing here loads torch before a format is asked for.
 
-A new format is a file of this folder, named as the format, that defines FORMAT; its name below; and a function of its
+A new format is a file of this folder, named as the format with `_` for `-`, that defines FORMAT; its name below; and a function of its
 name in `isolated.py`, which loads it again without alternas.
 """
 
@@ -15,12 +15,12 @@ from ...archs.errors import InputError, check_choice
 if TYPE_CHECKING:
     from .export_net import Format
 
-FORMATS = ("package", "onnx", "pt2", "timm")
+FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "timm")
 
 
 def format_of(name: str) -> Format:
     """The format of this name."""
-    return import_module(f".{name}", __package__).FORMAT
+    return import_module(f".{name.replace('-', '_')}", __package__).FORMAT
 
 
 def check_formats(text: str) -> tuple[str, ...]:
