@@ -43,7 +43,7 @@ def test_the_page_and_the_cards_do_what_they_show(tmp_path: Path, monkeypatch: p
     here = f'alternas() {{ "{sys.executable}" -m alternas "$@"; }}; python() {{ "{sys.executable}" "$@"; }}; set -e\n'
     done = subprocess.run(["bash", "-c", here + "\n".join(blocks(text, "bash"))], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "onnx     model.onnx     outputs equal to" in done.stdout
+    assert "onnx      model.onnx      outputs equal to" in done.stdout
     assert f"alternet {net.key}: " in done.stdout, "python best/model.py"
     session = subprocess.run([sys.executable, "-c", "\n".join(blocks(text, "python"))], capture_output=True, text=True)
     assert session.returncode == 0, session.stderr

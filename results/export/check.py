@@ -91,7 +91,7 @@ def compared(name: str, theirs_NK: np.ndarray, ours_NK: np.ndarray, y_N: np.ndar
 
     Returns:
         images; agreement, the share of images of the same class, or of labels with the same answer; and where y is
-        known accuracy (map, of several labels) and the net's own, as float_accuracy, and what is lost, as accuracy_loss.
+        known accuracy (map, of several labels), the net's own as float_accuracy, and what is lost as accuracy_loss.
 
     Raises:
         OperationError: if a logit is not finite, or shapes differ.

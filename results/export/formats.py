@@ -1,7 +1,7 @@
 """Registry of export formats. Nothing here loads torch before a format is asked for.
 
-A new format is a file of this folder, named as the format with `_` for `-`, that defines FORMAT; its name below; and a function of its
-name in `isolated.py`, which loads it again without alternas.
+A new format is a file of this folder, named as the format with `_` for `-`, that defines FORMAT; its name below; and a
+function of that name in `isolated.py`, which loads it again without alternas.
 """
 
 from __future__ import annotations

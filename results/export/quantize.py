@@ -53,10 +53,20 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.Percentile,
-            extra_options={"CalibPercentile": PERCENTILE, "MatMulConstBOnly": True},
+            nodes_to_exclude=_products(prepared),
+            extra_options={"CalibPercentile": PERCENTILE},
         )
     _clean(target)
     return len(x_NCHW)
+
+
+def _products(path: Path) -> list[str]:
+    """Names of the MatMuls of two activations; onnxruntime's MatMulConstBOnly does not hold for QDQ."""
+    import onnx
+
+    graph = onnx.load(path).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return [node.name for node in graph.node if node.op_type == "MatMul" and not weights.intersection(node.input)]
 
 
 def _maps_bytes(path: Path) -> int:
