@@ -22,10 +22,9 @@ from torch.utils.benchmark import Timer
 
 from ...archs import Network
 from ...archs.errors import InputError, OperationError
-from ..export import onnx as onnx_format
 from ..export.export_net import export_net_of
-from ..export.formats import check_formats
-from .measurements import LatencySetting, cpu_name
+from ..export.formats import check_formats, format_of
+from .measurements import ONNX_FORMATS, LatencySetting, cpu_name
 
 TIGHT = 0.02  # width of the median's 95 % interval, over the median
 WARM_SECONDS = 0.3
@@ -72,7 +71,9 @@ def measure(network: nn.Module, shape: tuple[int, int, int], setting: LatencySet
     """
     check_device(setting)
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    device, dtype = torch.device(setting.device), getattr(torch, setting.dtype)
+    device, dtype = torch.device(setting.device), torch.float32
+    if setting.runtime != "onnx":  # which takes float32 and is converted itself
+        dtype = getattr(torch, setting.dtype)
     on_gpu = device.type == "cuda"
     try:
         x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
@@ -134,7 +135,7 @@ def _is_tight(times: Sequence[float]) -> bool:
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
     """A function that runs one forward pass, without gradients."""
     if setting.runtime == "onnx":
-        return session_of(network, x_BCHW, setting.threads)
+        return session_of(network, x_BCHW, setting.threads, setting.dtype)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network
 
     def run() -> object:
@@ -144,14 +145,16 @@ def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -
     return run
 
 
-def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[], object]:
-    """A function that runs the batch in onnxruntime.
+def session_of(network: nn.Module, x_BCHW: Tensor, threads: int, dtype: str = "float32") -> Callable[[], object]:
+    """A function that runs the batch in onnxruntime, in the precision of a format of `ONNX_FORMATS`.
+
+    For int8 the net is calibrated on random images: the time depends on what is quantized, not on the ranges.
 
     Raises:
         InputError: if a package is missing, or the net is not one of ours.
         RuntimeError: if torch cannot express it in ONNX.
     """
-    check_formats("onnx")
+    check_formats(ONNX_FORMATS[dtype])
     if not isinstance(network, Network):
         raise InputError("runtime onnx: takes nets of alternas alone, not timm's")
     import onnxruntime
@@ -159,8 +162,9 @@ def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[],
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     with tempfile.TemporaryDirectory() as folder:
-        onnx_format.write(export_net_of(network), Path(folder))
-        file = str(Path(folder) / onnx_format.FILE)
+        form = format_of(ONNX_FORMATS[dtype])
+        form.write(export_net_of(network), Path(folder))
+        file = str(Path(folder) / form.file)
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     images = x_BCHW.numpy()
     return lambda: session.run(None, {"images": images})
