@@ -20,6 +20,7 @@ from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
+INT8 = LatencySetting(dtype="int8", runtime="onnx")
 POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
@@ -56,6 +57,7 @@ class Settings:
         metric: what nets are ranked by.
         trainer: identity of the user's own training; "" is ours.
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
+        quantized: whether nets are ranked by what they score in int8, and measured in it.
     """
 
     space: str
@@ -78,6 +80,7 @@ class Settings:
     metric: Metric = field(default_factory=Metric)
     trainer: str = ""
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
+    quantized: bool = False
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -100,6 +103,11 @@ class Settings:
             ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
             for name in (name for name, given in ours.items() if given):
                 raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.quantized and (self.supernet or self.trainer):
+            rule = "a bank's slices are not quantized" if self.supernet else "a trainer measures nets itself"
+            raise InputError(f"quantized: {rule}; leave it out")
+        if self.quantized and self.latency and LatencySetting.parse(self.latency).dtype != INT8.dtype:
+            raise InputError(f"latency: with --quantized it is that of the int8 net, {INT8}, got {self.latency}")
         if self.tune and (self.supernet or self.strategy == "buildup"):
             rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
             raise InputError(f"tune: {rule}; leave it out")
@@ -234,9 +242,10 @@ def worker_range(text: str) -> tuple[int, int | None]:
     return int(least), int(most) if dots else None
 
 
-def latency_of(objective: str, text: str) -> str:
+def latency_of(objective: str, text: str, quantized: bool = False) -> str:
     """How latency is measured, with every part of it; "" where it is no objective and nothing was given."""
-    return str(LatencySetting.parse(text)) if text or objective == LATENCY else ""
+    usual = str(INT8) if quantized else ""
+    return str(LatencySetting.parse(text or usual)) if text or objective == LATENCY else ""
 
 
 def limits_of(macs: str, params: str) -> dict[str, int]:

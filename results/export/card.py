@@ -135,7 +135,7 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
     metric = facts.get("metric", "accuracy")
     if "metric" in facts:
         rows[metric] = f"{facts['value']:.4f} ({markdown_text(facts['accuracy_on'])}), which it was chosen by"
-    for name in (f"{metric}_over_seeds", f"test_{metric}_over_seeds"):
+    for name in (f"{of}{metric}_over_seeds" for of in ("", "test_", "int8_", "int8_test_")):
         if facts.get(name):
             rows[name.replace("_", " ")] = mean_ci_text(MeanCI(**facts[name]))
     return rows

@@ -20,7 +20,7 @@ from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import save, shapes
-from ..ranking.metric import run_metric, validation_metrics
+from ..ranking.metric import is_quantized, run_metric, validation_metrics
 from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
@@ -35,6 +35,7 @@ from .formats import check_formats, format_of
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
+FLOAT = "float_"  # of a net that was ranked by int8: its score in float32, which most formats have
 ImagesOf = Callable[[Path, Record], ScoringImages]  # the images of a net's data, of its run's folder
 
 
@@ -98,6 +99,7 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     """What is known of a net of a run, its other seeds included."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
+    measured |= {name.removeprefix(FLOAT): of for name, of in record.metrics.items() if name.startswith(FLOAT)}
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
     facts = {
         "run": run.resolve().name,
@@ -126,13 +128,18 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     }
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
+    seeds_of = "int8_" if is_quantized(run) else ""
     if record.accuracies:
         over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
-        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
+        facts |= {
+            "seeds": over_seeds.n,
+            "seed_chosen": "the first",
+            f"{seeds_of}{metric.name}_over_seeds": vars(over_seeds),
+        }
     elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
         found = spreads(group, metric)
-        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
+        facts |= {"seeds": len(group)} | {f"{seeds_of}{name}_over_seeds": value for name, value in found.items()}
     return facts
 
 
