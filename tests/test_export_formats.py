@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -33,7 +34,7 @@ from alternas.results.runs.weights_spec import parse_run_spec
 from nets import FURTHER, NETS, lively
 from runs import finished_run
 
-ALL = tuple(name for name in FORMATS if format_of(name).exact)
+ALL = tuple(name for name in FORMATS if format_of(name).exact and all(map(find_spec, format_of(name).requires)))
 MODERN = Genotype(
     Stem("patchify", 8, 2),
     (

@@ -130,6 +130,7 @@ def test_calibration_keeps_to_its_memory(tmp_path: Path, monkeypatch: pytest.Mon
     x = np.ones((100, 4, 5), np.float32).reshape(400, 5)
     monkeypatch.setattr(quantizing, "BATCH", 4)
     assert quantize(file, tmp_path / "int8.onnx", x) == 20
+    assert quantize(file, tmp_path / "int8.onnx", x[:10]) == 8, "whole batches alone"
 
 
 @pytest.mark.slow

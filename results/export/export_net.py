@@ -109,6 +109,7 @@ class Format:
         files: what each of its files is, by name.
         requires: packages that must be installed.
         exact: whether its logits must be the net's; those of a lower precision are compared by what they say.
+        extra: of alternas, which installs what it requires.
     """
 
     title: str
@@ -118,6 +119,7 @@ class Format:
     files: Mapping[str, str]
     requires: tuple[str, ...] = ()
     exact: bool = True
+    extra: str = "export"
 
 
 def export_net_of(

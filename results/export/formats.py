@@ -15,7 +15,7 @@ from ...archs.errors import InputError, check_choice
 if TYPE_CHECKING:
     from .export_net import Format
 
-FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "timm")
+FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "openvino", "timm")
 
 
 def format_of(name: str) -> Format:
@@ -35,6 +35,6 @@ def check_formats(text: str) -> tuple[str, ...]:
         missing = [package for package in format_of(name).requires if find_spec(package) is None]
         if missing:
             which = f"which {'is' if len(missing) == 1 else 'are'} not installed"
-            hint = 'pip install "alternas[export]"'
+            hint = f'pip install "alternas[{format_of(name).extra}]"'
             raise InputError(f"formats: {name} needs {', '.join(missing)}, {which}: {hint}")
     return tuple(name for name in FORMATS if name in names)

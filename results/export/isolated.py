@@ -71,6 +71,14 @@ def onnx_fp16(folder: Path) -> Answer:
     return _session(folder, "model.fp16.onnx")
 
 
+def openvino(folder: Path) -> Answer:
+    """By OpenVINO on the CPU, in float32, of model.xml."""
+    import openvino as installed
+
+    net: Any = installed.Core().compile_model(folder / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return lambda images: np.array(net(_normalised(folder, images))["logits"])
+
+
 def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
     """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all, in batches of `BATCH`."""
     load: Callable[[Path], Answer] = globals()[name.replace("-", "_")]  # the function above that has its name

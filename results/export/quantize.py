@@ -42,7 +42,8 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
     with tempfile.TemporaryDirectory() as scratch, redirect_stdout(io.StringIO()):  # it prints how it calibrates
         prepared = Path(scratch) / "prepared.onnx"
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
-        x_NCHW = x_NCHW[: max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared))]
+        most = min(len(x_NCHW), MOST_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
+        x_NCHW = x_NCHW[: most - most % min(BATCH, most)]  # onnxruntime takes batches of one size alone
         quantize_static(
             str(prepared),
             str(target),
