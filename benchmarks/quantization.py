@@ -89,8 +89,11 @@ def rank_correlations(rows: list[dict[str, Any]]) -> dict[str, float | None]:
     named |= {"float_int8": ("float_ms_1", "int8_ms_1")}
     if len(rows) < 3:
         return dict.fromkeys(named)
-    found: Any = {name: spearmanr(*([row[of] for row in rows] for of in pair)) for name, pair in named.items()}
-    return {name: float(of.statistic) for name, of in found.items()}
+    found = dict[str, float | None]()
+    for name, (one, other) in named.items():
+        result: Any = spearmanr([row[one] for row in rows], [row[other] for row in rows])
+        found[name] = float(result.statistic)
+    return found
 
 
 def trained(epochs: int) -> Iterator[dict[str, Any]]:

@@ -52,7 +52,8 @@ def test_the_accuracy_is_that_of_the_exported_int8_net(tmp_path: Path) -> None:
     )
     write_int8(net, tmp_path)
     session = onnxruntime.InferenceSession(tmp_path / "model.int8.onnx")
-    (logits,) = session.run(None, {"images": net.normalised(torch.from_numpy(data.val.images)).numpy()})
+    x_NCHW = net.normalised(torch.from_numpy(data.val.images)).numpy()
+    logits = np.asarray(session.run(None, {"images": x_NCHW})[0])
     exported = accuracy_score(data.val.y_N, logits.argmax(1))
     assert found.accuracy == pytest.approx(exported, abs=2.1 / 360), "calibrated on other training images"
     assert found.metrics["nll"] != plain.metrics["nll"]

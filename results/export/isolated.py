@@ -73,9 +73,8 @@ def onnx_fp16(folder: Path) -> Answer:
 
 def openvino(folder: Path) -> Answer:
     """By OpenVINO on the CPU, in float32, of model.xml."""
-    import openvino as installed
-
-    net: Any = installed.Core().compile_model(folder / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    installed: Any = importlib.import_module("openvino")  # of an extra of its own
+    net = installed.Core().compile_model(folder / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     return lambda images: np.array(net(_normalised(folder, images))["logits"])
 
 

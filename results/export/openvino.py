@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,7 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     Raises:
         RuntimeError: if torch cannot express the net in ONNX, or OpenVINO cannot read that.
     """
-    import openvino
-
+    openvino: Any = import_module("openvino")  # of an extra of its own
     with float_file(net, folder) as source:
         openvino.save_model(openvino.Core().read_model(source), folder / FILE, compress_to_fp16=False)
     return {"weights": WEIGHTS_FILE, "openvino": openvino.__version__.split("-")[0]}
