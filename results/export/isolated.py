@@ -78,6 +78,35 @@ def openvino(folder: Path) -> Answer:
     return lambda images: np.array(net(_normalised(folder, images))["logits"])
 
 
+def litert(folder: Path) -> Answer:
+    """By LiteRT's interpreter of model.tflite, one image after the other."""
+    net: Any = importlib.import_module("ai_edge_litert.interpreter").Interpreter(str(folder / "model.tflite"))
+    net.allocate_tensors()
+    given, answer = net.get_input_details()[0]["index"], net.get_output_details()[0]["index"]
+
+    def one(x_CHW: np.ndarray) -> np.ndarray:
+        net.set_tensor(given, x_CHW[None])
+        net.invoke()
+        return net.get_tensor(answer)[0]
+
+    return lambda images: np.stack([one(x_CHW) for x_CHW in _normalised(folder, images)])
+
+
+def executorch(folder: Path) -> Answer:
+    """By ExecuTorch's runtime of model.pte, one image after the other."""
+    import torch
+
+    runtime: Any = importlib.import_module("executorch.runtime").Runtime.get()
+    program = runtime.load_program(str(folder / "model.pte"))  # which must outlive its method
+    net = program.load_method("forward")
+
+    def one(x_CHW: np.ndarray) -> np.ndarray:
+        assert program is not None
+        return net.execute([torch.from_numpy(x_CHW[None].copy())])[0][0].clone().numpy()
+
+    return lambda images: np.stack([one(x_CHW) for x_CHW in _normalised(folder, images)])
+
+
 def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
     """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all, in batches of `BATCH`."""
     load: Callable[[Path], Answer] = globals()[name.replace("-", "_")]  # the function above that has its name
