@@ -15,7 +15,7 @@ from ...archs.errors import InputError, check_choice
 if TYPE_CHECKING:
     from .export_net import Format
 
-FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "openvino", "litert", "executorch", "timm")
+FORMATS = ("package", "onnx", "onnx-int8", "onnx-fp16", "pt2", "pt2-bf16", "openvino", "litert", "timm")
 
 
 def format_of(name: str) -> Format:

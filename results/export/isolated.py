@@ -92,21 +92,6 @@ def litert(folder: Path) -> Answer:
     return lambda images: np.stack([one(x_CHW) for x_CHW in _normalised(folder, images)])
 
 
-def executorch(folder: Path) -> Answer:
-    """By ExecuTorch's runtime of model.pte, one image after the other."""
-    import torch
-
-    runtime: Any = importlib.import_module("executorch.runtime").Runtime.get()
-    program = runtime.load_program(str(folder / "model.pte"))  # which must outlive its method
-    net = program.load_method("forward")
-
-    def one(x_CHW: np.ndarray) -> np.ndarray:
-        assert program is not None
-        return net.execute([torch.from_numpy(x_CHW[None].copy())])[0][0].clone().numpy()
-
-    return lambda images: np.stack([one(x_CHW) for x_CHW in _normalised(folder, images)])
-
-
 def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
     """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all, in batches of `BATCH`."""
     load: Callable[[Path], Answer] = globals()[name.replace("-", "_")]  # the function above that has its name
