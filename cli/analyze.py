@@ -186,7 +186,9 @@ def latency(
     measuring: DeviceOptions,
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
     batch: Annotated[str, option("Batch sizes, separated by commas.")] = "1",
-    dtype: Annotated[str, option("Data types, separated by commas: float32, bfloat16, float16.")] = "float32",
+    dtype: Annotated[
+        str, option("Data types, separated by commas: float32, bfloat16, float16, int8 (--onnx).")
+    ] = "float32",
     compile_nets: Annotated[bool, option("Compile each net with torch.compile.", "--compile")] = False,
     onnx: Annotated[bool, option("Run each net with ONNX Runtime.", "--onnx")] = False,
     threads: Annotated[int, option("Number of CPU threads.")] = 1,

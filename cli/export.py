@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from . import complete
-from .options import Json, Net, NetSize, Svg, argument, command, option, run_and_trial_of
+from .options import Json, Net, NetSize, Svg, argument, command, console_for, option, run_and_trial_of
 
 
 @command(
@@ -28,13 +28,15 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
+    from ..search.experiments.scoring_images import scoring_images
 
     folder, trial = run_and_trial_of(run, trial)
     if trial is not None and pick:
         raise InputError(
             f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
         )
-    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","))
+    images_of = partial(scoring_images, console=console_for(as_json))
+    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","), images_of)
     if as_json:
         print_json(facts)
     else:

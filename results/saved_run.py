@@ -155,10 +155,11 @@ class SavedNet:
 
         Args:
             out: folder to create.
-            formats: package, onnx, pt2, timm: one, several, or several in one string with commas between.
+            formats: package, onnx, pt2, openvino, timm: one, several, or several in one string with commas between.
 
         Raises:
-            InputError: if the net has no weights, a format is unknown, or `out` cannot be written.
+            InputError: if the net has no weights, a format is unknown or of lower precision, which `alternas export`
+                measures on the run's data, or `out` cannot be written.
             OperationError: if a format cannot be written or does not give the net's outputs.
         """
         from .export.write import export_net

@@ -21,6 +21,7 @@ from ..spaces import Gene
 from .engine.resources import Resources
 from .training.recipe import Recipe
 
+INT8 = LatencySetting(dtype="int8", runtime="onnx")
 POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
@@ -60,6 +61,7 @@ class Settings:
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
         devices: whose commands measure nets.
+        quantized: whether nets are ranked by what they score in int8, and measured in it.
     """
 
     space: str
@@ -84,6 +86,7 @@ class Settings:
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     other_costs: tuple[str, ...] = ()
     devices: tuple[DeviceCommand, ...] = ()
+    quantized: bool = False
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -106,6 +109,12 @@ class Settings:
             ours = {"supernet": self.supernet, "compile": self.recipe.compile, "save-weights-at": self.save_weights_at}
             for name in (name for name, given in ours.items() if given):
                 raise InputError(f"{name}: is of our own training, and a trainer trains nets itself; leave it out")
+        if self.quantized and (self.supernet or self.trainer):
+            rule = "a bank's slices are not quantized" if self.supernet else "a trainer measures nets itself"
+            raise InputError(f"quantized: {rule}; leave it out")
+        own = any(device.name == UNNAMED for device in self.devices)
+        if self.quantized and self.latency and not own and LatencySetting.parse(self.latency).dtype != INT8.dtype:
+            raise InputError(f"latency: with --quantized it is that of the int8 net, {INT8}, got {self.latency}")
         if self.tune and (self.supernet or self.strategy == "buildup"):
             rule = "nets of a supernet share one recipe" if self.supernet else "a build-up changes attention alone"
             raise InputError(f"tune: {rule}; leave it out")
@@ -298,13 +307,16 @@ def search_costs(text: str) -> tuple[str, ...]:
     return costs
 
 
-def latency_of(measured: Iterable[str], text: str, devices: tuple[DeviceCommand, ...] = ()) -> str:
+def latency_of(
+    measured: Iterable[str], text: str, devices: tuple[DeviceCommand, ...] = (), quantized: bool = False
+) -> str:
     """How `latency_ms` is measured, with every part of it; "" where it is not and nothing was given.
 
     Args:
         measured: names of costs and limits.
         text: what was given.
         devices: those with a command: one without a name stands for this machine.
+        quantized: whether nets are measured in int8 unless `text` says otherwise.
 
     Raises:
         InputError: if `text` is no setting, or there is such a command beside it.
@@ -314,7 +326,8 @@ def latency_of(measured: Iterable[str], text: str, devices: tuple[DeviceCommand,
         raise InputError("latency: says how this machine measures, and a --latency-command without a name does it; one")
     if unnamed:
         return str(unnamed) if LATENCY in measured else ""
-    return str(LatencySetting.parse(text)) if text or LATENCY in measured else ""
+    usual = str(INT8) if quantized else ""
+    return str(LatencySetting.parse(text or usual)) if text or LATENCY in measured else ""
 
 
 def limits_of(macs: str, params: str, latency_ms: Iterable[str] = ()) -> dict[str, float]:

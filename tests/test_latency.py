@@ -123,7 +123,9 @@ def test_a_net_that_does_not_run_is_one_line() -> None:
     (("cpu", "1,x", "float32", False, False, 1), "batch"), (("cpu", "", "float32", False, False, 1), "batch"),
     (("cpu", "1", "float23", False, False, 1), "did you mean 'float32'"),
     (("cpu", "1", "float32", True, True, 1), "one of them"), (("cpu", "1", "float32", False, False, 0), "threads"),
-    (("cpu", "1", "bfloat16", False, True, 1), "onnx"),
+    (("cpu", "1", "bfloat16", False, True, 1), "runtime onnx: measured in float32, float16, int8 on the CPU alone"),
+    (("cuda", "1", "int8", False, True, 1), "on the CPU alone, got int8 on cuda"),
+    (("cpu", "1", "int8", False, False, 1), "dtype int8: measured by runtime onnx alone, got eager"),
 ])  # fmt: skip
 def test_wrong_settings(given: Any, about: str) -> None:
     with pytest.raises(InputError, match=about):
@@ -146,8 +148,11 @@ def test_onnxruntime_runs_the_same_net() -> None:
     (logits,) = session_of(net, x_BCHW, 1)()  # type: ignore[misc]
     with torch.no_grad():
         assert np.abs(logits - net(x_BCHW).numpy()).max() < 1e-5
-    found = measure(net, IMAGE, LatencySetting("cpu", 3, "float32", "onnx", 1))
-    assert found.setting.runtime == "onnx"
+    for dtype, off in (("float16", 0.01), ("int8", 0.2)):
+        (lower,) = session_of(net, x_BCHW, 1, dtype)()  # type: ignore[misc]
+        assert 0 < np.abs(lower - logits).max() < off * np.abs(logits).max()
+    found = measure(net, IMAGE, LatencySetting("cpu", 3, "int8", "onnx", 1))
+    assert str(found.setting) == "cpu/3/int8/onnx/1"
     with pytest.raises(InputError, match="timm"):
         session_of(nn.Identity(), x_BCHW, 1)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..ranking.stats import MeanCI, mean_ci_text
 from ..render.terminal import markdown_text
+from .check import warnings
 from .formats import format_of
 
 FOUND = " found by alternas, an architecture search over ResNets, AlterNets and hybrids of convolution and attention."
@@ -79,7 +80,9 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
     if facts.get("several_labels"):
         labels, answers = "labels", {"logits": "one a label, each for a sigmoid of its own; a softmax means nothing"}
     names, more = facts["classes"], " ..." if len(facts["classes"]) > 20 else ""
-    kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in facts["formats"].items())
+    exact = {name: of for name, of in facts["formats"].items() if format_of(name).exact}
+    kinds = ", ".join(f"{name} to {of['max_abs_difference']:.1e}" for name, of in exact.items())
+    lower = {name: found_text(name, of) for name, of in facts["formats"].items() if name not in exact}
     sizes = " and ".join(map(str, facts["checked"]["batch_sizes"]))
     return {
         "family": markdown_text(facts["family"]),
@@ -92,9 +95,27 @@ def measured(facts: Mapping[str, Any]) -> dict[str, str]:
         "mean, standard deviation": f"{facts['mean']}, {facts['std']}, in the data's own values",
         labels: f"{len(names)}: {markdown_text(', '.join(names[:20]))}{more}",
         **answers,
-        "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
-        f"searched net, {kinds}",
+        **(
+            {
+                "checked": f"on {markdown_text(facts['checked_on'])}, in batches of {sizes}: logits equal those of the "
+                f"searched net, {kinds}"
+            }
+            if exact
+            else {}
+        ),
+        **lower,
     }
+
+
+def found_text(name: str, of: Mapping[str, Any]) -> str:
+    """How a format compares with the searched net."""
+    if format_of(name).exact:
+        return f"outputs equal to {of['max_abs_difference']:.1e}"
+    agreement = f"agrees with float32 on {of['agreement']:.2%} of {of['images']:,} images"
+    metric = "map" if "map" in of else "accuracy"
+    if metric not in of:
+        return agreement
+    return f"{metric} {of[metric]:.4f}, in float32 {of[f'float_{metric}']:.4f}; {agreement}"
 
 
 def _trained_wider(facts: Mapping[str, Any]) -> dict[str, str]:
@@ -114,7 +135,7 @@ def _accuracies(facts: Mapping[str, Any]) -> dict[str, str]:
     metric = facts.get("metric", "accuracy")
     if "metric" in facts:
         rows[metric] = f"{facts['value']:.4f} ({markdown_text(facts['accuracy_on'])}), which it was chosen by"
-    for name in (f"{metric}_over_seeds", f"test_{metric}_over_seeds"):
+    for name in (f"{of}{metric}_over_seeds" for of in ("", "test_", "int8_", "int8_test_")):
         if facts.get(name):
             rows[name.replace("_", " ")] = mean_ci_text(MeanCI(**facts[name]))
     return rows
@@ -165,8 +186,9 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     if not facts["fixed_size"]:
         size = f"made for images of {height} x {width}; windows of attention, if any, must divide the maps of others"
     lines = [
-        f"Input: {size}. `model.onnx` and `model.pt2` take this one size.",
-        "Checked in float32 on the CPU; half precision was not looked at.",
+        f"Input: {size}. files of ONNX and torch.export take this one size.",
+        "Checked on the CPU alone. An accuracy of int8, float16 or bfloat16 is that of the CPU it was measured on.",
+        *(f"{line}." for line in warnings(facts["formats"])),
     ]
     if facts.get("backbone"):
         lines.insert(0, "Its maps were trained, not its classifier: the logits mean nothing.")

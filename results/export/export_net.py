@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 
 from ...archs import Genotype, Network, deployed_cost, fused
@@ -20,6 +20,22 @@ from ...archs.timm_network import TimmNetwork
 from ..runs.record import versions
 
 RANDOM_IMAGES = 4
+BATCH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringImages:
+    """Images, in the data's own values, that a format of lower precision is made and measured on.
+
+    Attributes:
+        train_NCHW: training images, to calibrate on.
+        val_NCHW: validation images.
+        y_N: what these show; (N, K) where they have several labels.
+    """
+
+    train_NCHW: np.ndarray
+    val_NCHW: np.ndarray
+    y_N: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -30,16 +46,23 @@ class ExportNet:
         network: in eval mode, float32, on the CPU.
         facts: what config.json says: name, classes, mean, std, image_size, in_chans and more.
         images_BCHW: in the data's own values; two or more.
+        scoring: what formats of lower precision are calibrated and measured on; None where there is no data.
     """
 
     network: Network | TimmNetwork
     facts: Mapping[str, Any]
     images_BCHW: Tensor
+    scoring: ScoringImages | None = None
 
-    def normalised(self) -> Tensor:
-        """x_BCHW, the images as the net takes them."""
+    def normalised(self, images: Tensor | None = None) -> Tensor:
+        """x_BCHW, the images as the net takes them; None takes those that it is checked on."""
         mean, std = (torch.tensor(self.facts[name]).view(1, -1, 1, 1) for name in ("mean", "std"))
-        return (self.images_BCHW.float() - mean) / std
+        return ((self.images_BCHW if images is None else images).float() - mean) / std
+
+    def calibration(self) -> np.ndarray:
+        """Training images as the net takes them; without data those of the check."""
+        images = self.images_BCHW if self.scoring is None else torch.from_numpy(self.scoring.train_NCHW)
+        return self.normalised(images).numpy()
 
     @property
     def batch_sizes(self) -> tuple[int, int]:
@@ -48,12 +71,16 @@ class ExportNet:
 
     @cached_property
     def program(self) -> ExportedProgram:
-        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of.
+        """The net as torch.export traces it, with any number of images in a batch; what onnx and pt2 are made of."""
+        return self.traced(self.deployed())
 
-        Reparametrised convs are one conv each.
-        """
+    def deployed(self) -> nn.Module:
+        """The net as it is shipped: reparametrised convs are one conv each."""
         net = self.network.genotype
-        network = fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
+        return fused(self.network) if isinstance(net, Genotype) and net.reparametrised else self.network
+
+    def traced(self, network: nn.Module) -> ExportedProgram:
+        """A module that takes the net's images, as torch.export traces it."""
         two_BCHW = self.normalised()[:2]  # one image would be taken for a net of one image
         with torch.no_grad():  # a net is traced as it predicts
             return torch.export.export(network, (two_BCHW,), dynamic_shapes=({0: Dim("batch", min=1)},))
@@ -62,6 +89,12 @@ class ExportNet:
         """The net's own logits, first of the first image alone, then of all."""
         with torch.no_grad():
             return torch.cat([self.network(self.normalised()[:n]) for n in self.batch_sizes])
+
+    def logits_of(self, images: np.ndarray) -> Tensor:
+        """The net's own logits of images in the data's own values, batch by batch."""
+        with torch.no_grad():
+            parts = torch.from_numpy(images).split(BATCH)
+            return torch.cat([self.network(self.normalised(part)) for part in parts])
 
 
 @dataclass(frozen=True)
@@ -75,6 +108,8 @@ class Format:
         usage: how to load it, in Markdown, for a net of these facts.
         files: what each of its files is, by name.
         requires: packages that must be installed.
+        exact: whether its logits must be the net's; those of a lower precision are compared by what they say.
+        extra: of alternas, which installs what it requires.
     """
 
     title: str
@@ -83,10 +118,15 @@ class Format:
     usage: Callable[[Mapping[str, Any]], str]
     files: Mapping[str, str]
     requires: tuple[str, ...] = ()
+    exact: bool = True
+    extra: str = "export"
 
 
 def export_net_of(
-    network: Network | TimmNetwork, about: Mapping[str, Any] | None = None, images: np.ndarray | None = None
+    network: Network | TimmNetwork,
+    about: Mapping[str, Any] | None = None,
+    images: np.ndarray | None = None,
+    scoring: ScoringImages | None = None,
 ) -> ExportNet:
     """A copy of the net for export.
 
@@ -94,6 +134,7 @@ def export_net_of(
         network: left as it is.
         about: what is known of it, over what the net itself says and the least that may be said of its data.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
+        scoring: what formats of lower precision are calibrated and measured on.
     """
     network = copy.deepcopy(network).cpu().float().eval()
     size, channels = network.image_size, network.in_chans
@@ -115,7 +156,7 @@ def export_net_of(
     if images is None:
         images = np.random.default_rng(0).normal(size=(RANDOM_IMAGES, channels, *size)).astype(np.float32)
     images = np.concatenate([images, images])[: max(2, len(images))]  # one image twice: it is asked for two sizes
-    return ExportNet(network, facts | dict(about or {}), torch.from_numpy(images))
+    return ExportNet(network, facts | dict(about or {}), torch.from_numpy(images), scoring)
 
 
 def _facts(network: Network) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+BATCH = 64  # more than a check on a run's sample has, which is one batch
 Answer = Callable[[np.ndarray], np.ndarray]  # raw images (N, C, H, W) -> logits (N, K)
 
 
@@ -47,25 +48,69 @@ def reference(folder: Path) -> Answer:
 
 def pt2(folder: Path) -> Answer:
     """By torch.export.load of model.pt2."""
-    import torch
+    return _program(folder, "model.pt2")
 
-    net = torch.export.load(folder / "model.pt2").module()
-    return lambda images: _run(net, _normalised(folder, images))
+
+def pt2_bf16(folder: Path) -> Answer:
+    """By torch.export.load of model.bf16.pt2."""
+    return _program(folder, "model.bf16.pt2")
 
 
 def onnx(folder: Path) -> Answer:
     """By onnxruntime on the CPU, of model.onnx."""
-    import onnxruntime
+    return _session(folder, "model.onnx")
 
-    session = onnxruntime.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
-    return lambda images: np.asarray(session.run(["logits"], {"images": _normalised(folder, images)})[0])
+
+def onnx_int8(folder: Path) -> Answer:
+    """By onnxruntime on the CPU, of model.int8.onnx."""
+    return _session(folder, "model.int8.onnx")
+
+
+def onnx_fp16(folder: Path) -> Answer:
+    """By onnxruntime on the CPU, of model.fp16.onnx."""
+    return _session(folder, "model.fp16.onnx")
+
+
+def openvino(folder: Path) -> Answer:
+    """By OpenVINO on the CPU, in float32, of model.xml."""
+    installed: Any = importlib.import_module("openvino")  # of an extra of its own
+    net = installed.Core().compile_model(folder / "model.xml", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    return lambda images: np.array(net(_normalised(folder, images))["logits"])
+
+
+def litert(folder: Path) -> Answer:
+    """By LiteRT's interpreter of model.tflite, one image after the other."""
+    net: Any = importlib.import_module("ai_edge_litert.interpreter").Interpreter(str(folder / "model.tflite"))
+    net.allocate_tensors()
+    given, answer = net.get_input_details()[0]["index"], net.get_output_details()[0]["index"]
+
+    def one(x_CHW: np.ndarray) -> np.ndarray:
+        net.set_tensor(given, x_CHW[None])
+        net.invoke()
+        return net.get_tensor(answer)[0]
+
+    return lambda images: np.stack([one(x_CHW) for x_CHW in _normalised(folder, images)])
 
 
 def logits(folder: Path, name: str, images: np.ndarray) -> np.ndarray:
-    """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all."""
-    load: Callable[[Path], Answer] = globals()[name]  # the function above that has the format's name
+    """Logits of format `name` for raw images (N, C, H, W): of the first alone, then of all, in batches of `BATCH`."""
+    load: Callable[[Path], Answer] = globals()[name.replace("-", "_")]  # the function above that has its name
     answer = load(folder)
-    return np.concatenate([answer(images[:1]), answer(images)])
+    return np.concatenate([answer(images[:1]), *(answer(images[i : i + BATCH]) for i in range(0, len(images), BATCH))])
+
+
+def _program(folder: Path, file: str) -> Answer:
+    import torch
+
+    net = torch.export.load(folder / file).module()
+    return lambda images: _run(net, _normalised(folder, images))
+
+
+def _session(folder: Path, file: str) -> Answer:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(folder / file, providers=["CPUExecutionProvider"])
+    return lambda images: np.asarray(session.run(["logits"], {"images": _normalised(folder, images)})[0])
 
 
 def _normalised(folder: Path, images: np.ndarray) -> np.ndarray:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,17 +23,18 @@ MOST_BYTES = 1_900_000_000  # a file of protobuf holds 2 GiB; a larger net's wei
 METADATA = ("name", "classes", "mean", "std", "image_size", "in_chans")  # in the file's own metadata, as JSON
 CLASS = 'labels = [known["classes"][i] for i in logits.argmax(1)]'
 SEVERAL = 'labels = [[known["classes"][k] for k in row.nonzero()[0]] for row in logits > 0]  # sigmoid above 1/2'
-USAGE = f"""\
-`model.onnx` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
+ABOUT = f"""\
+`{FILE}` (opset {OPSET}) takes `images`, normalised, float32, of the one size and in a batch of any number, and \
 gives `logits`. Its metadata hold classes, mean and standard deviation as JSON. Needs onnxruntime, not torch.
-
+"""
+USAGE = f"""
 ```python
 import json
 
 import numpy as np
 import onnxruntime
 
-session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
+session = onnxruntime.InferenceSession("{FILE}", providers=["CPUExecutionProvider"])
 known = {{name: json.loads(text) for name, text in session.get_modelmeta().custom_metadata_map.items()}}
 mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
 (logits,) = session.run(["logits"], {{"images": (np.asarray(images, np.float32) - mean) / std}})
@@ -42,7 +45,13 @@ mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in 
 
 def usage(facts: Mapping[str, Any]) -> str:
     """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
-    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
+    return ABOUT + session_usage(FILE, facts)
+
+
+def session_usage(file: str, facts: Mapping[str, Any]) -> str:
+    """The lines of Python that load a file of ONNX and run it."""
+    text = USAGE.replace(FILE, file)
+    return text.replace(CLASS, SEVERAL) if facts.get("several_labels") else text
 
 
 def write(net: ExportNet, folder: Path) -> dict[str, Any]:
@@ -56,13 +65,34 @@ def write(net: ExportNet, folder: Path) -> dict[str, Any]:
     model = _converted(net)
     _name_the_batch(model.model)
     model.model.metadata_props.update({name: json.dumps(net.facts[name]) for name in METADATA})
-    large = sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MOST_BYTES
+    large = _is_large(net)
     model.save(folder / FILE, external_data=large)
     try:
         onnx.checker.check_model(folder / FILE)
     except onnx.checker.ValidationError as error:
         raise RuntimeError(f"the file breaks a rule of ONNX: {error}") from None
     return {"opset": OPSET, "ir_version": model.model.ir_version} | ({"weights": WEIGHTS_FILE} if large else {})
+
+
+@contextmanager
+def float_file(net: ExportNet, folder: Path) -> Iterator[Path]:
+    """The net in float32 as one file of ONNX: the folder's, where it has been written there.
+
+    Raises:
+        RuntimeError: if it is too large for one file, or torch cannot express it in ONNX.
+    """
+    if _is_large(net):
+        raise RuntimeError(f"its weights are more than {MOST_BYTES:,} bytes, which one file of ONNX does not hold")
+    if (folder / FILE).exists():
+        yield folder / FILE
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        write(net, Path(scratch))
+        yield Path(scratch) / FILE
+
+
+def _is_large(net: ExportNet) -> bool:
+    return sum(tensor.nbytes for tensor in net.network.state_dict().values()) > MOST_BYTES
 
 
 def _converted(net: ExportNet) -> Any:

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +20,32 @@ from ...archs.errors import short_repr
 from ...archs.files import atomic_write, read_own
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import save, shapes
-from ..ranking.metric import run_metric, validation_metrics
+from ..ranking.metric import is_quantized, run_metric, validation_metrics
 from ..ranking.stats import mean_ci
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import Record
 from ..runs.retrained import by_net, spreads
 from ..runs.store import SAMPLE, read_array, read_data_facts, read_records, read_settings, write_json
 from ..runs.weights_spec import facts_of, select_net, trained_head, trained_network, trained_weights
-from . import isolated, package
-from .card import HEAD, card
-from .export_net import ExportNet, export_net_of
+from . import package
+from .card import HEAD, card, found_text
+from .check import TOLERANCE, check_folder, warnings
+from .export_net import ExportNet, ScoringImages, export_net_of
 from .formats import check_formats, format_of
 
 # What the exporters of torch raise where they cannot: there is no one base.
 FAILURES = (RuntimeError, ValueError, TypeError, AssertionError, LookupError, AttributeError)
-TOLERANCE = 1e-4  # largest absolute difference of logits, float32
+FLOAT = "float_"  # of a net that was ranked by int8: its score in float32, which most formats have
+ImagesOf = Callable[[Path, Record], ScoringImages]  # the images of a net's data, of its run's folder
 
 
 def export_net(
-    run: Path, out: Path, trial: int | None = None, how: str = "accuracy", formats: Sequence[str] = ("package",)
+    run: Path,
+    out: Path,
+    trial: int | None = None,
+    how: str = "accuracy",
+    formats: Sequence[str] = ("package",),
+    images_of: ImagesOf | None = None,
 ) -> dict[str, Any]:
     """Export one net of a run to the new folder `out`; return what was exported and how it was checked.
 
@@ -50,12 +55,13 @@ def export_net(
         trial: which net; None takes from the front, under the run's own limits, the one that `how` picks.
         how: accuracy, gain or cheapest.
         formats: names of `formats.FORMATS`.
+        images_of: reads the images that formats of lower precision are made and measured on.
 
     Raises:
         InputError: if there is no such net or format, the net has no weights, or `out` cannot be written.
         OperationError: if a format cannot be written or does not give the net's outputs.
     """
-    check_formats(",".join(formats))
+    names = check_formats(",".join(formats))
     home, record = select_net(run, trial, how)
     trained_weights(home, record)
     _must_be_free(out)
@@ -66,13 +72,34 @@ def export_net(
     if (in_run := (len(facts["classes"]), spec.image_size, spec.channels)) != ours:
         rule = "classes, image size and channels must be those of its weights"
         raise InputError(f"{home / 'run.json'}: {rule}, {ours}, got {in_run}")
-    return export_network(network, out, formats, facts, images, trained_head(home, record))
+    scoring = _scoring(names, facts, images_of, home, record)
+    return export_network(network, out, formats, facts, images, trained_head(home, record), scoring)
+
+
+def _scoring(
+    names: Sequence[str], facts: Mapping[str, Any], images_of: ImagesOf | None, home: Path, record: Record
+) -> ScoringImages | None:
+    """The images for formats of lower precision, if there is one among `names`.
+
+    Raises:
+        InputError: if they cannot be had, or the net's logits mean nothing.
+    """
+    lower = [name for name in names if not format_of(name).exact]
+    if not lower:
+        return None
+    if facts["backbone"]:
+        raise InputError(f"formats: {lower[0]} is measured by its classes, which a backbone does not tell")
+    if images_of is None:
+        rule = "is measured on the images of the run's data, which `alternas export` reads; none were given"
+        raise InputError(f"formats: {lower[0]} {rule}")
+    return images_of(home, record)
 
 
 def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     """What is known of a net of a run, its other seeds included."""
     data, metric = facts_of(home, record), run_metric(run)
     measured = validation_metrics(record, metric)
+    measured |= {name.removeprefix(FLOAT): of for name, of in record.metrics.items() if name.startswith(FLOAT)}
     ranked_by = {} if metric.is_accuracy else {"metric": metric.name, "value": measured[metric.name]}
     facts = {
         "run": run.resolve().name,
@@ -101,13 +128,18 @@ def _facts(run: Path, home: Path, record: Record) -> dict[str, Any]:
     }
     if _brings_images(home):
         facts |= {"accuracy_on": f"as {data['name']} measures it, seed {record.seed}", "checked_on": "random images"}
+    seeds_of = "int8_" if is_quantized(run) else ""
     if record.accuracies:
         over_seeds = mean_ci([metric.value(score) for score in record.accuracies.values()], metric.within)
-        facts |= {"seeds": over_seeds.n, "seed_chosen": "the first", f"{metric.name}_over_seeds": vars(over_seeds)}
+        facts |= {
+            "seeds": over_seeds.n,
+            "seed_chosen": "the first",
+            f"{seeds_of}{metric.name}_over_seeds": vars(over_seeds),
+        }
     elif record.kind in ("retrain", "study"):
         group = next((g for g in by_net(read_records(home)) if record in g), [record])
         found = spreads(group, metric)
-        facts |= {"seeds": len(group)} | {f"{name}_over_seeds": value for name, value in found.items()}
+        facts |= {"seeds": len(group)} | {f"{seeds_of}{name}_over_seeds": value for name, value in found.items()}
     return facts
 
 
@@ -143,7 +175,8 @@ def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     lines = [f"{out}: trial {facts['trial']}, {measured[0]} {measured[1]:.4f}"]
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
-        lines.append(f"  {name:<8} {of['file']:<14} outputs equal to {of['max_abs_difference']:.1e}{opset}")
+        lines.append(f"  {name:<9} {of['file']:<15} {found_text(name, of)}{opset}")
+    lines += [f"warning: {line}" for line in warnings(facts["formats"])]
     if "package" in facts["formats"]:
         lines.append(f"try it:  python {out}/model.py")
     return lines
@@ -156,6 +189,7 @@ def export_network(
     about: Mapping[str, Any] | None = None,
     images: np.ndarray | None = None,
     head: Path | None = None,
+    scoring: ScoringImages | None = None,
 ) -> dict[str, Any]:
     """Export any net to the new folder `out`; return what config.json says, with how each format was checked.
 
@@ -167,6 +201,7 @@ def export_network(
         about: what is known of the net (classes, mean, std, accuracy and so on), over what the net itself says.
         images: to check on, (N, C, H, W) in the data's own values; None makes random ones.
         head: safetensors file of a head of the user's own that was trained with the net.
+        scoring: what formats of lower precision are calibrated and measured on; None takes `images`.
 
     Raises:
         InputError: if a format is unknown, lacks a package, or `out` cannot be written.
@@ -177,14 +212,14 @@ def export_network(
         names = ("reference", *(name for name in names if name not in ("package", "timm")))
     _must_be_free(out)
     about = dict(about or {}) | ({"head": {name: list(shape) for name, shape in shapes(head).items()}} if head else {})
-    net = export_net_of(network, about, images)
+    net = export_net_of(network, about, images, scoring)
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / "draft_of_export"
         written = write_formats(net, draft, names)
         if head:
             content = read_own(head)
             atomic_write(draft / HEAD, lambda file: file.write(content))
-        facts = write_card(net, draft, written, differences(draft, net, names))
+        facts = write_card(net, draft, written, check_folder(draft, net, names))
         _move(draft, out)
     return facts
 
@@ -220,49 +255,14 @@ def write_formats(net: ExportNet, draft: Path, names: Sequence[str]) -> dict[str
     return written
 
 
-def differences(folder: Path, net: ExportNet, formats: Sequence[str]) -> dict[str, float]:
-    """Largest absolute difference between the logits of each format of `folder` and those of the net.
-
-    Found in a process in which alternas cannot be imported, on the net's images, one alone and all at once.
-
-    Raises:
-        OperationError: if a format does not load or run, or differs by `TOLERANCE` or more.
-    """
-    ours, by_format = net.logits().numpy(), {}
-    with tempfile.TemporaryDirectory() as scratch:
-        np.save(f"{scratch}/images.npy", net.images_BCHW.numpy())
-        command = [sys.executable, "-P", "-B", isolated.__file__, str(folder), f"{scratch}/images.npy", scratch]
-        done = subprocess.run([*command, *formats], capture_output=True, text=True, cwd=scratch)
-        for name in formats:
-            path = Path(scratch) / f"{name}.npy"
-            if not path.exists():  # the first of them; those behind it were not tried
-                reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:500]
-                raise OperationError(f"export: {name}: does not load or run: {reason}")
-            by_format[name] = difference(name, np.load(path), ours)
-    return by_format
-
-
-def difference(name: str, theirs: np.ndarray, ours: np.ndarray) -> float:
-    """Largest absolute difference of two arrays of logits.
-
-    Raises:
-        OperationError: if it is `TOLERANCE` or more, or their shapes differ.
-    """
-    if theirs.shape != ours.shape:
-        raise OperationError(f"export: {name}: outputs of shape {theirs.shape}, the net's have {ours.shape}")
-    most = float(np.abs(theirs - ours).max())
-    if not most < TOLERANCE:  # nor is NaN
-        raise OperationError(f"export: {name}: outputs differ by {most:.1e}, not by less than {TOLERANCE:.0e}")
-    return most
-
-
 def write_card(
-    net: ExportNet, draft: Path, written: Mapping[str, Mapping[str, Any]], off: Mapping[str, float]
+    net: ExportNet, draft: Path, written: Mapping[str, Mapping[str, Any]], found: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Write config.json and the card, with how far each format is `off`; return the facts."""
-    formats = {name: {**written[name], "max_abs_difference": most} for name, most in off.items()}
+    """Write config.json and the card, with what was `found` of each format; return the facts."""
+    formats = {name: {**written[name], **of} for name, of in found.items()}
     checked = {"images": len(net.images_BCHW), "batch_sizes": list(net.batch_sizes), "tolerance": TOLERANCE}
-    facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(off.values())}
+    most = [of["max_abs_difference"] for name, of in found.items() if format_of(name).exact]
+    facts = dict(net.facts) | {"checked": checked, "formats": formats, "max_abs_difference": max(most, default=None)}
     write_json(draft / "config.json", facts)
     network = net.network
     ours = isinstance(network, Network)

@@ -22,11 +22,10 @@ from torch.utils.benchmark import Timer
 
 from ...archs import Network
 from ...archs.errors import InputError, OperationError
-from ..export import onnx as onnx_format
 from ..export.export_net import export_net_of
-from ..export.formats import check_formats
+from ..export.formats import check_formats, format_of
 from .footprint import EnergyMeter, energy_meter, peak_memory
-from .measurements import LatencySetting, cpu_name
+from .measurements import ONNX_FORMATS, LatencySetting, cpu_name
 
 if TYPE_CHECKING:
     from .device_command import DeviceCommand
@@ -85,7 +84,9 @@ def measure(
     """
     check_device(setting)
     load = os.getloadavg()[0] / (os.cpu_count() or 1)
-    device, dtype = torch.device(setting.device), getattr(torch, setting.dtype)
+    device, dtype = torch.device(setting.device), torch.float32
+    if setting.runtime != "onnx":  # which takes float32 and is converted itself
+        dtype = getattr(torch, setting.dtype)
     on_gpu = device.type == "cuda"
     try:
         x_BCHW = torch.rand(setting.batch, *shape).to(device, dtype)
@@ -164,8 +165,9 @@ def exported_memory(network: nn.Module, shape: tuple[int, int, int], setting: La
         return None
     assert isinstance(network, Network), "checked by session_of"
     with tempfile.TemporaryDirectory() as folder:
-        onnx_format.write(export_net_of(network), Path(folder))
-        return peak_memory(Path(folder) / onnx_format.FILE, shape, setting.batch, setting.threads)
+        form = format_of(ONNX_FORMATS[setting.dtype])
+        form.write(export_net_of(network), Path(folder))
+        return peak_memory(Path(folder) / form.file, shape, setting.batch, setting.threads)
 
 
 def _is_tight(times: Sequence[float]) -> bool:
@@ -176,7 +178,7 @@ def _is_tight(times: Sequence[float]) -> bool:
 def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -> Callable[[], object]:
     """A function that runs one forward pass, without gradients."""
     if setting.runtime == "onnx":
-        return session_of(network, x_BCHW, setting.threads)
+        return session_of(network, x_BCHW, setting.threads, setting.dtype)
     called: Any = torch.compile(network) if setting.runtime == "compile" else network
 
     def run() -> object:
@@ -186,14 +188,16 @@ def _runner(network: nn.Module, x_BCHW: torch.Tensor, setting: LatencySetting) -
     return run
 
 
-def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[], object]:
-    """A function that runs the batch in onnxruntime.
+def session_of(network: nn.Module, x_BCHW: Tensor, threads: int, dtype: str = "float32") -> Callable[[], object]:
+    """A function that runs the batch in onnxruntime, in the precision of a format of `ONNX_FORMATS`.
+
+    For int8 the net is calibrated on random images: the time depends on what is quantized, not on the ranges.
 
     Raises:
         InputError: if a package is missing, or the net is not one of ours.
         RuntimeError: if torch cannot express it in ONNX.
     """
-    check_formats("onnx")
+    check_formats(ONNX_FORMATS[dtype])
     if not isinstance(network, Network):
         raise InputError("runtime onnx: takes nets of alternas alone, not timm's")
     import onnxruntime
@@ -201,8 +205,9 @@ def session_of(network: nn.Module, x_BCHW: Tensor, threads: int) -> Callable[[],
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     with tempfile.TemporaryDirectory() as folder:
-        onnx_format.write(export_net_of(network), Path(folder))
-        file = str(Path(folder) / onnx_format.FILE)
+        form = format_of(ONNX_FORMATS[dtype])
+        form.write(export_net_of(network), Path(folder))
+        file = str(Path(folder) / form.file)
         session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
     images = x_BCHW.numpy()
     return lambda: session.run(None, {"images": images})

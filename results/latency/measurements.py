@@ -24,7 +24,8 @@ from ...archs.files import open_own, parse_json
 from ..runs.store import cut_torn_line, read_lines
 
 DEVICES = ("cpu", "cuda")
-DTYPES = ("float32", "bfloat16", "float16")
+DTYPES = ("float32", "bfloat16", "float16", "int8")
+ONNX_FORMATS = {"float32": "onnx", "float16": "onnx-fp16", "int8": "onnx-int8"}  # of export, by dtype
 RUNTIMES = ("eager", "compile", "onnx")
 MOST_BATCH = 2**20  # and threads
 FILE = "latency.jsonl"
@@ -37,7 +38,7 @@ class LatencySetting:
 
     device: str = "cpu"  # cpu or cuda
     batch: int = 1  # images at once
-    dtype: str = "float32"  # float32, bfloat16 or float16
+    dtype: str = "float32"  # float32, bfloat16, float16 or, by onnxruntime alone, int8
     runtime: str = "eager"  # eager, compile (torch.compile) or onnx (onnxruntime)
     threads: int = 1  # of the CPU
 
@@ -48,8 +49,11 @@ class LatencySetting:
         for name, value in (("batch", self.batch), ("threads", self.threads)):
             if not 1 <= value <= MOST_BATCH:
                 raise InputError(f"{name}: must be from 1 to {MOST_BATCH}, got {short_repr(value)}")
-        if self.runtime == "onnx" and (self.dtype, self.device) != ("float32", "cpu"):
-            raise InputError(f"runtime onnx: measured in float32 on the CPU alone, got {self.dtype} on {self.device}")
+        if self.runtime == "onnx" and (self.dtype not in ONNX_FORMATS or self.device != "cpu"):
+            rule = f"measured in {', '.join(ONNX_FORMATS)} on the CPU alone"
+            raise InputError(f"runtime onnx: {rule}, got {self.dtype} on {self.device}")
+        if self.dtype == "int8" and self.runtime != "onnx":
+            raise InputError(f"dtype int8: measured by runtime onnx alone, got {self.runtime}")
 
     def __str__(self) -> str:
         return "/".join(str(getattr(self, field.name)) for field in fields(self))

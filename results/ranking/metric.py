@@ -158,11 +158,17 @@ def run_metric(folder: Path) -> Metric:
         raise InputError(f"{folder / 'run.json'}: {error}") from None
 
 
+def is_quantized(folder: Path) -> bool:
+    """Whether the nets of a run are ranked by what they score in int8."""
+    return read_settings(folder).get("settings", {}).get("quantized") is True
+
+
 def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
+    """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices, int8."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    return {"trainer": "", "tune": {}, "other_costs": [], "devices": [], **settings, "metric": whole}
+    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "quantized": False}
+    return older | dict(settings) | {"metric": whole}
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:

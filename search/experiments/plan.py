@@ -122,6 +122,7 @@ class ExperimentContext:
         about: what it is for, in a line that is printed once all is checked.
         metric: what nets are ranked by.
         trainer: the user's own training; None is ours.
+        quantized: whether nets are ranked by what they score in int8.
     """
 
     folder: Path
@@ -133,6 +134,7 @@ class ExperimentContext:
     about: str = ""
     metric: Metric = field(default_factory=Metric)
     trainer: TrainerFile | None = None
+    quantized: bool = False
 
 
 class PlanController(Controller):
@@ -229,6 +231,7 @@ class PlanController(Controller):
             metric=self.context.metric,
             trainer=self.context.trainer,
             step_bytes=step_bytes(trial.cost, training.recipe),
+            quantized=self.context.quantized,
         )
         return trial.job
 

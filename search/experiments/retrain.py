@@ -12,7 +12,7 @@ from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
 from ...results.ranking.leaderboard import costs_of, leaderboard_of, limits_of
-from ...results.ranking.metric import run_metric
+from ...results.ranking.metric import is_quantized, run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
 from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
@@ -94,7 +94,12 @@ def retrain(config: Retrain, console: Console) -> list[Record]:
     settings = {"objective": costs_of(run)[0], "run": run.name, "metric": asdict(metric)}
     if trainer:
         settings["trainer"] = trainer.identity
-    context = ExperimentContext(run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer)
+    quantized = is_quantized(run)
+    if quantized:
+        settings["quantized"] = True
+    context = ExperimentContext(
+        run / FOLDER, "retrain", data, config.run, settings, metric=metric, trainer=trainer, quantized=quantized
+    )
     records = run_experiment(plan, context, console)
     prune(run)
     return records

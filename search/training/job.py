@@ -118,6 +118,7 @@ class TrainJob:
         trainer: the user's own training; None is ours.
         member: the worker, among those that have the same job, each with its share of a step's images.
         step_bytes: memory that a step is estimated to take; 0 where it is not known.
+        quantized: whether the final net's scores on validation are those that it has in int8.
     """
 
     trial: int
@@ -141,6 +142,7 @@ class TrainJob:
     trainer: TrainerFile | None = None
     member: Member = ALONE
     step_bytes: int = 0
+    quantized: bool = False
 
     @property
     def progress_steps(self) -> int:
@@ -308,7 +310,8 @@ class JobResult:
         accuracy: validation accuracy of the EMA weights, a fraction, or the score of another metric; None unless
             trained and ok.
         metrics: further numbers on validation, see `results.metrics.Scores`; at the full budget the same and
-            "accuracy" on training images, as "train_...".
+            "accuracy" on training images, as "train_...". Of a quantized net those on validation are int8's,
+            and that of the metric in float32 is there as "float_...".
         curve: the learning curve from the first step on.
         seconds: training and evaluation without checkpoints, earlier jobs of the same training included.
         device: what it ran on.

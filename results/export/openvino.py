@@ -1,0 +1,59 @@
+"""`openvino`: model.xml and model.bin, the net of `onnx` as OpenVINO keeps it, for Intel's CPUs, GPUs and NPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .export_net import ExportNet, Format
+from .onnx import CLASS, SEVERAL, float_file
+
+FILE = "model.xml"
+WEIGHTS_FILE = "model.bin"
+USAGE = f"""\
+`{FILE}` and `{WEIGHTS_FILE}` take `images`, normalised, float32, of the one size and in a batch of any number, and \
+give `logits`. OpenVINO computes in bfloat16 where a CPU has it, unless it is told otherwise, as here.
+
+```python
+import json
+
+import numpy as np
+import openvino
+
+known = json.load(open("config.json"))
+net = openvino.Core().compile_model("{FILE}", "CPU", {{"INFERENCE_PRECISION_HINT": "f32"}})
+mean, std = (np.array(known[name], np.float32).reshape(1, -1, 1, 1) for name in ("mean", "std"))
+logits = net((np.asarray(images, np.float32) - mean) / std)["logits"]
+{CLASS}
+```
+"""
+
+
+def usage(facts: Mapping[str, Any]) -> str:
+    """How to load it: with the likeliest class, or all labels that a sigmoid gives more than one half."""
+    return USAGE.replace(CLASS, SEVERAL) if facts.get("several_labels") else USAGE
+
+
+def write(net: ExportNet, folder: Path) -> dict[str, Any]:
+    """Write model.xml and model.bin.
+
+    Raises:
+        RuntimeError: if torch cannot express the net in ONNX, or OpenVINO cannot read that.
+    """
+    openvino: Any = import_module("openvino")  # of an extra of its own
+    with float_file(net, folder) as source:
+        openvino.save_model(openvino.Core().read_model(source), folder / FILE, compress_to_fp16=False)
+    return {"weights": WEIGHTS_FILE, "openvino": openvino.__version__.split("-")[0]}
+
+
+FORMAT = Format(
+    "OpenVINO",
+    FILE,
+    write,
+    usage,
+    {FILE: "the net for OpenVINO", WEIGHTS_FILE: "its weights"},
+    requires=("openvino", "onnx", "onnxscript"),
+    extra="openvino",
+)

@@ -1,0 +1,108 @@
+"""Static quantization of an ONNX file by onnxruntime: int8 weights by channel, uint8 activations, as QDQ.
+
+Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul with weights. Products of two activations
+(attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation stay in float32:
+in int8 they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from contextlib import redirect_stdout
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...archs.cost import FLOAT_BYTES
+
+QUANTIZED = ("Conv", "Gemm", "MatMul")
+PERCENTILE = 99.99  # of a map's values that its range holds: what lies outside is clipped
+MOST_IMAGES = 512  # that ranges are taken from
+MAPS_BYTES = 2**30  # of the maps that calibration keeps at once
+BATCH = 32
+
+
+def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
+    """Write the int8 net of the float32 net in `source` to `target`; return how many images it is calibrated on.
+
+    Args:
+        source: of one file, with an input `images`.
+        target: of the int8 net.
+        x_NCHW: calibration images, normalised; fewer are used where their maps would not fit into memory.
+
+    Raises:
+        RuntimeError: if onnxruntime cannot.
+    """
+    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory() as scratch, redirect_stdout(io.StringIO()):  # it prints how it calibrates
+        prepared = Path(scratch) / "prepared.onnx"
+        quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+        most = min(len(x_NCHW), MOST_IMAGES, max(BATCH // 2, MAPS_BYTES // _maps_bytes(prepared)))
+        x_NCHW = x_NCHW[: most - most % min(BATCH, most)]  # onnxruntime takes batches of one size alone
+        quantize_static(
+            str(prepared),
+            str(target),
+            _reader(x_NCHW),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=list(QUANTIZED),
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            calibrate_method=CalibrationMethod.Percentile,
+            nodes_to_exclude=_products(prepared),
+            extra_options={"CalibPercentile": PERCENTILE},
+        )
+    _clean(target)
+    return len(x_NCHW)
+
+
+def _products(path: Path) -> list[str]:
+    """Names of the MatMuls of two activations; onnxruntime's MatMulConstBOnly does not hold for QDQ."""
+    import onnx
+
+    graph = onnx.load(path).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    return [node.name for node in graph.node if node.op_type == "MatMul" and not weights.intersection(node.input)]
+
+
+def _maps_bytes(path: Path) -> int:
+    """Of all maps of one image, in float32."""
+    import onnx
+
+    maps = onnx.load(path).graph.value_info
+    shapes = [[side.dim_value or 1 for side in of.type.tensor_type.shape.dim] for of in maps]  # 0: the batch
+    return FLOAT_BYTES * max(1, sum(prod(shape) for shape in shapes))
+
+
+def _reader(x_NCHW: np.ndarray) -> Any:
+    """What onnxruntime takes calibration images from, batch by batch."""
+    from onnxruntime.quantization import CalibrationDataReader
+
+    class Reader(CalibrationDataReader):
+        def __init__(self) -> None:
+            self.batches = iter(np.split(x_NCHW, range(BATCH, len(x_NCHW), BATCH)))
+
+        def get_next(self) -> dict[str, np.ndarray] | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+            batch = next(self.batches, None)
+            return None if batch is None else {"images": batch}
+
+    return Reader()
+
+
+def _clean(path: Path) -> None:
+    """Take out what quantization left in the file beside the net: its own notes, operator sets of nothing in it."""
+    import onnx
+
+    model = onnx.load(path)
+    ours = [note for note in model.metadata_props if not note.key.startswith("onnx.")]
+    used = {node.domain for node in model.graph.node}
+    sets = [of for of in model.opset_import if of.domain in used]
+    del model.metadata_props[:], model.opset_import[:]
+    model.metadata_props.extend(ours)
+    model.opset_import.extend(sets)
+    onnx.save(model, path)

@@ -1,0 +1,34 @@
+"""Images of a run's data, for exports of lower precision: training images to calibrate on, validation images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+
+from ...results.export.export_net import ScoringImages
+from ...results.export.quantize import MOST_IMAGES
+from ...results.runs.record import Record
+from ..data.dataset import Split
+from ..data.load import images_at
+from ..data.splits import seen
+from ..training.loaders import sample
+from .trained_nets import TrainedNet, data_of
+
+MOST_SCORED = 5000  # validation images: beyond, the noise of the choice is below half a point
+
+
+def scoring_images(home: Path, record: Record, console: Console) -> ScoringImages:
+    """Of the part of its data that a net was trained on; the same ones each time, none of the test split.
+
+    Raises:
+        InputError: if the data cannot be read, or are others now.
+    """
+    data = seen(data_of(home, console), TrainedNet("", home, record).view)
+    train, val = _some(data.train, MOST_IMAGES), _some(data.val, MOST_SCORED)
+    return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
+
+
+def _some(split: Split, most: int) -> np.ndarray:
+    return sample(len(split), most).numpy()
