@@ -356,7 +356,7 @@ def test_the_front_has_each_net_at_its_best_recipe(tmp_path: Path) -> None:
         assert row["recipes"] == sum(r.key == row["key"] and r.kind == "search" for r in records)
     baselines = [row for row in board.rows if row["kind"] == "baseline"]
     assert {row["recipe"]["lr"] for row in baselines} == {6e-3}
-    text = "\n".join(summary_lines(board))
+    text = "\n".join(summary_lines(board, board.rows))
     assert f"recipe: {len(nets)} nets trained by several; the best one counts" in text
     assert "baselines are trained by the recipe's own values" in text
 

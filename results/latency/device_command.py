@@ -19,7 +19,7 @@ from .measurements import DEVICES, Measurement, settings_in
 
 LATENCY = "latency_ms"  # what a bare number is
 UNNAMED = "device"  # name of a device that was given none
-FOLDERS = ("package", "timm")  # formats that are no single file
+FOLDERS = ("package", "timm", "openvino")  # formats that are no single file
 MODEL_FORMS = tuple(name for name in FORMATS if name not in FOLDERS)
 TIMEOUT_SECONDS = 300.0  # of one run of the command
 PLACEHOLDERS = ("model", "shape", "key")
