@@ -96,6 +96,10 @@ READERS = (  # the first that takes a name reads it
         "synthetic:read_composed", names=("cue", "clutter"), arrays=True,
     ),
     Reader(
+        "clutter-small", "3,280 such pictures of 10x10: what a first search is run on, in minutes",
+        "synthetic:read_composed", names=("clutter-small",), arrays=True,
+    ),
+    Reader(
         "a torchvision set such as cifar10",
         "a classification set of torchvision's, in any case (`cifar100`, `flowers102`, `oxfordiiitpet`, ...)",
         "torchvision:read_torchvision", names=tuple(TORCHVISION_SETS), any_case=True, downloads=True,
