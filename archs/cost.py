@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, size, total_of
+from .blocks.accumulator import FLOAT_BYTES, CostAccumulator, OperatorCost, OperatorWork, size, total_of
 from .ends_cost import head_cost, last_norm_cost, stem_cost
 from .errors import check_int
 from .genotype import Genotype
@@ -36,6 +36,8 @@ class Cost:
     parts: tuple[OperatorCost, ...] = field(default=(), repr=False)
     # params and MACs while it is trained, where it is shipped with fewer
     trained: tuple[int, int] | None = None
+    # MACs, memory traffic and calls by kind of operator, for latency
+    operators: tuple[OperatorWork, ...] = field(default=(), repr=False)
 
     def by(self, field: str) -> dict[str, OperatorCost]:
         """Totals grouped by "place" or by "kind", in the order of the net."""
@@ -112,7 +114,7 @@ def _cost(genotype: Genotype, num_classes: int, image_size: ImageSize, in_chans:
     tally.place = "head"
     head_cost(tally, genotype.head, features, num_classes, plan)
     alive, kept = tally.peak * FLOAT_BYTES, tally.kept * FLOAT_BYTES
-    return Cost(*tally.totals(), alive, kept, tally.parts())
+    return Cost(*tally.totals(), alive, kept, tally.parts(), operators=tally.operators())
 
 
 @lru_cache(maxsize=4096)  # a search looks at many nets that differ in one stage

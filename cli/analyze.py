@@ -10,6 +10,7 @@ from ..archs.errors import MOST_SEEDS, InputError, check_count, short_repr
 from ..results.analysis.registry import ANALYSES
 from ..results.render.terminal import print_json, print_lines, print_text
 from ..search.tabular.published import TABLES
+from . import complete
 from .options import (
     Epochs,
     Eta,
@@ -30,13 +31,25 @@ QUICK_SAMPLES = 64
 DATA, SEEDS = "digits", 3  # of --paper-claims
 
 
-@command(20)
+@command(
+    "alternas explain first --against zoo --analyses variance,fourier",
+    "alternas explain first:7 --against first:3 --quick",
+    "alternas explain --paper-claims --quick",
+)
 def explain(
-    run: Annotated[str, argument("Run name or folder, of a study too; RUN:TRIAL selects one net.")] = "",
+    run: Annotated[
+        str,
+        argument("Run name or folder, of a study too; RUN:TRIAL selects one net.", autocompletion=complete.run_names),
+    ] = "",
     against: Annotated[
         str, option("Net to compare with: a trial, RUN:TRIAL, or zoo (the run's plain ResNet closest in MACs).")
     ] = "",
-    analyses: Annotated[str, option(f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.")] = "",
+    analyses: Annotated[
+        str,
+        option(
+            f"Only these analyses, separated by commas: {', '.join(ANALYSES)}.", autocompletion=complete.analysis_names
+        ),
+    ] = "",
     samples: Annotated[
         int, option("Maximum number of validation images, and of training images where they are used.")
     ] = 1024,
@@ -90,7 +103,10 @@ def explain(
         print_lines(*summary_lines(facts))
 
 
-@command(21)
+@command(
+    "alternas bench --strategy random,evolution --seeds 20",
+    "alternas bench --table my_table.parquet --objective macs",
+)
 def bench(
     strategy: Annotated[str, option("Strategies, separated by commas; also oracle and largest (default: all).")] = "",
     scheduler: Annotated[
@@ -153,10 +169,18 @@ def bench(
         draw(traces, file)
 
 
-@command(22)
+@command(
+    "alternas latency first --batch 1,32",
+    "alternas latency first:7 --onnx --threads 2",
+    "alternas latency timm:resnet18 --image-size 64",
+)
 def latency(
     target: Annotated[
-        str, argument("Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME.")
+        str,
+        argument(
+            "Run or net to measure: RUN, RUN:TRIAL, a zoo name, a genotype's JSON file, or timm:NAME.",
+            autocompletion=complete.net_names,
+        ),
     ],
     device: Annotated[str, option("Device: cpu or cuda.")] = "cpu",
     batch: Annotated[str, option("Batch sizes, separated by commas.")] = "1",

@@ -9,20 +9,24 @@ import logging
 import os
 import signal
 import sys
-from typing import Any
+from importlib import metadata
+from typing import Annotated, Any
 
 import typer
 
 from ..archs.errors import InputError, OperationError
 from ..results.render.terminal import LogHandler, guarded, visible
 from . import analyze, export, ops, results, search, train  # noqa: F401 - each declares its commands
-from .options import COMMANDS, typed_errors
+from .help import GroupedCommand, GroupedCommands
+from .options import COMMANDS, option, typed_errors
+
+HELP = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     name="alternas",
-    help="Find the image classifier that gives the most accuracy for the compute it costs.",
+    cls=GroupedCommands,
+    context_settings=HELP,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich for the help would double its time
 )
@@ -30,8 +34,22 @@ app = typer.Typer(
 MOST = 1000  # characters of a message: what was typed may be of any length, and hold what terminals obey
 INTERRUPTED, TERMINATED = 130, 143  # 128 and the signal's number, as shells have it; the first is typer's own answer
 
-for command in sorted(COMMANDS, key=lambda command: command.place):
-    app.command(command.name)(command.run)
+for command in COMMANDS:
+    declare = app.command(command.name, cls=GroupedCommand, context_settings=HELP, epilog="\n".join(command.examples))
+    declare(command.run)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"alternas {metadata.version('alternas')}")
+        raise typer.Exit
+
+
+@app.callback()
+def alternas(
+    version: Annotated[bool, option("Print the version.", "--version", callback=_print_version, is_eager=True)] = False,
+) -> None:
+    """Find the image classifier that gives the most accuracy for the compute it costs."""
 
 
 _terminated: list[int] = []  # the signal that came

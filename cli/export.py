@@ -10,12 +10,16 @@ from ..archs.errors import InputError
 from ..results.export.formats import FORMATS
 from ..results.render.tables import short
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
-from .options import Json, NetSize, Svg, argument, command, option
+from . import complete
+from .options import Json, Net, NetSize, Svg, argument, command, option, run_and_trial_of
 
 
-@command(10)
+@command(
+    "alternas export first --out best",
+    "alternas export first:7 --out net7 --formats package,onnx",
+)
 def export(
-    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.")],
+    run: Net,
     out: Annotated[Path, option("Folder to create.")],
     trial: Annotated[int | None, option("Trial to export instead of the best.")] = None,
     pick: Annotated[str, option("Which net of the front to export: accuracy (default), gain, or cheapest.")] = "",
@@ -24,22 +28,32 @@ def export(
 ) -> None:
     """Export the best net as a folder that needs no alternas: weights, model card, chosen formats."""
     from ..results.export.write import export_net, summary_lines
-    from ..results.runs.weights_spec import parse_run_spec
 
-    folder, named = parse_run_spec(run)
-    if sum(value not in (None, "") for value in (trial, named, pick)) > 1:
-        rule = "RUN:TRIAL and --trial name a net and --pick chooses one: only one of them"
-        raise InputError(f"export: {rule}, got both {run if named is not None else trial} and {pick or trial!r}")
-    facts = export_net(folder, out, named if trial is None else trial, pick or "accuracy", formats.split(","))
+    folder, trial = run_and_trial_of(run, trial)
+    if trial is not None and pick:
+        raise InputError(
+            f"export: a trial names a net and --pick chooses one: only one of them, got both {trial} and {pick!r}"
+        )
+    facts = export_net(folder, out, trial, pick or "accuracy", formats.split(","))
     if as_json:
         print_json(facts)
     else:
         print_lines(*summary_lines(facts, out))
 
 
-@command(11)
+@command(
+    "alternas cost alternet50_cifar --image-size 32 --classes 100",
+    "alternas cost first:7 --batch 64",
+    "alternas cost timm:resnet50",
+)
 def cost(
-    arch: Annotated[str, argument("Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.")],
+    arch: Annotated[
+        str,
+        argument(
+            "Architecture: a zoo name, a genotype's JSON file, RUN:TRIAL, or timm:NAME.",
+            autocompletion=complete.net_names,
+        ),
+    ],
     image_size: NetSize = "",
     classes: Annotated[int | None, option("Number of classes (default: the run's, timm's or 1000).")] = None,
     channels: Annotated[int | None, option("Number of image channels (default: the run's, timm's or 3).")] = None,
@@ -62,7 +76,10 @@ def cost(
         print_text(drawing)
 
 
-@command(12)
+@command(
+    "alternas archs",
+    "alternas archs --grammar",
+)
 def archs(
     grammar: Annotated[
         bool, option("Print what nets are made of instead: each field and kind of block, as Markdown.")
@@ -79,9 +96,14 @@ def archs(
     print_listing(rows, as_json)
 
 
-@command(13)
+@command(
+    "alternas spaces",
+    "alternas spaces ./my_space.py --image-size 32",
+)
 def spaces(
-    space: Annotated[str, argument("Name of a space, or your own file to check (default: all).")] = "",
+    space: Annotated[
+        str, argument("Name of a space, or your own file to check (default: all).", autocompletion=complete.space_names)
+    ] = "",
     image_size: Annotated[
         str, option("Image size in pixels: SIDE or HEIGHTxWIDTH (default: 8, 32 and 224; 32 for a file).")
     ] = "",

@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from . import complete
 from .options import Address, Data, Json, StoragePath, argument, command, option, print_result
 
 
-@command(23)
+@command(
+    "alternas dashboard first --port 8081",
+)
 def dashboard(
-    run: Annotated[str, argument("Run name or folder.")],
+    run: Annotated[str, argument("Run name or folder.", autocompletion=complete.run_names)],
     host: Annotated[str, option("Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, option("Port to listen on; 0 takes a free one.", min=0, max=65535)] = 8080,
     storage: Annotated[str, option("URL of the run's database, if the search used --storage.")] = "",
@@ -24,7 +27,10 @@ def dashboard(
     serve(find_run(run), host, port, storage)
 
 
-@command(24)
+@command(
+    "alternas doctor",
+    "alternas doctor --address auto --data photos",
+)
 def doctor(
     address: Address = "",
     data: Data = "digits",

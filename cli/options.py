@@ -18,6 +18,7 @@ from ..archs.errors import InputError, OperationError, is_whole, short_repr
 from ..archs.files import disk_full_message
 from ..results.render.terminal import print_json, print_text
 from ..search.data.readers.registry import FORMS
+from . import complete
 
 if TYPE_CHECKING:
     from ..search.config import RunConfig
@@ -31,11 +32,11 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]  # its base, which typer does n
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its name, its place in the help, and whether the same words again resume what they began."""
+    """A command: name, whether the same words again resume what they began, examples in its help."""
 
     name: str
-    place: int
     resumes: bool
+    examples: tuple[str, ...]
     run: Callable[..., Any]
 
 
@@ -43,9 +44,9 @@ COMMANDS: list[Command] = []
 
 
 def command(
-    place: int, name: str = "", resumes: bool = False, prints: Callable[[Any, bool], None] | None = None
+    *examples: str, name: str = "", resumes: bool = False, prints: Callable[[Any, bool], None] | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function a command.
+    """Make a function a command, with examples in its help that can be typed as they are.
 
     A parameter whose type is one of the groups of options below stands for all options of that group, which follow
     the command's own in the help. A function that Python may call too returns its result and leaves it to `prints`,
@@ -54,7 +55,8 @@ def command(
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         run = _with_groups_expanded(function)
-        COMMANDS.append(Command(name or function.__name__, place, resumes, _printing(run, prints) if prints else run))
+        shown = _printing(run, prints) if prints else run
+        COMMANDS.append(Command(name or function.__name__, resumes, examples, shown))
         return run
 
     return register
@@ -95,13 +97,16 @@ def option(help: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help, **more)
 
 
-def argument(help: str) -> Any:
+def argument(help: str, **more: Any) -> Any:
     """A positional argument with its help."""
-    return typer.Argument(help=help)
+    return typer.Argument(help=help, **more)
 
 
 Json = Annotated[bool, option("Print JSON instead of a table.", "--json")]
-Run = Annotated[str, argument("Run name (a folder below runs/) or path of a run's folder.")]
+Run = Annotated[
+    str, argument("Run name (a folder below runs/) or path of a run's folder.", autocompletion=complete.run_names)
+]
+Net = Annotated[str, argument("RUN:TRIAL, or RUN: its best net.", autocompletion=complete.run_names)]
 Svg = Annotated[Path | None, option("Also draw the net into this SVG file.", "--svg")]
 Name = Annotated[str, option("Name of the run (default: derived from the inputs).")]
 Data = Annotated[str, option(f"Data set: {FORMS}.")]
@@ -158,7 +163,8 @@ class TrainingOptions:
         str,
         option(
             "Training recipe: a name from `alternas recipes` or a JSON file (default: cue for cue and clutter, "
-            "else smoke)."
+            "else smoke).",
+            autocompletion=complete.recipe_names,
         ),
     ] = ""
     epochs: Epochs = None
@@ -302,6 +308,20 @@ def print_result(as_json: bool, facts: Any, drawing: Callable[[], Any]) -> None:
         print_json(facts)
     else:
         print_text(drawing())
+
+
+def run_and_trial_of(net: str, trial: int | None) -> tuple[Path, int | None]:
+    """The run's folder and the trial that RUN:TRIAL, or RUN and a trial beside it, name.
+
+    Raises:
+        InputError: if there is no such run, or both name a trial.
+    """
+    from ..results.runs.run_spec import parse_run_spec
+
+    folder, named = parse_run_spec(net)
+    if named is not None and trial is not None:
+        raise InputError(f"trial: RUN:TRIAL names one, only one of them, got both {short_repr(net)} and {trial}")
+    return folder, trial if named is None else named
 
 
 def whole_numbers(option: str, text: str) -> tuple[int, ...]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_text
-from .options import Json, MaxMacs, MaxParams, Run, Svg, argument, command, option
+from . import complete
+from .options import Json, MaxMacs, MaxParams, Net, Run, Svg, argument, command, option, run_and_trial_of
 
 if TYPE_CHECKING:
     from ..results.ranking.objectives import RankingQuery
@@ -54,7 +55,10 @@ class RankingOptions:
         return RankingQuery(parse_objectives(self.objectives), limits, names(self.family), self.latency_of)
 
 
-@command(4)
+@command(
+    "alternas runs",
+    "alternas runs --json",
+)
 def runs(as_json: Json = False) -> None:
     """List the runs of this folder: how far each is, its best accuracy, what it has cost."""
     from ..results.runs.overview import print_runs
@@ -62,17 +66,32 @@ def runs(as_json: Json = False) -> None:
     print_runs(as_json)
 
 
-@command(5)
-def front(run: Run, ranking: RankingOptions, as_json: Json = False) -> None:
+@command(
+    "alternas front first",
+    "alternas front first --objectives accuracy,macs,params --max-macs 1M",
+    "alternas front first --svg front.svg",
+)
+def front(
+    run: Run,
+    ranking: RankingOptions,
+    svg: Annotated[Path | None, option("Also draw the front into this SVG file.", "--svg")] = None,
+    as_json: Json = False,
+) -> None:
     """Show the Pareto front of a run, ranked."""
     from ..results.render.board import print_front
     from ..results.runs.store import find_run
 
-    query = ranking.query()
-    print_front(find_run(run), query, as_json)
+    folder, query = find_run(run), ranking.query()
+    if svg:
+        from ..results.report.front import write_front
+
+        write_front(folder, svg, query)
+    print_front(folder, query, as_json)
 
 
-@command(6)
+@command(
+    "alternas leaderboard first --top 20",
+)
 def leaderboard(
     run: Run,
     ranking: RankingOptions,
@@ -87,9 +106,11 @@ def leaderboard(
     print_leaderboard(find_run(run), query, top, as_json)
 
 
-@command(7)
+@command(
+    "alternas compare first second",
+)
 def compare(
-    runs: Annotated[list[str], argument("Two or more run names or folders.")],
+    runs: Annotated[list[str], argument("Two or more run names or folders.", autocompletion=complete.run_names)],
     ranking: RankingOptions,
     as_json: Json = False,
 ) -> None:
@@ -99,18 +120,23 @@ def compare(
     print_comparison(runs, ranking.query(), as_json)
 
 
-@command(8)
+@command(
+    "alternas show first:7 --svg net.svg",
+    "alternas show first",
+)
 def show(
-    run: Run,
-    trial: Annotated[int, argument("Number of the trial.")],
+    run: Net,
+    trial: Annotated[int | None, argument("The trial, where it does not stand behind the run's name.")] = None,
     svg: Svg = None,
     as_json: Json = False,
 ) -> None:
     """Show one net of a run: its stages, and its scores by class."""
+    from ..results.ranking.leaderboard import best_trial
     from ..results.render.describe_net import draw_trial, svg_trial, trial_facts
-    from ..results.runs.store import find_run
 
-    folder = find_run(run)
+    folder, trial = run_and_trial_of(run, trial)
+    if trial is None:
+        trial = best_trial(folder)
     if svg:
         svg_trial(folder, trial, svg)
     if as_json:
@@ -119,7 +145,10 @@ def show(
         print_text(draw_trial(folder, trial))
 
 
-@command(9)
+@command(
+    "alternas report first",
+    "alternas report first --out page.html --assets numbers",
+)
 def report(
     run: Run,
     out: Annotated[Path | None, option("Path of the page (default: report.html in the run's folder).")] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
+from . import complete
 from .options import (
     Arch,
     Data,
@@ -43,13 +44,23 @@ def _print_found(folder: Path, as_json: bool) -> None:
         print_lines("", f"export the best:  alternas export {folder.name} --out {folder.name}-best")
 
 
-@command(1, resumes=True, prints=_print_found)
+@command(
+    "alternas search alternet --trials 16 --max-macs 1M --name first",
+    "alternas search modern --data photos --image-size 64 --recipe fast --epochs 20",
+    "alternas search all --supernet 8 --max-hours 2",
+    resumes=True,
+    prints=_print_found,
+)
 def search(
     training: TrainingOptions,
     images: ImageOptions,
     running: RunOptions,
     space: Annotated[
-        str, argument("Search space: a name from `alternas spaces`, or a file such as ./my_space.py.")
+        str,
+        argument(
+            "Search space: a name from `alternas spaces`, or a file such as ./my_space.py.",
+            autocompletion=complete.space_names,
+        ),
     ] = "all",
     data: Data = DIGITS,
     trials: Annotated[
@@ -62,7 +73,10 @@ def search(
     name: Name = "",
     strategy: Annotated[
         str,
-        option(f"Search strategy: {', '.join(STRATEGIES)}, or your own Optuna sampler as package.module:Class."),
+        option(
+            f"Search strategy: {', '.join(STRATEGIES)}, or your own Optuna sampler as package.module:Class.",
+            autocompletion=complete.strategy_names,
+        ),
     ] = "evolution",
     tune: Annotated[
         str,
@@ -226,7 +240,10 @@ def _pretrained(weights: str, arch: str, from_size: str) -> WeightsSpec | None:
     return WeightsSpec(weights, arch, parse_size(from_size) if from_size else None)
 
 
-@command(2)
+@command(
+    "alternas data digits",
+    "alternas data photos --image-size 64",
+)
 def data(
     name: Annotated[str, argument("Data set, as for --data of a search.")],
     images: ImageOptions,
@@ -251,9 +268,14 @@ def data(
         raise error
 
 
-@command(3)
+@command(
+    "alternas recipes",
+    "alternas recipes fast",
+)
 def recipes(
-    name: Annotated[str, argument("Recipe to print in full (default: list all).")] = "",
+    name: Annotated[
+        str, argument("Recipe to print in full (default: list all).", autocompletion=complete.recipe_names)
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """List training recipes and their sources, or print one as JSON to edit and use as --recipe FILE.json."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from . import complete
 from .options import (
     Arch,
     Data,
@@ -25,6 +27,7 @@ from .options import (
     console_for,
     option,
     print_result,
+    run_and_trial_of,
     whole_numbers,
 )
 
@@ -37,7 +40,12 @@ class WeightsOptions:
     """Trained weights to start from."""
 
     weights: Annotated[
-        str, option("Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.", "--from")
+        str,
+        option(
+            "Trained weights: timm:NAME, RUN, RUN:TRIAL, an exported folder, or a .safetensors file.",
+            "--from",
+            autocompletion=complete.run_names,
+        ),
     ]
     arch: Arch = ""
     from_size: FromSize = ""
@@ -49,9 +57,13 @@ class WeightsOptions:
         return WeightsSpec(self.weights, self.arch, parse_size(self.from_size) if self.from_size else None)
 
 
-@command(14, resumes=True)
+@command(
+    "alternas retrain first --top 3 --seeds 3",
+    "alternas retrain first:7 --epochs 30",
+    resumes=True,
+)
 def retrain(
-    run: Annotated[str, argument("Run name or folder.")],
+    run: Annotated[str, argument("Run name or folder; RUN:TRIAL selects one net.", autocompletion=complete.run_names)],
     running: RunOptions,
     top: Annotated[int, option("Number of nets to retrain, by Pareto rank, then by accuracy.")] = 3,
     trials: Annotated[str, option("Trials to retrain instead, such as 4,7.")] = "",
@@ -68,16 +80,19 @@ def retrain(
     """Retrain the best nets of a run with several seeds and test them; the same command again resumes."""
     from ..results.ranking.metric import run_metric
     from ..results.runs.retrained import failures, summary, table
-    from ..results.runs.store import find_run, read_records
+    from ..results.runs.store import as_argument, read_records
     from ..search.config import limits_of
     from ..search.experiments.retrain import Retrain
     from ..search.experiments.retrain import retrain as run_retrain
     from ..search.training import recipes
     from ..search.training.trainer_file import read_trainer
 
-    folder = find_run(run)
+    folder, named = run_and_trial_of(run, None)
+    if named is not None and trials:
+        raise InputError(f"trials: RUN:TRIAL names one, only one of them, got both {run} and {trials}")
     limits, own_recipe = limits_of(macs=max_macs, params=max_params), recipes.get(recipe) if recipe else None
-    numbers, file = whole_numbers("trials", trials), read_trainer(trainer) if trainer else None
+    numbers = whole_numbers("trials", trials) if named is None else (named,)
+    file = read_trainer(trainer) if trainer else None
     config = Retrain(folder, seeds, running.config(), top, numbers, limits, own_recipe, epochs, file)
     records = run_retrain(config, console_for(as_json))
     metric = run_metric(folder)
@@ -88,12 +103,16 @@ def retrain(
     print_text(table(rows, metric))
     lines = failures(records)
     if rows:
-        best = f"{run}:{rows[0]['trial']}" if trials else run
+        best = f"{as_argument(folder)}:{rows[0]['trial']}" if numbers else as_argument(folder)
         lines += ["", f"export the best:  alternas export {best} --out {folder.name}-best"]
     print_lines(*lines)
 
 
-@command(15, resumes=True)
+@command(
+    "alternas finetune --from first:7 --data photos",
+    "alternas finetune --from best --data photos --freeze backbone",
+    resumes=True,
+)
 def finetune(
     weights: WeightsOptions,
     data: Data,
@@ -130,7 +149,10 @@ def finetune(
     print_lines(*lines)
 
 
-@command(16, resumes=True)
+@command(
+    "alternas buildup --from timm:resnet18.a1_in1k --data photos --msa 0,0,1,1",
+    resumes=True,
+)
 def buildup(
     weights: WeightsOptions,
     data: Data,
@@ -154,7 +176,10 @@ def buildup(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(17, name="few-shot")
+@command(
+    "alternas few-shot --from first:7 --data photos --shots 1,5",
+    name="few-shot",
+)
 def few_shot(
     weights: WeightsOptions,
     data: Data,
@@ -177,7 +202,10 @@ def few_shot(
     print_result(as_json, curves, lambda: drawing(curves))
 
 
-@command(18, resumes=True)
+@command(
+    "alternas study data-size --data cue --quick",
+    resumes=True,
+)
 def study(
     name: Annotated[str, argument("Name of a study from `alternas studies`.")],
     images: ImageOptions,
@@ -200,7 +228,9 @@ def study(
     print_result(as_json, result, lambda: drawing)
 
 
-@command(19)
+@command(
+    "alternas studies",
+)
 def studies(as_json: Json = False) -> None:
     """List the papers' studies that `alternas study` can run."""
     from ..search.experiments.comparisons import STUDIES

@@ -89,7 +89,7 @@ class SavedRun:
         """Write the HTML report, and return its path: report.html in the run's folder, or `out`.
 
         Raises:
-            InputError: if plotly is missing, or the file cannot be written.
+            InputError: if the file cannot be written.
         """
         from .report.page import write_report
 
@@ -97,7 +97,7 @@ class SavedRun:
 
     def _repr_html_(self) -> str:
         from .report.elements import open_run
-        from .report.sections import front_plot
+        from .report.front import front_plot
         from .report.svg import plot_svg
 
         board, plot = leaderboard_of(self.folder), front_plot(open_run(self.folder))

@@ -21,7 +21,8 @@ from ..archs.layout import ImageSize
 from ..results.ranking.leaderboard import leaderboard_of
 from ..results.ranking.metric import complete_settings
 from ..results.runs.record import Record, now
-from ..results.runs.store import find_run, read_records, read_settings, run_and_trial
+from ..results.runs.run_spec import run_and_trial
+from ..results.runs.store import find_run, read_records, read_settings
 from ..spaces import FixedChooser, Genes, JointSpace, Space, find_genes, options_of, plain_genes
 from .samplers.sampler_context import features
 from .training.recipe import completed

@@ -136,8 +136,9 @@ def price(net: Genotype) -> Any:
 
 
 def milliseconds(net: Genotype) -> float:
-    """A machine on which depth costs more than MACs."""
-    return 1e-4 * price(net).macs ** 0.5 * sum(stage.depth for stage in net.stages) ** 1.5
+    """A machine on which calls cost more than MACs."""
+    cost = price(net)
+    return 1e-8 * cost.macs + 0.01 * sum(operator.calls for operator in cost.operators)
 
 
 def row(ms: float, machine: str = "Chip") -> dict[str, Any]:

@@ -11,7 +11,8 @@ import pytest
 from alternas.archs import InputError
 from alternas.results.latency.nets import nets_of
 from alternas.results.report.elements import open_run
-from alternas.results.report.sections import front_plot, leaderboard_table
+from alternas.results.report.front import front_plot
+from alternas.results.report.sections import leaderboard_table
 from runs import drawn_records, made_run
 
 pytestmark = pytest.mark.usefixtures("elsewhere")

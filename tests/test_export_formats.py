@@ -28,7 +28,7 @@ from alternas.results.export import write as writing
 from alternas.results.export.export_net import RANDOM_IMAGES, export_net_of
 from alternas.results.export.formats import FORMATS, check_formats, format_of
 from alternas.results.export.write import export_network, summary_lines, write_formats
-from alternas.results.runs.weights_spec import parse_run_spec
+from alternas.results.runs.run_spec import parse_run_spec
 from nets import FURTHER, NETS, lively
 from runs import finished_run
 

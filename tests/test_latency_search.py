@@ -22,7 +22,6 @@ from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
 from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
-from alternas.search.trials import latencies as module
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.latencies import Latencies
 from alternas.spaces import get
@@ -126,26 +125,25 @@ def draws(count: int) -> list[Genotype]:
     return list(nets.values())[:count]
 
 
-def test_the_line_finds_a_power_law(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RIDGE", 1e-9)
-    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(60)
-
-    def law(net: Genotype) -> float:
-        cost = price(net)
-        return 3e-3 * cost.macs**0.5 * cost.params**0.25 * cost.activation_bytes**0.125
-
-    for net in nets[:40]:
-        latencies.add(net, row(law(net)))
-    for net in nets[40:]:
-        assert latencies.of(net) == pytest.approx(law(net), rel=1e-3)
-
-
-def test_a_guess_before_there_is_a_line_goes_as_macs(tmp_path: Path) -> None:
+def test_a_guess_follows_the_first_measurement(tmp_path: Path) -> None:
     latencies, (first, second, *_) = Latencies(tmp_path, price, *TIMING), draws(8)
-    assert latencies.of(second) / latencies.of(first) == pytest.approx(price(second).macs / price(first).macs)
+    ratio = latencies.of(second) / latencies.of(first)
     latencies.add(first, row(2.0))
     assert latencies.of(first) == 2.0
-    assert latencies.of(second) == pytest.approx(2.0 * price(second).macs / price(first).macs)
+    assert latencies.predict(first) == (2.0, 0.0)
+    assert latencies.of(second) == pytest.approx(2.0 * ratio, rel=0.05)
+
+
+def test_a_limit_is_decided_by_measurements_or_sure_predictions(tmp_path: Path) -> None:
+    latencies, nets = Latencies(tmp_path, price, *TIMING), draws(40)
+    assert latencies.is_over(nets[0], latencies.of(nets[0])) is None, "nothing was measured"
+    for net in nets[:30]:
+        latencies.add(net, row(milliseconds(net)))
+    ms, error = latencies.predict(nets[35])
+    assert 0 < error < 0.5
+    assert [latencies.is_over(nets[35], ms * factor) for factor in (0.1, 1.0, 10.0)] == [True, None, False]
+    assert latencies.is_over(nets[0], latencies.known[nets[0].key].ms) is False
+    assert latencies.is_over(nets[0], 0.99 * latencies.known[nets[0].key].ms) is True
 
 
 def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:

@@ -268,7 +268,6 @@ def test_a_frame_has_the_values() -> None:
 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_report_shows_values(alternas: Any) -> None:
-    pytest.importorskip("plotly")
     curve = [{"step": 1, "loss": 1.0, "accuracy": -2.0}, {"step": 2, "loss": 1.0, "accuracy": -1.25}]
     run_of("mine", [*NETS, row(4, -1.25, 50, curve=curve)])
     facts = json.loads(alternas("report", "mine", "--json", "--assets", "numbers")[1])

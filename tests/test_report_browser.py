@@ -67,8 +67,7 @@ def until(true: Callable[[], Any], what: str) -> None:
 def opened(browser: Any, page: Path) -> Any:
     browser.get_log("performance")
     browser.get(page.as_uri())
-    drawn = "return document.querySelectorAll('.plot .main-svg').length >= document.querySelectorAll('.plot').length"
-    until(lambda: browser.execute_script(drawn), "plots are drawn")
+    until(lambda: browser.execute_script("return document.querySelectorAll('#panel h4').length"), "the script has run")
     return browser
 
 
@@ -83,30 +82,63 @@ def test_no_error_and_no_request_leaves_the_page(browser: Any, page: Path, tmp_p
     assert (tmp_path / "page.png").stat().st_size > 20_000
 
 
-def test_points_show_their_net(browser: Any, page: Path) -> None:
-    """The mouse goes to two points of the front; the panel says their trials and shows their drawings."""
-    opened(browser, page)
+def mouse(browser: Any, kind: str, x: float, y: float) -> None:
+    pressed = {"button": "left", "clickCount": 1} if kind != "mouseMoved" else {}
+    browser.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, "x": x, "y": y, **pressed})
+
+
+def on_screen(browser: Any) -> list[tuple[int, float, float]]:
+    """The trial of each net of the front that is shown, and where its mark lies in the window."""
     where = """
-        const plot = document.getElementById("plot-front"), box = plot.getBoundingClientRect();
-        const found = [];
-        for (const trace of plot.data.filter((t) => t.customdata && t.visible !== "legendonly")) {
-            const {xaxis, yaxis} = plot._fullLayout;
-            trace.customdata.forEach(([place, trial], i) => found.push([
-                place, trial,
-                box.left + xaxis._offset + xaxis.d2p(trace.x[i]), box.top + yaxis._offset + yaxis.d2p(trace.y[i])
-            ]));
-        }
-        return found.sort((a, b) => a[0] - b[0]).slice(0, 2);"""
+        const svg = document.querySelector("#plot-front .desk svg"), ctm = svg.getScreenCTM();
+        const take = new Set(DATA.nets.rows.filter((row) => row[10] === 1).map((row) => row[0]));
+        return pointsOf(svg).map(({x, y, net}) => [DATA.nets.rows[net][0], new DOMPoint(x, y).matrixTransform(ctm)])
+            .filter(([trial]) => take.has(trial)).map(([trial, at]) => [trial, at.x, at.y]);"""
     browser.execute_script("document.getElementById('plot-front').scrollIntoView()")
-    heading = "return document.querySelector('#panel h4').textContent"
-    for _, trial, x, y in browser.execute_script(where):
-        for dx in (40, 0):  # plotly takes no notice of a mouse that stays where it is
-            move = {"type": "mouseMoved", "x": x + dx, "y": y}
-            browser.execute_cdp_cmd("Input.dispatchMouseEvent", move)
-        until(lambda t=trial: browser.execute_script(heading).startswith(f"trial {t}:"), f"the panel shows {trial}")
+    return browser.execute_script(where)
+
+
+HEADING = "return document.querySelector('#panel h4').textContent"
+
+
+def test_points_show_their_net_and_a_click_holds_it(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    (trial, x, y), (other, x2, y2), *_ = sorted(on_screen(browser), key=lambda point: point[1])
+    for shown, a, b in ((trial, x, y), (other, x2, y2)):
+        mouse(browser, "mouseMoved", a, b)
+        until(lambda t=shown: browser.execute_script(HEADING).startswith(f"trial {t}:"), f"the panel shows {shown}")
         name = browser.execute_script("return document.querySelector('#panel svg title').textContent")
-        assert browser.execute_script(heading).split()[-1] in name
+        assert browser.execute_script(HEADING).split()[-1] in name
+        assert browser.execute_script("return document.getElementById('tip').textContent").startswith(f"net {shown},")
+    for kind in ("mousePressed", "mouseReleased"):
+        mouse(browser, kind, x2, y2)
+    mouse(browser, "mouseMoved", x, y)
+    until(
+        lambda: browser.execute_script("return document.getElementById('tip').textContent").startswith(f"net {trial},"),
+        "the mouse is on the other net",
+    )
+    assert browser.execute_script(HEADING).startswith(f"trial {other}:"), "held"
     assert EVIL in browser.execute_script("return document.getElementById('panel').textContent"), "as it was written"
+
+
+def test_a_name_in_the_legend_shows_and_hides(browser: Any, page: Path) -> None:
+    opened(browser, page)
+    early = "[...document.querySelectorAll('#plot-front .desk .p-k')].find((k) => k.textContent === 'stopped early')"
+    shown = "return getComputedStyle(key.closest('svg').querySelector(`.p-s[data-s=\"${key.dataset.s}\"]`)).display"
+    state = f"const key = {early}; {shown}"
+    assert browser.execute_script(state) == "none"
+    browser.execute_script(f"{early}.dispatchEvent(new Event('click'))")
+    assert browser.execute_script(state) != "none"
+
+
+@pytest.mark.parametrize("nets", [1, 16])
+def test_small_runs_have_no_empty_places(browser: Any, tmp_path: Path, nets: int) -> None:
+    write_report(made_run(tmp_path, drawn_records(nets + 4, stops=False)[-nets:]))
+    opened(browser, tmp_path / "report.html")
+    empty = """
+        const parts = [...document.querySelectorAll(".part")];
+        return parts.filter((part) => !part.querySelector("svg, table, img")).length;"""
+    assert browser.execute_script(empty) == 0
 
 
 def test_a_row_shows_its_net_and_a_heading_sorts(browser: Any, page: Path) -> None:
@@ -128,15 +160,19 @@ def test_a_row_shows_its_net_and_a_heading_sorts(browser: Any, page: Path) -> No
 
 def test_dark_and_narrow(browser: Any, page: Path) -> None:
     opened(browser, page)
-    ground = "return document.getElementById('plot-front')._fullLayout.paper_bgcolor"
-    light = browser.execute_script(ground)
+    ink = "return getComputedStyle(document.querySelector('#plot-front .p-text')).color"
+    light = browser.execute_script(ink)
     features = [{"name": "prefers-color-scheme", "value": "dark"}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
-    until(lambda: browser.execute_script(ground) != light, "plots follow the colour scheme")
+    until(lambda: browser.execute_script(ink) != light, "plots follow the colour scheme")
     assert browser.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(20, 23, 26)"
     phone = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
     until(lambda: browser.execute_script("return innerWidth") == 390, "the page is narrow")
     assert browser.execute_script("return document.documentElement.scrollWidth") == 390, "nothing hangs over"
+    letters = """
+        const seen = [...document.querySelectorAll(".plot svg text")].filter((text) => text.getClientRects().length);
+        return Math.min(...seen.map((text) => 12 * text.getScreenCTM().a));"""
+    assert browser.execute_script(letters) >= 11, "pixels of text in plots"
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

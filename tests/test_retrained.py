@@ -80,11 +80,12 @@ def test_bounds_of_accuracies_lie_between_0_and_1() -> None:
 
 
 def test_of_several_recipes_the_best_mean_stands_beside_the_search() -> None:
-    found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training_id="worse")])
+    found = retrainings([*RECORDS, record(1, 0.7, OTHER, recipe={"name": "fast"}, training_id="worse")], Metric())
     assert found[NET.key] == {
         "retrained_accuracy": 0.95, "retrained_sd": None, "retrained_seeds": 1, "retrained_steps": 16,
+        "retrained_test": pytest.approx(0.85),
     }  # fmt: skip
-    assert retrainings(RECORDS[:3])[NET.key]["retrained_sd"] == pytest.approx(0.1)
+    assert retrainings(RECORDS[:3], Metric())[NET.key]["retrained_sd"] == pytest.approx(0.1)
     assert found[OTHER.key]["retrained_accuracy"] == 0.7
 
 

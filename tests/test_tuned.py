@@ -21,7 +21,8 @@ from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table, open_run
-from alternas.results.report.sections import importance_parts, importances, leaderboard_table, recipe_table
+from alternas.results.report.genes import importance_parts, importances, recipe_table
+from alternas.results.report.sections import leaderboard_table
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, weights_file
 from alternas.search.engine.loop import run_loop

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..layout import Map
 
 FLOAT_BYTES = 4
+VECTOR = 16  # channels that a vector of floats holds (AVX-512): runtimes lay out depthwise convs in such blocks
 
 
 class OperatorCost(NamedTuple):
@@ -34,6 +35,19 @@ def total_of(parts: list[OperatorCost], place: str = "", kind: str = "") -> Oper
     return OperatorCost(place, kind, *sums)
 
 
+class OperatorWork(NamedTuple):
+    """What all calls of one operator ask of a device: more kinds than `OperatorCost` has, as their speeds differ.
+
+    Kinds: "conv" (side above 1), "pointwise" (side 1), "depthwise", "depthwise_odd" (channels no multiple of
+    `VECTOR`), "linear", "attention", "other" (norms, tables, scales: calls alone, as their maps are not known here).
+    """
+
+    kind: str
+    macs: int
+    traffic_bytes: int  # inputs and outputs of one image, and the weights; inputs as if no stride skipped any
+    calls: int
+
+
 class CostAccumulator:
     """Adds up operators at the place it currently stands. Elements are floats of one image."""
 
@@ -43,31 +57,40 @@ class CostAccumulator:
         self.peak = 0
         self.input_kept = input_kept
         self._sums: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        self._work: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
 
     def add(self, kind: str, params: int, macs: int = 0, outputs: int = 0) -> None:
-        row = self._sums[self.place, kind]
-        row[0] += params
-        row[1] += macs
-        row[2] += outputs * FLOAT_BYTES
+        """An operator that is none of those below, or a part of its costs."""
+        self._count(kind, params, macs, outputs)
+        self._call(kind if macs else "other", macs, params + 2 * outputs)
 
     def conv(self, c_in: int, c_out: int, kernel: int, at: Map, bias: bool = False) -> None:
         """A conv whose output map is `at`."""
         weights, pixels = c_in * c_out * kernel * kernel, at[0] * at[1]
-        self.add("conv", weights + bias * c_out, weights * pixels, c_out * pixels)
+        self._count("conv", weights + bias * c_out, weights * pixels, c_out * pixels)
+        work = "pointwise" if kernel == 1 else "conv"
+        self._call(work, weights * pixels, weights + (c_in + c_out) * pixels)
 
     def depthwise(self, channels: int, kernel: int, at: Map, bias: bool = False) -> None:
         """A conv of each channel by itself."""
-        self.conv(1, channels, kernel, at, bias)
+        weights, outputs = channels * kernel * kernel, channels * at[0] * at[1]
+        self._count("conv", weights + bias * channels, kernel * kernel * outputs, outputs)
+        work = "depthwise" if channels % VECTOR == 0 else "depthwise_odd"
+        self._call(work, kernel * kernel * outputs, weights + 2 * outputs)
 
     def linear(self, c_in: int, c_out: int, tokens: int = 1, bias: bool = True) -> None:
-        self.add("linear", c_in * c_out + bias * c_out, c_in * c_out * tokens, c_out * tokens)
+        weights = c_in * c_out
+        self._count("linear", weights + bias * c_out, weights * tokens, c_out * tokens)
+        self._call("linear", weights * tokens, weights + (c_in + c_out) * tokens)
 
     def norm(self, channels: int, bias: bool = True) -> None:
         self.add("norm", (1 + bias) * channels)
 
     def attention(self, queries: int, keys: int, dim: int) -> None:
         """Products q k^T and (weights) v; `queries` of the whole map, each against `keys`."""
-        self.add("attention", 0, 2 * queries * keys * dim, queries * dim)
+        macs = 2 * queries * keys * dim
+        self._count("attention", 0, macs, queries * dim)
+        self._call("attention", macs, 4 * queries * dim + queries * keys)
 
     def keep(self, *elements: int) -> None:
         """Tensors that autograd keeps for the backward pass."""
@@ -87,6 +110,9 @@ class CostAccumulator:
         for name, row in later._sums.items():
             own = self._sums[name]
             own[:] = map(add, own, row)
+        for kind, row in later._work.items():
+            own = self._work[kind]
+            own[:] = map(add, own, row)
         self.kept += later.kept
         self.peak = max(self.peak, later.peak)
         self.input_kept = later.input_kept
@@ -98,6 +124,21 @@ class CostAccumulator:
 
     def parts(self) -> tuple[OperatorCost, ...]:
         return tuple(OperatorCost(place, kind, *row) for (place, kind), row in self._sums.items())
+
+    def operators(self) -> tuple[OperatorWork, ...]:
+        return tuple(OperatorWork(kind, *row) for kind, row in self._work.items())
+
+    def _count(self, kind: str, params: int, macs: int, outputs: int) -> None:
+        row = self._sums[self.place, kind]
+        row[0] += params
+        row[1] += macs
+        row[2] += outputs * FLOAT_BYTES
+
+    def _call(self, kind: str, macs: int, elements: int) -> None:
+        row = self._work[kind]
+        row[0] += macs
+        row[1] += elements * FLOAT_BYTES
+        row[2] += 1
 
 
 def size(channels: int, at: Map) -> int:

@@ -131,12 +131,12 @@ def rank_rows(records: Sequence[Record], query: RankingQuery, extra: ExtraResult
     and seeds, the values of all objectives, latency_spread_ms, rank, gain (percentage points over the plain-ResNet
     curve at equal cost, the first of the objectives') and gain_bound (see `pareto.gain`), accuracy_per_gmac, knee,
     tied_with (None if the noise is unknown), budget_steps and weights (which make nets no fair comparison), rising
-    (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps), and seconds of all
-    trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still give
-    the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` out of so many `recipes`.
+    (see `budgets.still_rose`), what retraining gave (retrained_accuracy, _sd, _seeds, _steps, _test), and seconds of
+    all trainings. Baselines are ranked with the rest: if one of them wins, it says so. Those left out by a limit still
+    give the curve its shape. Where recipes were searched, a net has one row, of its best `recipe` of so many `recipes`.
     """
     extra = extra or ExtraResults()
-    again, noise = retrainings(extra.retrained), noise_of(records, extra.retrained)
+    again, noise = retrainings(extra.retrained, query.metric), noise_of(records, extra.retrained)
     trained = [r for r in records if r.status == "ok" and r.accuracy is not None]
     by_trial, recipes = {r.trial: r for r in trained}, Counter((r.kind, r.key) for r in trained)
     every = [

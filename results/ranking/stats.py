@@ -100,8 +100,8 @@ def pooled_sd(groups: Sequence[Sequence[float]]) -> float | None:
     return math.sqrt(squares / degrees) if degrees else None
 
 
-def half_width(sd: float, degrees: int, n: int, m: int) -> float:
-    """Half width of the 95 % interval of a difference of two means, over n and m seeds.
+def half_width(sd: float, degrees: int, n: float, m: float) -> float:
+    """Half width of the 95 % interval of a difference of two means, over n and m seeds; of one mean with m infinite.
 
     t(degrees) x sd x sqrt(1/n + 1/m): Student's two-sample interval with the noise `sd` known from `degrees` degrees of
     freedom of other nets too. A difference of no more than that is within the noise.
@@ -117,6 +117,10 @@ class Noise:
     degrees: int  # of freedom that it is known from
     trainings: int  # that it is worked out from
     nets: int  # that they are of
+
+    def half_width(self, seeds: int) -> float:
+        """Half width of the 95 % interval of a net's mean over so many seeds."""
+        return half_width(self.sd, self.degrees, seeds, math.inf)
 
     def line(self, points: str = "points") -> str:
         """The noise in words, counted in points or what a metric's gains are counted in."""

@@ -16,6 +16,7 @@ from ..ranking.leaderboard import Leaderboard, leaderboard_of
 from ..ranking.metric import Metric, as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
+from ..ranking.verdict import verdict_of
 from ..runs.record import Record
 from ..runs.store import read_data_facts
 from .tables import nets_table
@@ -31,6 +32,8 @@ log = logging.getLogger("alternas")
 def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
     """Print the front of a run, and return how many nets are on it."""
     board = leaderboard_of(folder, query)
+    if board.rows and not as_json:
+        print_text(plain(*verdict_of(board)[:1], ""))
     _print(board, board.front, f"Pareto front of {folder.name}", as_json)
     return len(board.front)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -23,17 +23,14 @@ from ..ranking.leaderboard import noise_of
 from ..ranking.metric import Metric, as_shown, run_metric, validation_metrics, value_text
 from ..runs.record import Record
 from ..runs.retrained import retrained, summary_line
-from ..runs.store import find_run, read_data_facts, read_records, run_and_trial, weights_file
+from ..runs.run_spec import run_and_trial
+from ..runs.store import find_run, read_data_facts, read_records
+from .confusion import confusion_lines, per_class, read_confusion
 from .drawing import net_drawing, net_svg, write_svg
 from .tables import short
 from .terminal import plain
 
-if TYPE_CHECKING:
-    import numpy as np
-
-
 IMAGENET = ((224, 224), 1000, 3)
-SHOWN = 8  # classes, and pairs of classes
 SCORES = {
     "accuracy": "accuracy",
     "map": "mAP",
@@ -132,8 +129,8 @@ def draw_trial(folder: Path, trial: int) -> RenderableType:
     drawing = _timm_line(net, record) if isinstance(net, TimmNet) else input_spec(folder).drawing(net)
     if record.accuracy is None:
         return Group(head, drawing)
-    confusion_KK = _confusion(folder, record, len(classes))
-    confused = [] if confusion_KK is None else [plain(*_confusion_lines(confusion_KK, classes))]
+    confusion_KK = read_confusion(folder, record, len(classes))
+    confused = [] if confusion_KK is None else [plain(*confusion_lines(confusion_KK, classes))]
     how = ", ".join(f"{name} {value}" for name, value in record.runtime.items())
     rising = " and still rose at the end" * bool(_rising(folder, record, metric))
     trained = plain(f"trained on {record.device} ({how}), {record.seconds:.1f} s{rising}", style="dim")
@@ -162,53 +159,16 @@ def svg_trial(folder: Path, trial: int, path: Path) -> None:
 def trial_facts(folder: Path, trial: int) -> dict[str, Any]:
     """One record of a run as JSON, with the accuracy and the confusion of its classes where they were measured."""
     record, classes = find_trial(folder, trial), read_data_facts(folder)["classes"]
-    confusion_KK, metric = _confusion(folder, record, len(classes)), run_metric(folder)
+    confusion_KK, metric = read_confusion(folder, record, len(classes)), run_metric(folder)
     facts = as_shown(record.to_dict(), metric) | {"rising": _rising(folder, record, metric)}
     if confusion_KK is None:
         return facts
-    return facts | {"per_class": _per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
+    return facts | {"per_class": per_class(confusion_KK, classes), "confusion": confusion_KK.tolist()}
 
 
 def _rising(folder: Path, record: Record, metric: Metric) -> bool | None:
     """Whether it still rose at its end, as the leaderboard has it."""
     return still_rose(record, validation_images(folder), metric, noise_of(read_records(folder), retrained(folder)))
-
-
-def _confusion(folder: Path, record: Record, classes: int) -> np.ndarray | None:
-    """Validation images of class (row) taken for class (column), (K, K); None where the net was not trained to the end.
-
-    Raises:
-        InputError: if the file cannot be read as that.
-    """
-    path = weights_file(folder, record).with_suffix(".npz")
-    if not path.exists():
-        return None
-    from ..runs.store import read_array
-
-    expected = f"a confusion of classes, {classes}x{classes} whole numbers"
-    return read_array(path, "val", lambda shape, dtype: shape == (classes, classes) and dtype.kind in "iu", expected)
-
-
-def _per_class(confusion_KK: np.ndarray, classes: list[str]) -> list[dict[str, Any]]:
-    """Images and accuracy of each class; None for one without images."""
-    counts, right = confusion_KK.sum(1).tolist(), confusion_KK.diagonal().tolist()
-    return [
-        {"class": name, "images": n, "accuracy": hit / n if n else None}
-        for name, n, hit in zip(classes, counts, right, strict=True)
-    ]
-
-
-def _confusion_lines(confusion_KK: np.ndarray, classes: list[str]) -> list[str]:
-    """The worst classes, and the commonest mistakes."""
-    rows = [row for row in _per_class(confusion_KK, classes) if row["images"]]
-    rows.sort(key=lambda row: row["accuracy"])
-    weakest = ", ".join(f"{row['class']} {row['accuracy']:.2f}" for row in rows[:SHOWN])
-    wrong_KK = confusion_KK.astype("int64")
-    wrong_KK.flat[:: len(classes) + 1] = 0  # the diagonal
-    order = (-wrong_KK).argsort(axis=None, kind="stable")[:SHOWN].tolist()
-    pairs = [divmod(at, len(classes)) for at in order if wrong_KK.flat[at]]
-    confused = ", ".join(f"{classes[a]} as {classes[b]} ({wrong_KK[a, b]})" for a, b in pairs)
-    return [f"weakest classes: {weakest}", f"commonest mistakes: {confused or 'none'}"]
 
 
 def _scores_table(record: Record, metric: Metric) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -10,19 +10,18 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ..latency.measurements import Measurement
-from ..ranking.leaderboard import leaderboard_of
+from ...archs import Genotype
+from ..ranking.leaderboard import Leaderboard, leaderboard_of
 from ..ranking.metric import Metric
-from ..ranking.objectives import LATENCY
+from ..ranking.objectives import RankingQuery, objective_values
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import BESIDE, Record
 from ..runs.store import read_data_facts, read_settings
+from .used_genes import known_net, used_genes
 
-# Okabe and Ito (2008), as results/render/plots.py; grey reads on white and on black.
-BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY, GREY = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8a8f98",
-)  # fmt: skip
-COLOURS = (BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY)
+# Names of colours: what they are in the light and in the dark, `svg.PALETTE` says.
+COLOURS = (BLUE, VERMILLION, GREEN, PINK, ORANGE, SKY) = ("blue", "vermillion", "green", "pink", "orange", "sky")
+GREY, TEXT = "grey", "text"
 
 
 @dataclass(frozen=True)
@@ -34,10 +33,13 @@ class Series:
     y: list[Any]  # numbers; None breaks a line
     kind: str = "points"  # points, rings, line, steps or bars
     colour: str = GREY  # of all of it
-    symbol: str = "circle"  # of points, as plotly calls it
+    symbol: str = "circle"  # of points, one of `marks.OUTLINES`
+    look: str = "full"  # of points: full, open, dotted or half; of lines: full or dotted
     quiet: bool = False  # whether it stands back
     hidden: bool = False  # whether it waits in the legend until it is asked for
     nets: list[int] = field(default_factory=list)  # of points, each one's place in the report's list of nets
+    bars: list[tuple[float, float]] = field(default_factory=list)  # of points: the ends of each one's interval
+    labels: list[str] = field(default_factory=list)  # of points: what stands beside each of them
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,12 @@ class Plot:
     log_x: bool = False  # whether x is logarithmic
     sideways: bool = False  # whether bars lie
     stacked: bool = False  # whether bars are parts of a sum
+    within: tuple[float, float] | None = None  # what y can be, as far as that is known
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.series
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,11 @@ class Table:
     caption: str
     rows: list[dict[str, Any]]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.rows
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -76,6 +89,24 @@ class Picture:
     title: str
     readings: list[str]
     path: Path | None
+    is_empty: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Counts by row and column as shades, such as a confusion. Without names it is left out."""
+
+    kind: ClassVar[str] = "matrix"
+    name: str
+    title: str
+    caption: str
+    names: list[str]  # of rows and columns
+    counts: list[list[int]]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to show."""
+        return not self.names
 
 
 @dataclass(frozen=True)
@@ -83,7 +114,7 @@ class Section:
     """A heading, and what stands under it."""
 
     title: str
-    parts: tuple[Plot | Table | Picture, ...]
+    parts: tuple[Plot | Table | Picture | Matrix, ...]
 
 
 @dataclass(frozen=True)
@@ -94,17 +125,35 @@ class Run:
     run_json: dict[str, Any]
     data: dict[str, Any]  # what it says of the data
     records: list[Record]  # in the order written
-    rows: list[dict[str, Any]]  # the leaderboard
-    objective: str  # the cost that accuracy is weighed against
+    board: Leaderboard
     spec: InputSpec  # images and classes
-    latencies: Mapping[str, Measurement] = field(default_factory=dict)  # of its nets, by key, where they were measured
-    metric: Metric = field(default_factory=Metric)  # that nets are ranked by
     why_empty: str = ""  # a sentence, for where no net is on the leaderboard
     rising: str = ""  # likewise, how many nets of the front still rose at their end, and what more steps would cost
 
-    def cost(self, record: Record) -> float:
-        """What accuracy is weighed against."""
-        return self.latencies[record.key].ms if self.objective == LATENCY else record.cost[self.objective]
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The leaderboard's."""
+        return self.board.rows
+
+    @property
+    def metric(self) -> Metric:
+        """That nets are ranked by."""
+        return self.board.query.metric
+
+    @property
+    def objective(self) -> str:
+        """The cost that accuracy is weighed against."""
+        return self.board.query.cost
+
+    def cost(self, record: Record) -> float | None:
+        """What accuracy is weighed against; None where it is not known."""
+        if record.trial in self.row_of:
+            return self.row_of[record.trial][self.objective]
+        return objective_values(record, self.board.latencies.get(record.key), self._by_trial)[self.objective]
+
+    @cached_property
+    def _by_trial(self) -> dict[int, Record]:
+        return {r.trial: r for r in self.records}
 
     @property
     def name(self) -> str:
@@ -136,22 +185,49 @@ class Run:
         """The nets of rank 1, the cheapest first."""
         return [r for r in self.ranked if self.row_of[r.trial]["rank"] == 1]
 
+    def net(self, record: Record) -> Genotype | None:
+        """The net of a record; None where it is none of ours."""
+        if record.key not in self._nets:
+            self._nets[record.key] = known_net(record)
+        return self._nets[record.key]
+
+    def used(self, record: Record) -> dict[str, Any]:
+        """The genes that a net makes use of, by name."""
+        if record.trial not in self._used:
+            self._used[record.trial] = used_genes(record, None if self.own_space else self.net(record))
+        return self._used[record.trial]
+
+    @cached_property
+    def _nets(self) -> dict[str, Genotype | None]:
+        return {}
+
+    @cached_property
+    def _used(self) -> dict[int, dict[str, Any]]:
+        return {}
+
+    @property
+    def own_space(self) -> bool:
+        """Whether its space is a file of a user's."""
+        return "genes" in self.settings
+
     @cached_property
     def genes(self) -> list[str]:
         """The names of all genes, in the order drawn."""
         return list(dict.fromkeys(name for record in self.records for name in record.genes))
 
 
-def open_run(folder: Path) -> Run:
-    """What a report is made from; InputError if the run cannot be read."""
-    board, run_json, data = leaderboard_of(folder), read_settings(folder), read_data_facts(folder)
-    objective, records = board.query.costs[0], list(board.records)
+def open_run(folder: Path, query: RankingQuery | None = None) -> Run:
+    """What a report is made from; InputError if the run cannot be read.
+
+    Args:
+        folder: of the run.
+        query: what nets are ranked on, and which; None takes the run's own objectives and limits.
+    """
+    board, run_json, data = leaderboard_of(folder, query), read_settings(folder), read_data_facts(folder)
     why_empty = board.why_empty and f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."
     rising = board.rising_line and f"{board.rising_line[:1].upper()}{board.rising_line[1:]}."
     rising += f" To train longer: {board.longer.command}" if board.longer else ""
-    spec = input_spec(folder)
-    metric = board.query.metric
-    return Run(folder, run_json, data, records, board.rows, objective, spec, board.latencies, metric, why_empty, rising)
+    return Run(folder, run_json, data, list(board.records), board, input_spec(folder), why_empty, rising)
 
 
 def elapsed(records: Sequence[Record]) -> list[float] | None:

@@ -1,38 +1,70 @@
 "use strict";
-// Draws the plots, shows a net beside the front, sorts tables. Users' text enters as text, never as markup.
+// Shows the net under the mouse, hides series, sorts tables. Users' text enters as text, never as markup.
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const element = (name, text) => Object.assign(document.createElement(name), { textContent: text ?? "" });
 
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  const of = (name) => style.getPropertyValue(name).trim();
-  const axis = { gridcolor: of("--line"), zerolinecolor: of("--line"), linecolor: of("--line") };
-  const found = { "font.color": of("--text"), paper_bgcolor: of("--ground"), plot_bgcolor: of("--ground") };
-  found["hoverlabel.bgcolor"] = of("--soft");
-  found["hoverlabel.font.color"] = of("--text");
-  found["hoverlabel.bordercolor"] = of("--line");
-  for (const [key, value] of Object.entries(axis)) {
-    found["xaxis." + key] = value;
-    found["yaxis." + key] = value;
+const NEAR = 24; // pixels of the plot around a point
+let held = false; // whether a click holds the panel
+
+// The points of a drawn plot that are nets: each mark of a path begins with M X Y, its middle.
+function pointsOf(svg) {
+  const points = [];
+  for (const path of svg.querySelectorAll("path[data-nets]")) {
+    const nets = path.dataset.nets.split(" ").map(Number);
+    const middles = [...path.getAttribute("d").matchAll(/M([\d.]+) ([\d.]+)/g)];
+    middles.forEach(([, x, y], i) => points.push({ x: Number(x), y: Number(y), net: nets[i], group: path.parentNode }));
   }
-  return found;
+  return points;
 }
 
-function drawAll() {
-  for (const [name, plot] of Object.entries(DATA.plots)) {
-    const place = document.getElementById("plot-" + name);
-    // The one button, shown while the mouse is over a plot, saves it as a picture.
-    const toImageButtonOptions = { format: "svg", filename: name };
-    const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]], toImageButtonOptions };
-    Plotly.newPlot(place, plot.data, plot.layout, config).then(() => Plotly.relayout(place, colours()));
-    const pick = (event) => {
-      const found = event.points[0] && event.points[0].customdata;
-      if (found) show(found[0]);
-    };
-    place.on("plotly_hover", pick);
-    place.on("plotly_click", pick);
+function nearest(svg, points, event) {
+  const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+  let best = null, least = NEAR * NEAR;
+  for (const point of points) {
+    const far = (point.x - at.x) ** 2 + (point.y - at.y) ** 2;
+    if (far < least && !point.group.classList.contains("p-off")) [best, least] = [point, far];
   }
+  return best;
+}
+
+function follow(svg) {
+  let points = null, pick = null;
+  const ring = document.createElementNS(svg.namespaceURI, "circle");
+  for (const [name, value] of [["r", 9], ["class", "pick"], ["visibility", "hidden"]]) ring.setAttribute(name, value);
+  svg.append(ring);
+  const point = (event) => {
+    points ??= pointsOf(svg);
+    pick = nearest(svg, points, event);
+    ring.setAttribute("visibility", pick ? "visible" : "hidden");
+    tell(pick && pick.net, event);
+    if (!pick) return;
+    ring.setAttribute("cx", pick.x);
+    ring.setAttribute("cy", pick.y);
+    if (!held) show(pick.net);
+  };
+  svg.addEventListener("pointermove", point);
+  svg.addEventListener("pointerleave", () => tell(null));
+  svg.addEventListener("click", (event) => {
+    point(event);
+    held = Boolean(pick) && !(held && event.detail > 1);
+    if (pick) show(pick.net);
+  });
+}
+
+function tell(net, event) {
+  const tip = document.getElementById("tip");
+  tip.hidden = net === null;
+  if (tip.hidden) return;
+  const facts = factsOf(net), metric = DATA.nets.columns[5];
+  tip.textContent = `net ${facts.trial}, ${facts.family}: ${metric} ${said(metric, facts[metric])}, ${amount(facts.macs)} MACs`;
+  tip.style.left = Math.max(4, Math.min(event.pageX + 14, document.documentElement.clientWidth - tip.offsetWidth - 4)) + "px";
+  tip.style.top = event.pageY + 16 + "px";
+}
+
+// A name in a legend shows or hides its series, in the plot for wide pages and in that for narrow ones.
+function switchSeries(key) {
+  const found = key.closest(".plot").querySelectorAll(`[data-s="${key.dataset.s}"]`);
+  for (const group of found) group.classList.toggle("p-off");
 }
 
 const amount = (value) => {
@@ -47,12 +79,18 @@ function gained(value, bound) {
   return (value >= 0 ? "+" : "") + value.toFixed(2);
 }
 
+const said = (name, value) => (value === null ? "-" : SAID[name] ? SAID[name](value) : String(value));
+
+function factsOf(place) {
+  return Object.fromEntries(DATA.nets.columns.map((name, i) => [name, DATA.nets.rows[place][i]]));
+}
+
 function list(pairs, kind) {
   const made = element("dl");
   made.className = kind;
   for (const [name, value] of pairs) {
     const pair = element("div");
-    pair.append(element("dt", name), element("dd", value === null ? "-" : SAID[name] ? SAID[name](value) : String(value)));
+    pair.append(element("dt", name), element("dd", said(name, value)));
     made.append(pair);
   }
   return made;
@@ -61,13 +99,13 @@ function list(pairs, kind) {
 function show(place) {
   const panel = document.getElementById("panel");
   if (!panel) return;
-  const row = DATA.nets.rows[place];
-  const facts = Object.fromEntries(DATA.nets.columns.map((name, i) => [name, row[i]]));
+  const row = DATA.nets.rows[place], facts = factsOf(place);
   const genes = row[row.length - 1];
   const drawing = DATA.drawings[facts.net];
   facts.gain = gained(facts.gain, facts.gain_bound);
-  const shown = DATA.nets.columns.filter((name) => !["trial", "net", "gain_bound"].includes(name)).map((name) => [name, facts[name]]);
-  panel.replaceChildren(element("h4", `trial ${facts.trial}: ${facts.net}`), list(shown, "facts"));
+  const shown = DATA.nets.columns.filter((name) => !["trial", "net", "gain_bound", "note"].includes(name));
+  panel.replaceChildren(element("h4", `trial ${facts.trial}: ${facts.net}`), list(shown.map((name) => [name, facts[name]]), "facts"));
+  if (facts.note) panel.append(element("p", facts.note));
   if (drawing) {
     panel.append(document.importNode(new DOMParser().parseFromString(drawing, "image/svg+xml").documentElement, true));
   } else {
@@ -102,9 +140,11 @@ for (const button of document.querySelectorAll("button.show")) {
     document.getElementById("panel").scrollIntoView({ block: "nearest" });
   });
 }
-drawAll();
-const rank = DATA.nets.columns.indexOf("rank");
-if (DATA.nets.rows.length) show(Math.max(0, DATA.nets.rows.findLastIndex((row) => row[rank] === 1))); // the most accurate
-dark.addEventListener("change", () => {
-  for (const name of Object.keys(DATA.plots)) Plotly.relayout("plot-" + name, colours());
-});
+for (const svg of document.querySelectorAll("#plot-front svg")) follow(svg);
+for (const key of document.querySelectorAll(".plot .p-k")) {
+  key.setAttribute("role", "button");
+  key.setAttribute("tabindex", 0);
+  key.addEventListener("click", () => switchSeries(key));
+  key.addEventListener("keydown", (event) => event.key === "Enter" && switchSeries(key));
+}
+if (DATA.nets.rows.length) show(DATA.take);

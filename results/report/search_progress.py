@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import statistics
-from collections import Counter, defaultdict
+from collections import defaultdict
 from itertools import accumulate
 from typing import Any
 
@@ -47,7 +48,7 @@ def hypervolume_plots(run: Run, changes: list[Change]) -> list[Plot]:
         caption = "The hypervolume needs two nets of different cost that were trained to the end."
     seconds, flops, areas = ([change[i] for change in changes] for i in range(3))
     by_clock = elapsed(run.records) is not None
-    x = "seconds by the clock, pauses of a resumed run included" if by_clock else "seconds of training, summed"
+    x = "seconds by the clock, pauses included" if by_clock else "seconds of training, summed"
     over_time = [Series("hypervolume", seconds, areas, "steps", BLUE)] if changes else []
     plots = [Plot("hypervolume_time", "Hypervolume over time", x, "hypervolume", caption, over_time)]
     if changes and flops[-1] > 0:
@@ -215,14 +216,16 @@ def status_table(run: Run) -> Table:
 
 
 def failures_table(run: Run) -> Table:
-    """Failures and refusals by status and message, the commonest first."""
-    failed = [r for r in run.records if r.status in FAILED or (r.error and r.status in FREE)]
-    counts = Counter((r.status, r.error) for r in failed)
-    first = {(r.status, r.error): r.trial for r in reversed(failed)}
+    """Failures and refusals by status and reason, the commonest first; reasons that differ in numbers alone are one."""
+    groups: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in run.records:
+        if record.status in FAILED or (record.error and record.status in FREE):
+            groups[record.status, re.sub(r"\d[\d.,]*", "#", record.error)].append(record)
+    order = sorted(groups.items(), key=lambda group: -len(group[1]))
     rows = [
-        {"status": status, "nets": count, "first trial": first[status, message], "message": message or "(no message)"}
-        for (status, message), count in counts.most_common(MOST_MESSAGES)
+        {"status": status, "nets": len(nets), "first trial": nets[0].trial, "message": nets[0].error or "(no message)"}
+        for (status, _), nets in order[:MOST_MESSAGES]
     ]
-    more = f" The commonest {MOST_MESSAGES} of {len(counts)} messages." if len(counts) > MOST_MESSAGES else ""
-    caption = f"Nets that failed or were refused, by message.{more}" if rows else "No net failed or was refused."
-    return Table("failures", "Failures", caption, rows)
+    more = f" The commonest {MOST_MESSAGES} of {len(groups)} reasons." if len(groups) > MOST_MESSAGES else ""
+    caption = f"Nets that failed or were refused, by reason, numbers in it aside; with the first one's message.{more}"
+    return Table("failures", "Failures", caption if rows else "No net failed or was refused.", rows)

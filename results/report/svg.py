@@ -1,51 +1,187 @@
-"""A report's plot as an SVG picture, for where no script runs: a cell of a notebook."""
+"""A report's plot as an SVG picture: for its page, for a notebook's cell, and as a file of its own.
+
+Plain text without scripts, the same bytes for the same plot; light and dark by the reader's preference.
+"""
 
 from __future__ import annotations
 
-import io
-from typing import Any
+from collections.abc import Sequence
+from html import escape
 
-import matplotlib
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator
-
-from ..render.plots import FORMATS, RULES, plain
-from ..render.tables import short
+from .axes import Axis, linear_axis, log_axis
 from .elements import Plot, Series
+from .labels import placed_labels
+from .marks import bars_path, line_path, marks_path, style
 
-MARKERS = {"circle": "o", "diamond": "D", "square": "s", "triangle-up": "^", "cross": "P", "x-thin": "x"}
-
-
-def plot_svg(plot: Plot) -> str:
-    """The picture of a plot of points, rings, lines and steps; the same text for the same plot."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # whatever the user's matplotlibrc says
-        matplotlib.rcParams.update(RULES)
-        figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-        axes = figure.add_subplot(xlabel=plain(plot.x), ylabel=plain(plot.y))
-        if plot.log_x:
-            axes.set_xscale("log")
-            axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-            axes.xaxis.set_minor_locator(LogLocator(subs=()))
-        for series in plot.series:
-            if not series.hidden:
-                axes.plot(series.x, series.y, label=plain(series.name), **_looks(series))
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-        file = io.StringIO()
-        figure.savefig(file, format="svg", metadata=FORMATS["svg"])
-    return file.getvalue()
+LETTER, LEGEND, LINE = 6.5, 6.9, 16  # pixels of a digit, of a letter, of a line of text
+WIDTH, HEIGHT = 720, 400  # of a picture for which nobody says
+CROWD = 500  # points, from which on they are small
+RADIUS, SMALL, RING = 4.0, 2.5, 7.0  # pixels of marks
+LONGEST = 26  # letters of a name on an axis
+RIGHT, TOP = 14, 6
 
 
-def _looks(series: Series) -> dict[str, Any]:
-    """How matplotlib draws a series."""
-    if series.kind == "rings":
-        return {"linestyle": "none", "marker": "o", "markersize": 11, "fillstyle": "none", "color": series.colour}
-    if series.kind == "points":
-        symbol, is_open = series.symbol.removesuffix("-open"), series.symbol.endswith("-open")
-        return {
-            "linestyle": "none", "marker": MARKERS[symbol], "color": series.colour,
-            "fillstyle": "none" if is_open else "full",
-        }  # fmt: skip
-    style = "steps-post" if series.kind == "steps" else "default"
-    return {"drawstyle": style, "linestyle": "-" if series.kind == "steps" else "--", "color": series.colour}
+def plot_svg(plot: Plot, width: int = WIDTH, height: int = HEIGHT, alone: bool = True) -> str:
+    """The picture of a plot that has series.
+
+    Args:
+        plot: what to draw.
+        width, height: pixels.
+        alone: whether it is a picture of its own, which needs its style and leaves hidden series out; else it is part
+            of a page that has `marks.style`, and a script that shows them.
+    """
+    shown = [series for series in plot.series if not (alone and series.hidden)]
+    legend, top = (
+        _legend(shown, width, TOP + LINE * bool(plot.y)) if len(shown) > 1 else ([], TOP + LINE * bool(plot.y))
+    )
+    draw = _draw_bars if any(series.kind == "bars" for series in shown) else _draw_points
+    body = draw(plot, shown, (width, height, top + 8))
+    name = escape(plot.title, quote=True)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="p" viewBox="0 0 {width} {height}" role="img"'
+    head += f' aria-label="{name}"'
+    head += f' width="{width}" height="{height}">' if alone else f' data-plot="{escape(plot.name, quote=True)}">'
+    title = _text(TOP, TOP + 8, plot.y, "p-dim")
+    rules = f"<style>{style()}</style>" if alone else ""
+    ground = f'<rect class="p-bg p-ground" width="{width}" height="{height}"/>' if alone else ""
+    return "".join([head, rules, ground, title * bool(plot.y), *legend, *body, "</svg>"])
+
+
+def _text(x: float, y: float, text: str, look: str) -> str:
+    """A line of text; `look` are further classes."""
+    return f'<text class="p-t {look}" x="{x:.1f}" y="{y:.1f}">{escape(text, quote=False)}</text>'
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _legend(shown: Sequence[Series], width: int, y: float) -> tuple[list[str], float]:
+    """A sample and a name for each series, in as many lines as it takes; where the last one ends."""
+    pieces, x = list[str](), float(TOP)
+    for i, series in enumerate(shown):
+        name = _cut(series.name)
+        wide = 30 + LEGEND * len(name)
+        if x > TOP and x + wide > width - RIGHT:
+            x, y = float(TOP), y + LINE + 2
+        off = " p-off" * series.hidden
+        sample = _sample(series, x + 7, y + 7)
+        text = _text(x + 18, y + 11, name, "p-text")
+        pieces.append(f'<g class="p-k{off}" data-s="{i}"><g class="p-{series.colour}">{sample}</g>{text}</g>')
+        x += wide
+    return pieces, y + LINE + 2
+
+
+def _sample(series: Series, x: float, y: float) -> str:
+    if series.kind == "bars":
+        return f'<rect class="p-b" x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>'
+    if series.kind in ("line", "steps"):
+        return f'<path class="p-line{_look(series)}" d="M{x - 7:.1f} {y:.1f}h14"/>'
+    radius = 5.5 if series.kind == "rings" else RADIUS
+    marks = f'<path class="{_look(series)}" d="{marks_path([(x, y)], series.symbol, radius)}"/>'
+    return marks + (f'<path d="{bars_path([(x, y - 7, y + 7)], 2)}"/>' if series.bars else "")
+
+
+def _look(series: Series) -> str:
+    """Classes of a mark or a line."""
+    if series.kind in ("line", "steps"):
+        return " p-dash" * (series.look == "dotted") + " p-quiet" * series.quiet
+    return "p-dotted" * (series.look == "dotted") if series.kind == "rings" else f"p-{series.look}"
+
+
+def _frame(x: Axis, y: Axis, title: str) -> list[str]:
+    """Grid, ticks and the title of x."""
+    lines = "".join(f"M{x.start:.1f} {y.at(tick):.1f}H{x.end:.1f}" for tick in y.ticks)
+    lines += "".join(f"M{x.at(tick):.1f} {y.end:.1f}V{y.start:.1f}" for tick in x.ticks)
+    pieces = [f'<path class="p-g p-grid" d="{lines}"/>']
+    pieces += [_text(x.start - 6, y.at(tick) + 4, y.label(tick), "p-e p-dim") for tick in y.ticks]
+    pieces += [_text(x.at(tick), y.start + 16, x.label(tick), "p-m p-dim") for tick in x.ticks]
+    return [*pieces, _text((x.start + x.end) / 2, y.start + 33, title, "p-m p-dim")] if title else pieces
+
+
+def _draw_points(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]) -> list[str]:
+    """Points, rings, lines and steps on two numeric axes."""
+    width, height, top = size
+    seen = [series for series in shown if not series.hidden] or shown
+    xs = [x for series in seen for x, y in zip(series.x, series.y, strict=True) if y is not None]
+    ys = [y for series in seen for y in (*series.y, *(end for bar in series.bars for end in bar)) if y is not None]
+    bottom = height - (40 if plot.x else 22)
+    y = linear_axis(ys, bottom, top, within=plot.within)
+    left = 12 + LETTER * max(len(y.label(tick)) for tick in y.ticks)
+    x = (log_axis if plot.log_x else linear_axis)(xs, left, width - RIGHT, room=64)
+    crowd = sum(len(series.x) for series in shown if series.kind == "points") > CROWD
+    pieces = _frame(x, y, plot.x)
+    for i, series in enumerate(shown):
+        off = " p-off" * series.hidden
+        pieces.append(f'<g class="p-s p-{series.colour}{off}" data-s="{i}">{_drawn(series, x, y, crowd)}</g>')
+    return [*pieces, *placed_labels(shown, x, y)]
+
+
+def _drawn(series: Series, x: Axis, y: Axis, crowd: bool) -> str:
+    """One series as paths; what lies beyond the axes is left out."""
+    if series.kind in ("line", "steps"):
+        line = line_path(
+            (None if b is None else (x.at(a), y.at(b)) for a, b in zip(series.x, series.y, strict=True)),
+            steps=series.kind == "steps",
+        )
+        return (
+            f'<path class="p-line{_look(series)}" d="{line}"><title>{escape(series.name, quote=False)}</title></path>'
+        )
+    inside = [i for i, (a, b) in enumerate(zip(series.x, series.y, strict=True)) if x.holds(a) and y.holds(b)]
+    at = [(x.at(series.x[i]), y.at(series.y[i])) for i in inside]
+    radius = RING if series.kind == "rings" else SMALL if crowd else RADIUS
+    nets = f' data-nets="{" ".join(str(series.nets[i]) for i in inside)}"' if series.nets else ""
+    classes = _look(series) + " p-crowd" * (crowd and bool(series.nets))
+    path = f'<path class="{classes}"{nets} d="{marks_path(at, series.symbol, radius)}"/>'
+    bars = [(x.at(a), y.at(low), y.at(high)) for a, (low, high) in zip(series.x, series.bars, strict=False)]
+    return path + (f'<path d="{bars_path(bars)}"/>' if bars else "")
+
+
+def _draw_bars(plot: Plot, shown: Sequence[Series], size: tuple[int, int, float]) -> list[str]:
+    """Bars over names, beside each other or stacked, standing or lying."""
+    width, height, top = size
+    names = list(dict.fromkeys(name for series in shown for name in series.x))
+    tops = [sum(series.y[i] for series in shown) for i in range(len(names))] if plot.stacked else []
+    most = max([0.0, *tops, *(value for series in shown for value in series.y)]) or 1.0
+    labels = [_cut(str(name)) for name in names]
+    if plot.sideways:
+        left = 12 + LETTER * max(map(len, labels))
+        x, y = linear_axis([0.0, most], left, width - RIGHT, room=52), Axis(0, len(names), top, height - 40, ())
+        pieces = [*_frame(x, Axis(0, 1, height - 40, top, ()), plot.x)]
+        pieces += [_text(left - 6, y.at(i + 0.5) + 4, label, "p-e p-text") for i, label in enumerate(labels)]
+    else:
+        y = linear_axis([0.0, most], height - 30, top)
+        left = 12 + LETTER * max(len(y.label(tick)) for tick in y.ticks)
+        x = Axis(0, len(names), left, width - RIGHT, ())
+        pieces = [*_frame(x, y, ""), *_names_below(labels, x, y.start)]
+    return [*pieces, *_bars(plot, shown, x, y, len(names))]
+
+
+def _names_below(labels: Sequence[str], x: Axis, bottom: float) -> list[str]:
+    """Names under bars, on two lines by turns where they are too long for one."""
+    band = (x.end - x.start) / len(labels)
+    turns = LETTER * max(map(len, labels)) > band
+    fit = max(3, int((2 if turns else 1) * band / LETTER))
+    cut = [label if len(label) <= fit else label[: fit - 1] + "…" for label in labels]
+    return [
+        _text(x.at(i + 0.5), bottom + 15 + 13 * (turns and i % 2), label, "p-m p-text") for i, label in enumerate(cut)
+    ]
+
+
+def _bars(plot: Plot, shown: Sequence[Series], x: Axis, y: Axis, count: int) -> list[str]:
+    pieces, base = [], [0.0] * count
+    share = 0.7 / (1 if plot.stacked else len(shown))  # of a band
+    for number, series in enumerate(shown):
+        rects = []
+        for i, value in enumerate(series.y):
+            start = i + 0.15 + (0 if plot.stacked else number * share)
+            low, high = (base[i], base[i] + value)
+            across, along = (y, x) if plot.sideways else (x, y)
+            a, b = sorted((along.at(low), along.at(high)))
+            c, d = sorted((across.at(start), across.at(start + share)))
+            box = (a, c, b - a, d - c) if plot.sideways else (c, a, d - c, b - a)
+            said = f"{series.x[i]}, {series.name}: {value:g}"
+            place = 'x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}"'.format(*box)
+            rects.append(f'<rect class="p-b" {place}><title>{escape(said, quote=False)}</title></rect>' * (value > 0))
+            base[i] += value if plot.stacked else 0.0
+        pieces.append(f'<g class="p-s p-{series.colour}" data-s="{number}">{"".join(rects)}</g>')
+    return pieces

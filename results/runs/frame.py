@@ -19,7 +19,7 @@ OWN = [f.name for f in fields(Record) if f.name not in (*SPREAD, "format", "tria
 RANKED = (
     "sd", "seeds", "latency_ms", "latency_spread_ms", "memory", "train_flops", "train_seconds", "rank", "gain",
     "gain_bound", "accuracy_per_gmac", "knee", "tied_with", "budget_steps", "retrained_accuracy",
-    "retrained_sd", "retrained_seeds", "retrained_steps", "rising",
+    "retrained_sd", "retrained_seeds", "retrained_steps", "retrained_test", "rising",
 )  # fmt: skip
 COLUMNS = ("metric", "value", "values", *OWN, *COSTS, "steps_done", "steps_full", *RANKED)
 
@@ -40,7 +40,8 @@ def run_frame(run: str | Path, objectives: str = "") -> pd.DataFrame:
         its budget, in optimiser steps: steps_done, steps_full
         of nets on the leaderboard, else missing, see docs/reading-a-front.md: sd, seeds, latency_ms,
             latency_spread_ms, memory, train_flops, train_seconds, rank, gain, gain_bound, accuracy_per_gmac, knee,
-            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps, rising
+            tied_with, budget_steps, retrained_accuracy, retrained_sd, retrained_seeds, retrained_steps, retrained_test,
+            rising
 
     Then one column for each metric that a record has, by its name (nll, ece, top5, train_accuracy, ...), and one
     for each factor of a study, factor_NAME.

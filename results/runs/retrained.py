@@ -17,7 +17,7 @@ from .record import Record
 from .store import read_records
 
 FOLDER = "retrain"  # of a run
-RETRAINED: dict[str, Any] = dict.fromkeys(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps"))
+RETRAINED: dict[str, Any] = dict.fromkeys(f"retrained_{name}" for name in ("accuracy", "sd", "seeds", "steps", "test"))
 COLUMNS = ("trial", "family", "MACs", "search", "validation", "test", "seeds", "best")
 
 
@@ -104,12 +104,20 @@ def mean_of(group: Iterable[Record]) -> float:
     return statistics.fmean(r.accuracy for r in group if r.accuracy is not None)
 
 
-def retrainings(records: Iterable[Record]) -> dict[str, dict[str, Any]]:
-    """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean."""
+def retrainings(records: Iterable[Record], metric: Metric) -> dict[str, dict[str, Any]]:
+    """What retraining gave, by the net's key, as columns RETRAINED; of several recipes that of the best mean.
+
+    `retrained_test` is the mean over seeds on test of the run's metric: a value, not a score.
+
+    Args:
+        records: retrainings.
+        metric: of the run.
+    """
     best: dict[str, dict[str, Any]] = {}
     for group in by_net(records):
         key, over_seeds = group[0].key, mean_ci([r.accuracy for r in group if r.accuracy is not None])
-        values = (over_seeds.mean, over_seeds.sd, over_seeds.n, group[0].budget.get("full"))
+        tested = spreads(group, metric).get(f"test_{metric.name}", {}).get("mean")
+        values = (over_seeds.mean, over_seeds.sd, over_seeds.n, group[0].budget.get("full"), tested)
         if key not in best or over_seeds.mean > best[key]["retrained_accuracy"]:
             best[key] = dict(zip(RETRAINED, values, strict=True))
     return best

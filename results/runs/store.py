@@ -30,7 +30,7 @@ from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
-from ...archs.errors import InputError, is_whole, short_repr
+from ...archs.errors import InputError, short_repr
 from ...archs.files import atomic_write, check_own, open_own, parse_json, read_own
 from ...archs.parts import MOST_CLASSES
 from .record import LARGEST, Record, check_format
@@ -96,12 +96,6 @@ def find_run(run: str | Path) -> Path:
             return folder
     names = ", ".join(sorted(path.parent.name for path in RUNS.glob("*/run.json")))
     raise InputError(f"no run {short_repr(str(run))} here; {f'runs: {names}' if names else 'there are no runs'}")
-
-
-def run_and_trial(text: str) -> tuple[str, int | None]:
-    """The run and the trial that RUN:TRIAL names; a text without a number behind a colon is a run alone."""
-    name, _, number = text.rpartition(":")
-    return (name, int(number)) if name and is_whole(number) else (text, None)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from safetensors.torch import save
 
 from ...archs import Genotype, Network
 from ...archs import timm as timm_nets
-from ...archs.errors import InputError, OperationError, short_repr
+from ...archs.errors import InputError, OperationError
 from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm_net import TIMM, net_from_dict
 from ...archs.timm_network import TimmNetwork
@@ -26,29 +26,10 @@ from ..ranking.leaderboard import best_trial
 from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained
-from .store import find_run, read_data_facts, read_records, run_and_trial, weights_file
+from .run_spec import parse_run_spec
+from .store import read_data_facts, read_records, weights_file
 
 FORMS = "timm:NAME, FILE.safetensors, an exported folder, RUN, RUN:TRIAL"
-
-
-def parse_run_spec(text: str) -> tuple[Path, int | None]:
-    """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
-
-    Raises:
-        InputError: if there is no such run, or what stands behind it is no number.
-    """
-    run, trial = run_and_trial(text)
-    name, _, number = run.rpartition(":")
-    if name and not _is_run(run) and _is_run(name):
-        raise InputError(f"{short_repr(text)}: RUN:TRIAL names a trial by its number, got {short_repr(number)}")
-    return find_run(run), trial
-
-
-def _is_run(name: str) -> bool:
-    try:
-        return bool(find_run(name))
-    except InputError:
-        return False
 
 
 def select_net(run: Path, trial: int | None = None, how: str = "accuracy") -> tuple[Path, Record]:

@@ -31,8 +31,9 @@ from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
 from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
+from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import read_data_facts, read_records, read_settings
-from ...results.runs.weights_spec import parse_run_spec, select_net, trained_weights
+from ...results.runs.weights_spec import select_net, trained_weights
 from ..config import RunConfig
 from ..data.dataset import DataSet
 from ..data.load import one_class_each, track

@@ -1,26 +1,23 @@
-"""`Latencies`: those measured in a run, and a log-log ridge regression that predicts those of other nets.
+"""`Latencies`: those measured in a run, and those of other nets, predicted from them.
 
 Strategies compare nets before they are measured; schedulers and fronts only measured ones.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import numpy as np
 
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
+from ...results.latency.predictor import LatencyPredictor, fitted
 from ...results.runs.record import FREE, Record
 from ..training.job import LatencyJob
 
-MIN_POINTS = 8  # measured nets that a line is fitted to; before that, latency goes as MACs
-GROWTH = 1.1  # so many times as many nets, and it is fitted anew
-RIDGE = 1e-2  # on standardised columns, which go together in most spaces
+GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
+SURE = 2.0  # standard deviations of a prediction within which a limit is not decided
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
 
 
@@ -55,9 +52,8 @@ class Latencies:
         self._place = f"{setting}/{side}"
         measured = [m for m in read_latencies(folder) if m.setting.startswith(f"{self._place}/")]
         self.known: dict[str, Measurement] = latencies_of(measured, self._place, folder.name) if measured else {}
-        self._features: dict[str, np.ndarray] = {}
-        self._fitted: dict[str, tuple[np.ndarray, float]] = {}  # by key: features of a net, log of its latency
-        self._line, self._line_points = np.zeros(0), 0
+        self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
+        self._predictor: LatencyPredictor = fitted([], [])
 
     def recall(self, records: Sequence[Record]) -> None:
         """Learn from the nets of an earlier session.
@@ -91,34 +87,26 @@ class Latencies:
         self._learn(net)
 
     def of(self, net: Genotype) -> float:
-        """Milliseconds of any net: measured, or predicted; before there is a line, latency goes as MACs."""
+        """Milliseconds of any net: measured, or predicted."""
+        return self.predict(net)[0]
+
+    def predict(self, net: Genotype) -> tuple[float, float]:
+        """Milliseconds of a net, and their standard deviation as a share of them: 0 of a measured one."""
         if net.key in self.known:
-            return self.known[net.key].ms
-        features = self._describe(net)
-        if self._line_points:
-            return math.exp(float(self._line @ features))
-        ratios = [latency - known[1] for known, latency in self._fitted.values()]
-        return math.exp(float(features[1] + (np.median(ratios) if ratios else 0.0)))
+            return self.known[net.key].ms, 0.0
+        return self._predictor.predict_one(self._cost_fn(net))
+
+    def is_over(self, net: Genotype, limit_ms: float) -> bool | None:
+        """Whether a net is slower than a limit; None if the error of its prediction spans that: measure it."""
+        ms, error = self.predict(net)
+        if error == 0 or not ms / (1 + SURE * error) <= limit_ms < ms * (1 + SURE * error):
+            return ms > limit_ms
+        return None
 
     def _learn(self, net: Net) -> None:
-        """Take in a measured net; with enough new ones the ridge regression is fitted anew, to nets of the space."""
+        """Take in a measured net of the space; with enough new ones the predictor is fitted anew."""
         if not isinstance(net, Genotype):
             return
-        self._fitted[net.key] = self._describe(net), math.log(self.known[net.key].ms)
-        if len(self._fitted) < max(MIN_POINTS, GROWTH * self._line_points):
-            return
-        x = np.array([features for features, _ in self._fitted.values()])
-        y = np.array([latency for _, latency in self._fitted.values()])
-        mean, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
-        z = (x[:, 1:] - mean[1:]) / scale[1:]  # the constant is not held down
-        slopes = np.linalg.solve(z.T @ z + RIDGE * len(y) * np.eye(z.shape[1]), z.T @ (y - y.mean())) / scale[1:]
-        self._line, self._line_points = np.array([y.mean() - slopes @ mean[1:], *slopes]), len(y)
-
-    def _describe(self, net: Genotype) -> np.ndarray:
-        """1, and logs of MACs, parameters, activations and blocks: work, weights to fetch, memory, launches."""
-        if net.key not in self._features:
-            cost, encoder = self._cost_fn(net), net.encoder
-            depth = sum(stage.depth for stage in net.stages) + (encoder.depth if encoder else 0)
-            costs = (cost.macs, cost.params, cost.activation_bytes, max(1, depth))
-            self._features[net.key] = np.array([1.0, *(math.log(value) for value in costs)])
-        return self._features[net.key]
+        self._learned[net.key] = self._cost_fn(net)
+        if len(self._learned) >= GROWTH * self._predictor.count:
+            self._predictor = fitted([*self._learned.values()], [self.known[key].ms for key in self._learned])

@@ -1,0 +1,88 @@
+"""How help is laid out: what matters first, other options in groups, examples below; commands by what they are for.
+
+An option that no group names stands first, with those that most people type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+FEW = 14  # options that need no groups
+FIRST = (  # of those that stand first, in this order; then the command's own
+    "data", "trials", "name", "image-size", "epochs", "recipe", "max-macs", "objective", "strategy", "workers",
+)  # fmt: skip
+GROUPS = {
+    "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
+    "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
+    "Objective": ("metric", "minimize", "chance", "latency", "latency-on"),
+    "Data": ("loader", "skip-broken", "download"),
+    "Training": ("trainer", "tune", "compile", "save-weights-at"),
+    "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),
+    "Where": (
+        "cpus-per-trial", "gpus-per-trial", "devices-per-trial", "address", "storage-path", "storage", "track",
+    ),
+    "Output": ("json", "help"),
+}  # fmt: skip
+SECTIONS = {
+    "Search": ("search", "data", "recipes", "spaces", "archs", "cost", "doctor"),
+    "Read": ("runs", "front", "leaderboard", "compare", "show", "report", "explain", "latency", "dashboard"),
+    "After the search": ("export", "retrain", "finetune", "buildup", "few-shot"),
+    "Compare": ("study", "studies", "bench"),
+}
+Rows = list[tuple[str, str]]  # a term, and what is said of it
+
+
+def option_name(parameter: Any) -> str:
+    """The option as it is typed, without its dashes."""
+    return parameter.opts[0].removeprefix("--")
+
+
+def option_groups(parameters: list[Any]) -> dict[str, list[Any]]:
+    """Options by the title that they stand below; few options stand below one."""
+    if len(parameters) <= FEW:
+        return {"Options": parameters}
+    title_of = {name: title for title, names in GROUPS.items() for name in names}
+    groups: dict[str, list[Any]] = {title: [] for title in ("Options", *GROUPS)}
+    for parameter in parameters:
+        groups[title_of.get(option_name(parameter), "Options")].append(parameter)
+    for title, order in (("Options", FIRST), *GROUPS.items()):
+        groups[title].sort(key=lambda p, order=order: (*order, option_name(p)).index(option_name(p)))
+    return {title: group for title, group in groups.items() if group}
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help shows options in groups; its epilog holds examples, one a line."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Arguments, then the groups."""
+        parameters = self.get_params(ctx)
+        arguments = [p for p in parameters if p.param_type_name == "argument"]
+        groups = option_groups([p for p in parameters if p.param_type_name == "option"])
+        for title, group in ({"Arguments": arguments} | groups).items():
+            _write(formatter, title, [row for p in group if (row := p.get_help_record(ctx))])
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Examples as they are typed: no line is wrapped."""
+        examples = (self.epilog or "").splitlines()
+        if examples:
+            with formatter.section("Examples" if len(examples) > 1 else "Example"):
+                formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in examples))
+
+
+class GroupedCommands(TyperGroup):
+    """All commands, by what they are for."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Options, then commands with the first sentence of their help."""
+        _write(formatter, "Options", [row for p in self.get_params(ctx) if (row := p.get_help_record(ctx))])
+        width = max(map(len, self.commands))
+        for title, names in SECTIONS.items():
+            _write(formatter, title, [(f"{name:{width}}", self.commands[name].help or "") for name in names])
+
+
+def _write(formatter: Any, title: str, rows: Rows) -> None:
+    if rows:
+        with formatter.section(title):
+            formatter.write_dl(rows)

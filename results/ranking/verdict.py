@@ -1,0 +1,142 @@
+"""The verdict on a front in words: which net to take and why, what is as good, and what is not known. Free of torch."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from ..render.tables import short
+from ..runs.store import as_argument
+from .leaderboard import Leaderboard, pick
+from .objectives import ACCURACY, LATENCY, title
+from .stats import Row, count_nets, half_width
+
+NAMED = 3  # nets that a sentence names
+WEIGHTS = {
+    "inherited": "It inherited weights from another net and was trained for less than one from fresh weights",
+    "shared": "Its score is that of a slice of the supernet, not of a training of its own",
+    "polished": "It was trained on from a slice of the supernet, not from fresh weights",
+}
+
+
+def verdict_of(board: Leaderboard) -> list[str]:
+    """What a front says, a sentence each: the net to take, another worth a look, what is not known, what measures it.
+
+    The net is the knee of the front, see `pareto.knee`; of a front without one the cheapest of those that the seed
+    noise does not tell from the most accurate. Intervals are 95 %, by the seed noise pooled over the run.
+
+    Returns:
+        No sentence where accuracy is no objective; why it is empty, of an empty front.
+    """
+    if not board.rows:
+        return [f"{board.why_empty[:1].upper()}{board.why_empty[1:]}."]
+    if ACCURACY not in board.query.objectives:
+        return []
+    row = chosen(board)
+    return [_take(board, row), *_others(board, row), *_doubts(board, row), *_measured_again(board, row)]
+
+
+def chosen(board: Leaderboard) -> Row:
+    """The row of the net to take, of a front that is not empty."""
+    for row in board.front:
+        if row["knee"]:
+            return row
+    best = pick(board.front, "accuracy", board.query.cost)
+    as_good = [row for row in board.front if row["trial"] in (best["trial"], *(best["tied_with"] or ()))]
+    return pick(as_good, "cheapest", board.query.cost)
+
+
+def score_text(board: Leaderboard, row: Row) -> str:
+    """Accuracy, or another metric, with the half width of its interval where the noise is known: "0.767 ± 0.027"."""
+    metric = board.query.metric
+    value = f"{metric.value(row['accuracy']):.3f}"
+    return f"{value} ± {board.noise.half_width(row['seeds']):.3f}" if board.noise else value
+
+
+def _cost_text(board: Leaderboard, row: Row) -> str:
+    cost = board.query.cost
+    return f"{short(row[cost])} {'ms' if cost == LATENCY else title(cost)}"
+
+
+def _take(board: Leaderboard, row: Row) -> str:
+    known_as = {"baseline": " (a plain ResNet)", "reference": f" ({row['label']})"}.get(row["kind"], "")
+    name = "" if board.query.metric.is_accuracy else f"{board.query.metric.name} "
+    facts = [_cost_text(board, row), f"{name}{score_text(board, row)}", *_gain_text(board, row)]
+    return f"Take net {row['trial']}{known_as}: {', '.join(facts)}{_ties_text(board, row)}."
+
+
+def _gain_text(board: Leaderboard, row: Row) -> list[str]:
+    """What it gains over plain ResNets; nothing of one of them, and where nobody knows."""
+    gain, bound, metric = row["gain"], row["gain_bound"], board.query.metric
+    if gain is None or row["kind"] == "baseline":
+        return []
+    side = "above" if gain >= 0 else "below"
+    most = {"lower": "at least ", "upper": "at most " if gain >= 0 else "at least "}.get(bound or "", "")
+    said = f"{most}{abs(gain):.1f} {metric.points} {side} a plain ResNet of its cost"
+    seeds = [other["seeds"] for other in board.rows if other["kind"] == "baseline"]
+    if board.noise and seeds:
+        width = half_width(board.noise.sd, board.noise.degrees, row["seeds"], min(seeds))
+        said += " (within the noise)" * (abs(gain) <= 100 * width)
+    return [said]
+
+
+def _ties_text(board: Leaderboard, row: Row) -> str:
+    """Which nets the noise does not tell from it, and the cheapest of them, where it is cheaper."""
+    ties = row["tied_with"] or []
+    if not ties:
+        return ""
+    tied, cost = [other for other in board.rows if other["trial"] in ties], board.query.cost
+    cheapest = min(tied, key=lambda other: other[cost])
+    which = f"the cheapest of them net {cheapest['trial']} " if len(ties) > 1 else ""
+    cheaper = f", {which}at {_cost_text(board, cheapest)}" if cheapest[cost] < row[cost] else ""
+    return f"; {_names(ties)} {'is' if len(ties) == 1 else 'are'} tied with it{cheaper}"
+
+
+def _names(trials: Sequence[int]) -> str:
+    """ "net 7", "nets 7 and 12", "nets 7, 12, 3 and 5 more"."""
+    words = [str(trial) for trial in trials[:NAMED]]
+    if len(trials) > NAMED:
+        words.append(f"{len(trials) - NAMED} more")
+    listed = f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else words[0]
+    return f"net{'s' * (len(trials) > 1)} {listed}"
+
+
+def _others(board: Leaderboard, row: Row) -> list[str]:
+    """The most accurate net, where that is another one."""
+    best = pick(board.front, "accuracy", board.query.cost)
+    if best["trial"] == row["trial"]:
+        return []
+    so = ", which the noise does not tell from it" if best["trial"] in (row["tied_with"] or ()) else ""
+    most = "most accurate" if board.query.metric.is_accuracy else f"best by {board.query.metric.name}"
+    cost = _cost_text(board, best)
+    return [f"The {most} is net {best['trial']}: {cost}, {score_text(board, best)}{so}."]
+
+
+def _measured_again(board: Leaderboard, row: Row) -> list[str]:
+    """What retraining gave; else the command for it: the best of many is in part the luckiest."""
+    metric, again = board.query.metric, row["retrained_accuracy"]
+    if again is not None:
+        sd = "" if row["retrained_sd"] is None else f" ± {row['retrained_sd']:.3f} (standard deviation)"
+        on_test = "" if row["retrained_test"] is None else f", {row['retrained_test']:.3f} on test"
+        seeds = f"{row['retrained_seeds']} other seed{'s' * (row['retrained_seeds'] > 1)}"
+        return [f"Retrained with {seeds} it has {metric.value(again):.3f}{sd}{on_test}."]
+    if row["kind"] != "search" or len(board.rows) == 1:
+        return []
+    command = f"alternas retrain {shlex.quote(as_argument(board.folder))} --trials {row['trial']}"
+    return [f"Best of {len(board.rows)}, so in part the luckiest; to measure it anew, and on test: {command}"]
+
+
+def _doubts(board: Leaderboard, row: Row) -> list[str]:
+    """What is not known, and what may change."""
+    said = []
+    if not board.noise:
+        said.append("Every net was trained once: the seed noise is not known, nor which nets are tied.")
+    elif row["seeds"] == 1 and row["weights"] != "shared":
+        said.append(f"It was trained once; ± is 95 % by the noise of {count_nets(board.noise.nets)} trained again.")
+    if not any(r.kind == "baseline" and r.status == "ok" for r in board.records):
+        said.append("No plain ResNet was trained, so what it gains over one is not known.")
+    elif row["gain"] is None:
+        said.append("It is cheaper than every plain ResNet of the run and less accurate, so its gain is not known.")
+    if row["rising"]:
+        said.append("It still rose at its end: with longer training the front may be another.")
+    return [*said, *([f"{WEIGHTS[row['weights']]}."] if row["weights"] in WEIGHTS else [])]

@@ -1,0 +1,34 @@
+"""RUN and RUN:TRIAL as they are typed: which run, and which of its nets. Free of torch: commands that read use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...archs.errors import InputError, is_whole, short_repr
+from .store import find_run
+
+
+def run_and_trial(text: str) -> tuple[str, int | None]:
+    """The run and the trial that RUN:TRIAL names; a text without a number behind a colon is a run alone."""
+    name, _, number = text.rpartition(":")
+    return (name, int(number)) if name and is_whole(number) else (text, None)
+
+
+def parse_run_spec(text: str) -> tuple[Path, int | None]:
+    """The folder of the run and the number of the trial, if any, that RUN or RUN:TRIAL names.
+
+    Raises:
+        InputError: if there is no such run, or what stands behind it is no number.
+    """
+    run, trial = run_and_trial(text)
+    name, _, number = run.rpartition(":")
+    if name and not _is_run(run) and _is_run(name):
+        raise InputError(f"{short_repr(text)}: RUN:TRIAL names a trial by its number, got {short_repr(number)}")
+    return find_run(run), trial
+
+
+def _is_run(name: str) -> bool:
+    try:
+        return bool(find_run(name))
+    except InputError:
+        return False

@@ -1,0 +1,106 @@
+"""Help: groups of options, examples that parse, docs/cli.md made from it, the version, what the shell completes."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import alternas as package
+from alternas.archs import zoo
+from alternas.cli.app import app
+from alternas.cli.complete import analysis_names, run_names
+from alternas.cli.help import FIRST, GROUPS, SECTIONS, option_groups, option_name
+from alternas.cli.options import COMMANDS
+from alternas.cli.reference import page
+from alternas.search.training.recipes import RECIPES
+from runs import finished_run
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
+PARSED: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+EXAMPLES = [(command.name, example) for command in COMMANDS for example in command.examples]
+
+
+def options_of(command: str) -> list[Any]:
+    return [p for p in PARSED[command].params if p.param_type_name == "option"]
+
+
+def test_the_page_is_what_the_help_says() -> None:
+    made = "python -m alternas.cli.reference > docs/cli.md makes it anew"
+    assert (Path(package.__file__).parent / "docs" / "cli.md").read_text() == page() + "\n", made
+
+
+@pytest.mark.parametrize(("command", "example"), EXAMPLES)
+def test_every_example_parses(command: str, example: str) -> None:
+    program, name, *words = shlex.split(example)
+    assert (program, name) == ("alternas", command)
+    PARSED[name].make_context(name, words)
+
+
+def test_every_command_has_an_example_and_a_section(alternas: Any) -> None:
+    assert {command.name for command in COMMANDS if not command.examples} == set()
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(PARSED)
+    listed = alternas("--help")[1]
+    assert all(f"\n  {name} " in listed for name in PARSED)
+    for command in COMMANDS:
+        assert all(f"\n  {example}\n" in alternas(command.name, "-h")[1] for example in command.examples)
+
+
+def test_a_search_shows_first_what_matters() -> None:
+    groups = option_groups(options_of("search"))
+    assert [option_name(option) for option in groups["Options"]] == [*FIRST], "a new option goes into a group"
+    assert [*groups] == ["Options", *GROUPS]
+
+
+def test_every_option_of_a_group_is_one_of_a_command() -> None:
+    known = {option_name(option) for command in PARSED for option in options_of(command)} | {"help"}
+    assert {name for names in GROUPS.values() for name in names} <= known
+    shown = [name for names in GROUPS.values() for name in names]
+    assert len(shown) == len(set(shown))
+
+
+@pytest.mark.parametrize("command", PARSED)
+def test_groups_leave_no_option_out(command: str) -> None:
+    options = options_of(command)
+    assert sorted(map(id, options)) == sorted(id(o) for group in option_groups(options).values() for o in group)
+
+
+def test_version_and_short_help(alternas: Any) -> None:
+    assert alternas("--version") == (0, f"alternas {metadata.version('alternas')}\n", "")
+    for words in ((), ("search",), ("runs",)):
+        assert alternas(*words, "-h") == alternas(*words, "--help")
+
+
+def test_the_shell_completes_names_without_loading_torch() -> None:
+    finished_run()
+    code = """
+import os, sys
+sys.argv[0] = "alternas"
+try:
+    from alternas.cli.app import main; main()
+finally:
+    assert "torch" not in sys.modules
+"""
+    for words, names in {
+        "alternas sho": ["show"],
+        "alternas search alt": ["alternet"],
+        "alternas search --recipe ": [*RECIPES],
+        "alternas cost resnet1": [name for name in zoo.names() if name.startswith("resnet1")],
+        "alternas show mi": ["mine"],
+        "alternas retrain m": ["mine"],
+    }.items():
+        environment = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ALTERNAS_COMPLETE": "complete_bash"}
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+        assert (done.stdout.split(), done.stderr) == (names, "")
+
+
+def test_what_completes_a_list() -> None:
+    finished_run()
+    assert run_names("") == ["mine"]
+    assert analysis_names("fourier,var") == ["fourier,variance"]

@@ -1,0 +1,173 @@
+"""Plots as SVG: ticks that can be read, marks where values are, labels that do not overlap; the front as a file."""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from alternas.archs import InputError
+from alternas.cli import app as cli
+from alternas.results.ranking.stats import half_width
+from alternas.results.report.axes import linear_axis, log_axis
+from alternas.results.report.elements import Plot, Series, open_run
+from alternas.results.report.front import WEIGHT_LOOKS, front_plot, write_front
+from alternas.results.report.labels import placed_labels
+from alternas.results.report.marks import OUTLINES, PALETTE, marks_path
+from alternas.results.report.svg import plot_svg
+from runs import drawn_records, made_run
+
+SVG = "{http://www.w3.org/2000/svg}"
+ALLOWED = {"svg", "g", "style", "rect", "path", "text", "title"}
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ((40_000, 6e6), ["50 k", "100 k", "200 k", "500 k", "1 M", "2 M", "5 M"]),
+        ((1e6, 9e6), ["1 M", "1.5 M", "2 M", "3 M", "5 M", "7 M", "10 M"]),
+        ((2.1e6, 2.4e6), ["2.1 M", "2.2 M", "2.3 M", "2.4 M", "2.5 M"]),
+        ((3e6,), ["2 M", "3 M", "5 M"]),
+        ((1e3, 1e12), ["1 k", "100 k", "10 M", "1 G", "100 G"]),
+    ],
+)
+def test_ticks_of_costs_can_be_read(values: tuple[float, ...], labels: list[str]) -> None:
+    axis = log_axis(values, 50, 550)
+    assert [axis.label(tick) for tick in axis.ticks] == labels
+    assert axis.at(min(values)) >= 50
+    assert axis.at(max(values)) <= 550
+
+
+def test_ticks_of_accuracies_are_round_and_in_the_range() -> None:
+    axis = linear_axis([0.52, 0.97], 300, 20, within=(0, 1))
+    assert [axis.label(tick) for tick in axis.ticks] == ["0.5", "0.6", "0.7", "0.8", "0.9"]
+    top = linear_axis([0.9, 1.0], 300, 20, within=(0, 1))
+    assert (top.high, top.at(1.0)) == (1, 20)
+    assert linear_axis([0.0, 0.0], 300, 20).at(0.0) < 300.1
+    assert [linear_axis([0, 4], 300, 20).label(tick) for tick in (0.0, 1.0)] == ["0", "1"]
+
+
+@pytest.mark.parametrize("symbol", OUTLINES)
+def test_a_mark_begins_at_its_middle_and_lies_around_it(symbol: str) -> None:
+    path = marks_path([(10, 20)], symbol, 4)
+    assert path.startswith("M10.0 20.0m")
+    if symbol == "circle":
+        return
+    steps = [float(number) for number in re.findall(r"-?[\d.]+(?:e-?\d+)?", path)][2:]
+    corners = [(10.0, 20.0)]
+    for dx, dy in zip(steps[::2], steps[1::2], strict=True):
+        corners.append((corners[-1][0] + dx, corners[-1][1] + dy))
+    xs, ys = zip(*corners[1:], strict=True)
+    assert (min(xs) + max(xs)) / 2 == pytest.approx(10, abs=0.1)
+    assert 2 < max(ys) - 20 <= 5.3
+    assert 2 < 20 - min(ys) <= 5.3
+
+
+def test_a_plot_is_plain_text_and_puts_points_where_they_are() -> None:
+    points = Series("a < b", [1e3, 1e4, 1e5], [0.1, 0.2, 0.3], nets=[7, 8, 9], bars=[(0.05, 0.15)] * 3)
+    plot = Plot("front", "A & B", "cost", "value", "", [points, Series("off", [1e4], [0.2], hidden=True)], log_x=True)
+    text = plot_svg(plot)
+    tree = ElementTree.fromstring(text)
+    assert {node.tag.removeprefix(SVG) for node in tree.iter()} <= ALLOWED
+    assert not re.search(r"\bon\w+=|href|url\(|@import", text)
+    assert text == plot_svg(plot)
+    (path,) = (node for node in tree.iter(f"{SVG}path") if "data-nets" in node.attrib)
+    middles = [(float(x), float(y)) for x, y in re.findall(r"M([\d.]+) ([\d.]+)m", path.attrib["d"])]
+    assert path.attrib["data-nets"] == "7 8 9"
+    assert middles[1] == pytest.approx([(a + b) / 2 for a, b in zip(middles[0], middles[2], strict=True)], abs=0.11)
+    assert ">off<" not in text
+    inside = plot_svg(plot, alone=False)
+    assert "<style" not in inside
+    assert inside.count("p-off") == 2, "the hidden series and its name"
+
+
+def test_labels_lie_neither_on_each_other_nor_on_labelled_points() -> None:
+    x, y = log_axis([1, 1e3], 0, 400), linear_axis([0, 1], 300, 0)
+    near = [10 * 1.05**i for i in range(40)]
+    series = Series("front", near, [0.5 + i / 100 for i in range(40)], labels=["knee: 0", *map(str, range(100, 139))])
+    placed = placed_labels([series], x, y)
+    boxes = []
+    for text in placed:
+        left, bottom = (float(number) for number in re.findall(r'[xy]="([\d.]+)"', text))
+        label = re.sub(r"<[^>]+>", "", text)
+        boxes.append((left, bottom - 10, left + 6 * len(label), bottom))
+    assert "knee: 0" in placed[0]
+    assert 5 < len(placed) < 40
+    for i, one in enumerate(boxes):
+        assert not [b for b in boxes[:i] if one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3]]
+        for a, b in zip(series.x, series.y, strict=True):
+            assert not (one[0] < x.at(a) < one[2] and one[1] < y.at(b) < one[3])
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2.1's contrast ratio of two colours."""
+
+    def light(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((light(one), light(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_text_and_marks_stand_out_from_the_ground(side: int) -> None:
+    ground = PALETTE["ground"][side]
+    for name in ("text", "dim"):
+        assert contrast(PALETTE[name][side], ground) >= 4.5, name
+    for name in ("blue", "vermillion", "green", "grey"):
+        assert contrast(PALETTE[name][side], ground) >= 3, name
+
+
+def test_the_front_has_its_noise_its_ties_its_knee_and_marks_of_weights(tmp_path: Path) -> None:
+    rows = drawn_records(40, stops=False)
+    for row in rows[:4]:
+        row["accuracies"] = {"0": row["accuracy"] + 0.01, "1": row["accuracy"] - 0.01}
+    for row, weights in zip(rows[10:], ("shared", "polished", "inherited"), strict=False):
+        row["weights"] = weights
+    run = open_run(made_run(tmp_path / "r", rows))
+    series = {one.name: one for one in front_plot(run).series}
+    front, noise = series["on the front, 95 %"], run.board.noise
+    assert noise
+    for record, (low, high), accuracy in zip(run.front, front.bars, front.y, strict=True):
+        seeds = run.row_of[record.trial]["seeds"]
+        assert high - low == pytest.approx(2 * half_width(noise.sd, noise.degrees, seeds, math.inf), abs=1e-4)
+        assert (low + high) / 2 == pytest.approx(accuracy, abs=1e-4)
+    (knee,) = (row["trial"] for row in run.rows if row["knee"])
+    assert f"knee: {knee}" in front.labels
+    tied = [row for row in run.rows if row["rank"] > 1 and row["tied_with"]]
+    assert sorted(series["tied with it"].x) == sorted(row["macs"] for row in tied)
+    looks = {one.look for one in series.values() if one.kind == "points"}
+    assert looks == {*WEIGHT_LOOKS.values()}
+    marked = {name.partition(" (")[2] for name in series if "(" in name}
+    assert marked == {"sliced)", "polished)", "inherited)"}
+
+
+def test_the_front_command_draws_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, path = made_run(tmp_path / "r", drawn_records(300, stops=False)), tmp_path / "front.svg"
+    words = ["front", str(folder), "--objective", "params", "--max-macs", "2M", "--svg", str(path)]
+    monkeypatch.setattr(sys, "argv", ["alternas", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    text = path.read_text()
+    assert (ended.value.code or 0, len(text) < 80_000) == (0, True)
+    assert "prefers-color-scheme:dark" in text
+    assert ">parameters<" in text
+    ElementTree.fromstring(text)
+    capsys.readouterr()
+    for sizes in ("accuracy,memory", "accuracy,macs,params", "macs,params", "train_seconds"):
+        monkeypatch.setattr(sys, "argv", ["alternas", "front", str(folder), "--objectives", sizes, "--svg", str(path)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert (ended.value.code or 0) == 0, capsys.readouterr().err
+    with pytest.raises(InputError, match="cannot be written"):
+        write_front(folder, tmp_path)
+    with pytest.raises(InputError, match="nothing to draw, no net has been trained"):
+        write_front(made_run(tmp_path / "empty", []), path)

@@ -1,0 +1,141 @@
+"""The verdict on a front in words, on hand-made nets whose noise, ties, gains and knee are worked out by hand."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from alternas.cli import app as cli
+from alternas.results.ranking.leaderboard import ExtraResults, Leaderboard, rank_rows
+from alternas.results.ranking.metric import Metric
+from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.verdict import chosen, verdict_of
+from alternas.results.runs.record import Record
+from runs import drawn_records, made_run
+
+QUERY = RankingQuery(("accuracy", "macs"))
+
+
+def net(trial: int, accuracy: float, macs: int, kind: str = "search", **more: Any) -> Record:
+    cost = {"macs": macs, "params": 10 * macs}
+    return Record(trial, kind, "resnet", f"net{trial}", {}, {}, cost, "ok", accuracy=accuracy, **more)
+
+
+def plain(trial: int, accuracy: float, macs: int, apart: float = 0.01) -> Record:
+    """A baseline of two seeds, so many points apart: their standard deviation is apart / sqrt(2)."""
+    return net(trial, accuracy, macs, "baseline", accuracies={"0": accuracy - apart / 2, "1": accuracy + apart / 2})
+
+
+PLAIN = [plain(0, 0.60, 1_000_000), plain(1, 0.70, 100_000_000)]
+HALF = stats.t.ppf(0.975, 2) * 0.01 / 2**0.5  # of a net of one seed: two nets, one degree of freedom each
+
+
+def board(*nets: Record, query: RankingQuery = QUERY, extra: ExtraResults | None = None) -> Leaderboard:
+    return rank_rows(nets, query, extra)
+
+
+def test_the_knee_is_taken_with_its_interval_its_gain_and_its_ties() -> None:
+    nets = [
+        *PLAIN,
+        net(2, 0.62, 1_500_000),
+        net(3, 0.80, 10_000_000),
+        net(4, 0.83, 90_000_000),
+        net(5, 0.79, 9_000_000),
+    ]
+    first, second, *rest = verdict_of(board(*nets))
+    assert pytest.approx(0.0304, abs=1e-4) == HALF
+    assert first == (  # halfway between the ResNets in log10 their curve is at 0.65
+        "Take net 3: 10 M MACs, 0.800 ± 0.030, 15.0 points above a plain ResNet of its cost; nets 5 and 4 are tied "
+        "with it, the cheapest of them net 5 at 9 M MACs."
+    )
+    assert second == "The most accurate is net 4: 90 M MACs, 0.830 ± 0.030, which the noise does not tell from it."
+    assert rest[0] == "It was trained once; ± is 95 % by the noise of 2 nets trained again."
+    assert rest[-1].endswith("--trials 3")
+
+
+def test_without_a_knee_it_is_the_cheapest_of_those_as_good_as_the_best() -> None:
+    found = board(*PLAIN, net(2, 0.82, 30_000_000), net(3, 0.83, 50_000_000))
+    assert [row["trial"] for row in found.front if row["knee"]] == [2]
+    two = board(PLAIN[0], PLAIN[1], net(3, 0.72, 50_000_000), query=RankingQuery(("accuracy", "macs"), {"macs": 6e7}))
+    assert [row["trial"] for row in two.front] == [0, 3]
+    assert chosen(two)["trial"] == 3, "two nets make no knee, and 12 points are more than the noise"
+    tied = board(PLAIN[0], PLAIN[1], net(3, 0.61, 50_000_000), query=RankingQuery(("accuracy", "macs"), {"macs": 6e7}))
+    assert chosen(tied)["trial"] == 0
+    assert verdict_of(tied)[0].startswith(
+        "Take net 0 (a plain ResNet): 1 M MACs, 0.600 ± 0.022; net 3 is tied with it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "macs", "said"),
+    [
+        (0.75, 500_000, "at least 15.0 points above a plain ResNet of its cost"),
+        (0.75, 200_000_000, "at most 5.0 points above a plain ResNet of its cost"),
+        (0.95, 10_000_000, "30.0 points above a plain ResNet of its cost"),
+        (0.66, 10_000_000, "1.0 points above a plain ResNet of its cost (within the noise)"),
+    ],
+)
+def test_gains_and_their_bounds(accuracy: float, macs: int, said: str) -> None:
+    found = board(*PLAIN, net(9, accuracy, macs))
+    row = next(row for row in found.rows if row["trial"] == 9)
+    alone = board(*PLAIN, net(9, accuracy, macs), query=RankingQuery(("accuracy", "macs"), families=("resnet",)))
+    rows = [row | {"knee": row["trial"] == 9, "rank": 1, "tied_with": []} for row in alone.rows]
+    sentence = verdict_of(Leaderboard(QUERY, rows, found.noise, records=found.records))[0]
+    assert row["trial"] == 9
+    assert sentence.endswith(f", {said}.")
+
+
+def test_what_is_not_known_is_said() -> None:
+    said = " ".join(verdict_of(board(net(0, 0.7, 1_000), net(1, 0.8, 2_000))))
+    assert "±" not in said
+    assert "the seed noise is not known, nor which nets are tied" in said
+    assert "No plain ResNet was trained, so what it gains over one is not known." in said
+    assert "of its cost" not in said
+
+
+def test_retrainings_slices_and_rising_nets() -> None:
+    curve = [{"step": 50, "accuracy": 0.5}, {"step": 100, "accuracy": 0.9}]
+    rising = net(2, 0.9, 2_000_000, curve=curve, budget={"done": 100, "full": 100})
+    again = [
+        Record(i, "retrain", "resnet", "net2", {}, {}, {"macs": 2_000_000, "params": 1}, "ok", accuracy=accuracy,
+               metrics={"test_accuracy": accuracy - 0.1}, seed=i, factors={"trial": 2})
+        for i, accuracy in enumerate((0.86, 0.88), start=1)
+    ]  # fmt: skip
+    found = board(*PLAIN, rising, extra=ExtraResults(retrained=again, images=1000))
+    said = verdict_of(found)
+    assert "Retrained with 2 other seeds it has 0.870 ± 0.014 (standard deviation), 0.770 on test." in said
+    assert "It still rose at its end: with longer training the front may be another." in said
+    sliced = board(*PLAIN, net(2, 0.9, 2_000_000, weights="shared"))
+    assert "Its score is that of a slice of the supernet, not of a training of its own." in verdict_of(sliced)
+    assert not [line for line in verdict_of(sliced) if "trained once" in line]
+
+
+def test_other_metrics_and_fronts_of_costs() -> None:
+    nll = RankingQuery(("accuracy", "macs"), metric=Metric("nll", True))
+    said = verdict_of(board(net(0, -0.5, 1_000), query=nll))
+    assert said[0] == "Take net 0: 1 k MACs, nll 0.500."
+    assert verdict_of(board(net(0, 0.5, 1_000), query=RankingQuery(("macs", "params")))) == []
+    assert verdict_of(board()) == ["No net has been trained to the end."]
+
+
+def test_front_and_report_say_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = made_run(tmp_path / "mine", drawn_records(20, stops=False))
+
+    def run(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["alternas", *words])
+        with pytest.raises(SystemExit):
+            cli.main()
+        return " ".join(capsys.readouterr().out.split())
+
+    (first, *_) = verdict_of(rank_rows([Record.from_dict(row) for row in drawn_records(20, stops=False)], QUERY))
+    assert run("front", str(folder)).startswith(first)
+    assert json.loads(run("report", str(folder), "--json"))["verdict"].startswith(first)
+    assert first in (folder / "report.html").read_text()
+    assert run("front", str(folder), "--json").startswith("[ {")
