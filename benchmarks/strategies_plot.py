@@ -14,7 +14,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from machine import RESULTS, TINY, keep, options, sized
+from machine import TINY, keep, options, sized
 
 PUBLISHED = Path(__file__).parent / "results"
 OUT = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
