@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
+from ..search.data.readers.registry import DEFAULT
 from ..search.samplers.registry import STRATEGIES
 from . import complete
 from .device_options import DeviceOptions, MaxLatency
@@ -31,8 +32,6 @@ from .options import (
 
 if TYPE_CHECKING:
     from ..results.runs.weights_spec import WeightsSpec
-
-DIGITS = "digits"
 
 
 def _print_found(folder: Path, as_json: bool) -> None:
@@ -64,7 +63,7 @@ def search(
             autocompletion=complete.space_names,
         ),
     ] = "all",
-    data: Data = DIGITS,
+    data: Data = DEFAULT,
     trials: Annotated[
         int | None,
         option(
@@ -218,7 +217,7 @@ def search(
 
     file, several_labels = read_trainer(trainer) if trainer else None, False
     if file and file.images:
-        if data != DIGITS or images.image_size:
+        if data != DEFAULT or images.image_size:
             given = "image-size" if images.image_size else "data"
             raise InputError(f"{given}: {file.name} brings its own images, of IMAGE_SIZE; leave it out")
         data = file.name

@@ -67,7 +67,7 @@ def no_secret_in(folder: Path) -> None:
 
 def test_a_search_with_an_artifact_store_alone(alternas: Any, s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     """Broken off and resumed; then the store is gone, and the run is whole. The password is nowhere."""
-    words = ["search", "resnet", "--trials", "4", "--epochs", "2", "--name", "far"]
+    words = ["search", "resnet", "--data", "digits", "--trials", "4", "--epochs", "2", "--name", "far"]
     words += ["--save-weights-at", "warmup", "--inherit"]
     monkeypatch.setattr(OneWorker, "after", 6)
     assert alternas(*words, "--storage-path", s3.uri())[0] == 130
@@ -100,7 +100,7 @@ def test_a_search_with_an_artifact_store_alone(alternas: Any, s3: S3, monkeypatc
 
 def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
     """Fine-tuning from a run's weights, on a store whose folder run.json names."""
-    assert alternas("search", "resnet", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
+    assert alternas("search", "resnet", "--data", "digits", "--trials", "1", "--epochs", "1", "--name", "from")[0] == 0
     words = ["finetune", "--from", "from", "--data", "digits", "--epochs", "1", "--name", "to", "--seeds"]
     store = ["--storage-path", f"file://{Path('store').absolute()}"]
     code, _, err = alternas(*words, "2", *store)
@@ -117,7 +117,20 @@ def test_a_study_whose_starts_are_the_drivers(alternas: Any) -> None:
 
 @pytest.mark.timeout(600)
 def test_on_ray_with_a_driver_that_is_killed(tmp_path: Path, s3: S3, reaper: list[subprocess.Popen[str]]) -> None:
-    words = ["search", "resnet", "--trials", "2", "--epochs", "2", "--workers", "1", "--name", "far"]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--trials",
+        "2",
+        "--epochs",
+        "2",
+        "--workers",
+        "1",
+        "--name",
+        "far",
+    ]
     words += ["--storage-path", s3.uri()]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "far"))

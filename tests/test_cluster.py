@@ -196,7 +196,20 @@ def test_a_ray_of_ours_is_for_us_alone(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_killed_raylet_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
     """Ray writes fifty lines to standard output, and ends the driver without one of ours."""
-    words = [sys.executable, "-m", "alternas", "search", "resnet", "--workers", "1", "--name", "small", "--json"]
+    words = [
+        sys.executable,
+        "-m",
+        "alternas",
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--workers",
+        "1",
+        "--name",
+        "small",
+        "--json",
+    ]
     words += ["--trials", "20", "--epochs", "20"]
     records = tmp_path / "runs" / "small" / "records.jsonl"
     with open(tmp_path / "err", "w") as err:

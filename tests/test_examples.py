@@ -38,7 +38,7 @@ def told(served: Run, folder: Path, *words: str) -> str:
 
 def test_a_space_in_a_file(served: Run, tmp_path: Path) -> None:
     """A search of two trials; the same again has nothing to do, a changed file is another space."""
-    words = ("search", "./my_space.py", "--trials", "2", "--epochs", "1", "--json")
+    words = ("search", "./my_space.py", "--data", "digits", "--trials", "2", "--epochs", "1", "--json")
     front = json.loads(told(served, tmp_path, *words))
     folder = tmp_path / "runs" / "my_space-digits"
     before = (folder / "records.jsonl").read_text()
@@ -117,7 +117,7 @@ def test_inside_tune(served: Run, tmp_path: Path) -> None:
 
 def test_a_training_with_a_loss_and_a_loader_of_its_own(served: Run, tmp_path: Path) -> None:
     """Searched, resumed with nothing to do, retrained."""
-    words = ("search", "resnet", "--trainer", "./my_training.py", "--trials", "1", "--epochs", "2")
+    words = ("search", "resnet", "--data", "digits", "--trainer", "./my_training.py", "--trials", "1", "--epochs", "2")
     front = json.loads(told(served, tmp_path, *words, "--name", "own", "--json"))
     assert max(net["accuracy"] for net in front) > 0.3
     assert json.loads(told(served, tmp_path, *words, "--name", "own", "--json")) == front
@@ -168,7 +168,7 @@ def test_a_training_by_hugging_faces_trainer(served: Run, tmp_path: Path) -> Non
     """With rungs a net's curve is the one without: Trainer goes on from its checkpoint where it stopped."""
     pytest.importorskip("transformers")
     pytest.importorskip("accelerate")
-    words = ("search", "resnet", "--trainer", "./huggingface.py", "--trials", "1", "--epochs", "8")
+    words = ("search", "resnet", "--data", "digits", "--trainer", "./huggingface.py", "--trials", "1", "--epochs", "8")
     curves = []
     for name, more in (("whole", ()), ("rungs", ("--scheduler", "mo-asha", "--rungs", "1/8,3/4"))):
         told(served, tmp_path, *words, "--name", name, *more)

@@ -244,7 +244,21 @@ main()
 @pytest.mark.timeout(300)
 def test_a_search_on_a_full_disk_is_one_line_and_resumes(tmp_path: Path) -> None:
     """The system lets no file of the driver grow beyond 20 kB once Ray, which writes too, is up."""
-    words = ["search", "resnet", "--trials", "3", "--epochs", "1", "--name", "small", "--strategy", "random", "--json"]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--trials",
+        "3",
+        "--epochs",
+        "1",
+        "--name",
+        "small",
+        "--strategy",
+        "random",
+        "--json",
+    ]
     tight = subprocess.run([sys.executable, "-c", TIGHT, *words], cwd=tmp_path, capture_output=True, text=True)
     assert tight.returncode == 1, tight.stderr
     assert "Traceback" not in tight.stderr
@@ -306,7 +320,21 @@ main()
 @pytest.mark.timeout(300)
 def test_a_driver_killed_while_it_holds_the_journals_lock_resumes(tmp_path: Path) -> None:
     """Killed -9 as it fills a new study, and again as it fills that of the resumed search."""
-    words = ["search", "resnet", "--trials", "1", "--epochs", "1", "--name", "small", "--workers", "1", "--json"]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--trials",
+        "1",
+        "--epochs",
+        "1",
+        "--name",
+        "small",
+        "--workers",
+        "1",
+        "--json",
+    ]
     for left in ("1", "5"):
         killed = subprocess.run([sys.executable, "-c", KILLED.replace("LEFT", left), *words], cwd=tmp_path, timeout=60)
         assert killed.returncode == -signal.SIGKILL

@@ -95,7 +95,7 @@ def alternas(
 
     def call(*words: str) -> tuple[Any, str, str]:
         FakePool.jobs_of_all.clear()
-        monkeypatch.setattr(sys, "argv", ["alternas", "search", "bench", "--epochs", "0.5", *words])
+        monkeypatch.setattr(sys, "argv", ["alternas", "search", "bench", "--data", "digits", "--epochs", "0.5", *words])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()

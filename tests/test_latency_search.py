@@ -203,7 +203,20 @@ def run(*words: str) -> int:
 @pytest.mark.slow
 def test_a_search_for_latency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["search", "resnet", "--objective", "latency_ms", "--trials", "2", "--epochs", "1", "--strategy", "random"]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--objective",
+        "latency_ms",
+        "--trials",
+        "2",
+        "--epochs",
+        "1",
+        "--strategy",
+        "random",
+    ]
     assert run(*words, "--name", "quick", "--json") == 0
     kept = read_latencies(Path("runs/quick"))
     assert {m.key for m in kept} == {r.key for r in read_records(Path("runs/quick")) if r.status == "ok"}
@@ -219,7 +232,20 @@ def test_latency_is_measured_on_a_node_of_its_own(tmp_path: Path, monkeypatch: p
     from ray.cluster_utils import Cluster
 
     monkeypatch.chdir(tmp_path)
-    words = ["search", "resnet", "--objective", "latency_ms", "--trials", "2", "--epochs", "1", "--strategy", "random"]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--objective",
+        "latency_ms",
+        "--trials",
+        "2",
+        "--epochs",
+        "1",
+        "--strategy",
+        "random",
+    ]
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
     try:
         cluster.add_node(num_cpus=3, resources={"edge": 1})

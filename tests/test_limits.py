@@ -155,7 +155,9 @@ def test_a_search_under_a_tight_limit_resumes_as_if_unbroken(
 
 def test_limits_that_no_net_keeps_together_are_one_line(alternas: Any) -> None:
     """Each alone leaves nets: larger patches take fewer MACs and more parameters."""
-    code, _, err = alternas("search", "hybrid", "--max-macs", "57500", "--max-params", "2800", "--trials", "1")
+    code, _, err = alternas(
+        "search", "hybrid", "--data", "digits", "--max-macs", "57500", "--max-params", "2800", "--trials", "1"
+    )
     assert code == 2
     assert err.startswith(
         "alternas: max-macs and max-params: no net of space 'hybrid' at 8x8 px was found that keeps both limits"

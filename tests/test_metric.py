@@ -335,6 +335,6 @@ def test_wrong_metrics_of_a_search_are_refused_in_one_line(alternas: Any, elsewh
         (["--metric", "recall:ten"], "metric recall:CLASS: unknown value 'ten'"),
         (["--minimize"], "minimize: of accuracy more is better; it is for metrics of a --trainer of your own"),
     ):
-        code, _, err = alternas("search", "resnet", *words)
+        code, _, err = alternas("search", "resnet", "--data", "digits", *words)
         assert (code, rule in err, err.count("\n")) == (2, True, 1), err
     assert not Path("runs").exists()

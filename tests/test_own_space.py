@@ -360,7 +360,21 @@ def test_what_is_wrong_in_a_neighbour_is_one_line(made: Made, case: str, monkeyp
 @pytest.mark.slow
 def test_a_run_is_of_its_neighbours_too(tmp_path: Path) -> None:
     """They stand in run.json; the same search goes on, with a changed one it is refused. Workers need none of them."""
-    words = ["search", "./mine.py", "--trials", "1", "--epochs", "0.1", "--workers", "1", "--name", "mine", "--json"]
+    words = [
+        "search",
+        "./mine.py",
+        "--data",
+        "digits",
+        "--trials",
+        "1",
+        "--epochs",
+        "0.1",
+        "--workers",
+        "1",
+        "--name",
+        "mine",
+        "--json",
+    ]
 
     def search() -> subprocess.CompletedProcess[str]:
         return subprocess.run([*ALTERNAS, *words], cwd=tmp_path, capture_output=True, text=True)

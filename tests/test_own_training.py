@@ -502,7 +502,20 @@ def test_what_does_not_go_with_a_trainer_is_one_line(alternas: Any) -> None:
 @pytest.mark.timeout(600)
 def test_a_search_by_our_own_loop_is_ours(served: Run, tmp_path: Path) -> None:
     (tmp_path / "ours.py").write_text(OURS)
-    words = ("search", "all", "--trials", "4", "--epochs", "3", "--scheduler", "mo-asha", "--workers", "1")
+    words = (
+        "search",
+        "all",
+        "--data",
+        "digits",
+        "--trials",
+        "4",
+        "--epochs",
+        "3",
+        "--scheduler",
+        "mo-asha",
+        "--workers",
+        "1",
+    )
     assert served(tmp_path, *words, "--name", "ours")[0] == 0
     assert served(tmp_path, *words, "--name", "theirs", "--trainer", "ours.py")[0] == 0
     ours, theirs = (
@@ -535,7 +548,20 @@ def train(context):
 def test_a_search_goes_on_whatever_a_training_does(tmp_path: Path) -> None:
     """Two calls are of the check; a training that hangs is ended with its process, one that dies is tried again."""
     (tmp_path / "mine.py").write_text(FATES)
-    words = ("search", "resnet", "--trainer", "mine.py", "--trials", "4", "--name", "own", "--workers", "1")
+    words = (
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--trainer",
+        "mine.py",
+        "--trials",
+        "4",
+        "--name",
+        "own",
+        "--workers",
+        "1",
+    )
     code, _, err = run(tmp_path, *words, "--epochs", "4", "--trial-minutes", "0.2")
     assert code == 0, err
     rows = records(tmp_path, "own")

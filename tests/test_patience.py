@@ -190,7 +190,7 @@ def test_bad_patience_is_one_line(alternas: Any) -> None:
         (["--patience", "5", "--strategy", "enumerate"], "patience: strategy 'enumerate' follows a plan of its own"),
         (["--patience", "5", "--supernet", "4"], "patience: a supernet follows a plan of its own; leave it out"),
     ):
-        code, out, err = alternas("search", "resnet", "--trials", "2", "--name", "mine", *words)
+        code, out, err = alternas("search", "resnet", "--data", "digits", "--trials", "2", "--name", "mine", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert said in err
     with pytest.raises(InputError, match="patience: must be 1 or more"):

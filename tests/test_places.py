@@ -31,7 +31,7 @@ from command_line import run, start, wait_for
 from fakes import SilentView
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-WORDS = ["search", "resnet", "--trials", "2", "--epochs", "8"]
+WORDS = ["search", "resnet", "--data", "digits", "--trials", "2", "--epochs", "8"]
 WORDS += ["--strategy", "random", "--cpus-per-trial", "0.5"]
 LOST = re.compile(r"trial \d+: (its worker died|a worker that trains beside this one is gone)")  # whoever says it first
 

@@ -29,7 +29,7 @@ from fakes import STEPS, FakeExecutor, SilentView
 DIGITS = [str(i) for i in range(10)]
 PARENT = get("resnet", 8).baselines()[-2]
 Open = Callable[..., SearchController]
-SEARCH = ("search", "resnet", "--trials", "2", "--epochs", "2", "--name", "x", "--json")
+SEARCH = ("search", "resnet", "--data", "digits", "--trials", "2", "--epochs", "2", "--name", "x", "--json")
 
 
 @pytest.fixture

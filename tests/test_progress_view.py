@@ -212,7 +212,7 @@ SMALL = ["--epochs", "1", "--workers", "1"]
 @pytest.mark.slow
 @WIDTHS
 def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -> None:
-    search = ["search", "--max-macs", "45k", "--name", "tight", *SMALL]
+    search = ["search", "--data", "digits", "--max-macs", "45k", "--name", "tight", *SMALL]
     for trials in ("1", "2"):  # the second time it is resumed
         code, text = in_terminal([*search, "--trials", trials], width, tmp_path)
         assert (code, "Pareto front of" in text) == (0, True), text  # 21 characters with the name
@@ -229,7 +229,7 @@ def test_a_search_under_tight_limits_in_a_terminal(tmp_path: Path, width: int) -
     ids=["all fail", "scheduler", "latency"],
 )
 def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, ends: tuple[int, str]) -> None:
-    search = ["search", "--name", "run", "--trials", "2", *SMALL, *words]
+    search = ["search", "--data", "digits", "--name", "run", "--trials", "2", *SMALL, *words]
     code, text = in_terminal([*search, "--max-hours", "0.0015"], width, tmp_path)
     assert code in (0, ends[0]), text
     code, text = in_terminal(search, width, tmp_path)
@@ -239,7 +239,7 @@ def test_searches_in_a_terminal(tmp_path: Path, words: list[str], width: int, en
 @pytest.mark.slow
 def test_what_follows_a_search_in_a_terminal(tmp_path: Path) -> None:
     for words, end in (
-        (["search", "--name", "run", "--trials", "1", *SMALL], "Pareto front of run"),
+        (["search", "--data", "digits", "--name", "run", "--trials", "1", *SMALL], "Pareto front of run"),
         (["retrain", "run", "--top", "1", "--seeds", "2", *SMALL], "export the best:"),
         (["explain", "run", "--quick", "--analyses", "variance,fourier"], "validation images of digits"),
     ):

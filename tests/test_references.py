@@ -103,7 +103,7 @@ def test_names_of_nets_in_records() -> None:
 )
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 def test_what_cannot_be_one_is_refused_before_the_search(alternas: Any, words: tuple[str, ...], about: str) -> None:
-    code, _, err = alternas("search", "resnet", "--name", "x", *words)
+    code, _, err = alternas("search", "resnet", "--data", "digits", "--name", "x", *words)
     assert code == 2
     assert about in err
     assert len(err.strip().splitlines()) == 1
@@ -113,7 +113,9 @@ def test_what_cannot_be_one_is_refused_before_the_search(alternas: Any, words: t
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 def test_a_net_without_stochastic_depth_is_refused_where_the_recipe_has_it(alternas: Any) -> None:
     Path("mine.json").write_text(json.dumps(DEEP.to_dict()))
-    code, _, err = alternas("search", "resnet", "--recipe", "mine.json", "--with", "timm:ghostnet_100")
+    code, _, err = alternas(
+        "search", "resnet", "--data", "digits", "--recipe", "mine.json", "--with", "timm:ghostnet_100"
+    )
     assert code == 2
     assert "timm:ghostnet_100 cannot have the recipe's drop_path 0.1" in err
 
@@ -297,7 +299,7 @@ def test_the_commands_show_it(alternas: Any, run: Path) -> None:
         ("explain", f"mine:{FIRST_REFERENCE}"),
         ("buildup", "--from", f"mine:{FIRST_REFERENCE}", "--data", "digits"),
         ("cost", f"mine:{FIRST_REFERENCE}"),
-        ("search", "resnet", "--start-with", f"mine:{FIRST_REFERENCE}"),
+        ("search", "resnet", "--data", "digits", "--start-with", f"mine:{FIRST_REFERENCE}"),
     ],
 )
 @pytest.mark.usefixtures("run", "fake_pool")
@@ -338,7 +340,7 @@ def test_parsing() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("elsewhere")
 def test_a_search_trains_them(alternas: Any) -> None:
-    words = ("search", "resnet", "--trials", "2", "--epochs", "2", "--name", "mine", "--json")
+    words = ("search", "resnet", "--data", "digits", "--trials", "2", "--epochs", "2", "--name", "mine", "--json")
     code, _, err = alternas(*words, "--with", "timm:test_resnet,timm:test_efficientnet", "--objective", "latency_ms")
     assert code == 0, err
     found = [r for r in read_records(Path("runs/mine")) if r.kind == "reference"]

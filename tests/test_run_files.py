@@ -89,7 +89,7 @@ def test_a_new_search_follows_nothing_in_its_folder(alternas: Any, file: str) ->
     """It makes the folder where there is none, and takes one that has no records yet."""
     lay_targets()
     plant("link", Path("runs") / "new" / file)
-    code, out, err = alternas("search", "resnet", "--trials", "1", "--name", "new")
+    code, out, err = alternas("search", "resnet", "--data", "digits", "--trials", "1", "--name", "new")
     assert (code, out) == (2, "")
     assert f"runs/new/{file}: is a link" in err
     assert_untouched()

@@ -30,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (home / "search.py").write_text("raise RuntimeError('the user's own search.py')\n")
     (home / "archs").mkdir()
     (home / "archs" / "__init__.py").write_text("raise RuntimeError\n")
-    code, out, err = run(home, "search", "--trials", "5", "--name", "first", *QUICK)
+    code, out, err = run(home, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK)
     assert code == 0, err
     assert "export the best:  alternas export first --out first-best" in out
     return home
@@ -53,7 +53,7 @@ def test_a_search_trains_what_was_asked(folder: Path) -> None:
 
 def test_the_same_command_again_has_nothing_to_do(folder: Path) -> None:
     before = records(folder, "first")
-    code, out, _ = run(folder, "search", "--trials", "5", "--name", "first", *QUICK)
+    code, out, _ = run(folder, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK)
     assert code == 0
     assert "Pareto front" in out
     assert records(folder, "first") == before
@@ -72,7 +72,7 @@ def test_the_same_command_again_has_nothing_to_do(folder: Path) -> None:
 )
 def test_other_settings_are_refused(folder: Path, words: list[str], hint: str) -> None:
     before = records(folder, "first")
-    code, out, err = run(folder, "search", "--trials", "5", "--name", "first", *QUICK, *words)
+    code, out, err = run(folder, "search", "--data", "digits", "--trials", "5", "--name", "first", *QUICK, *words)
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1
     assert hint in err
@@ -171,7 +171,7 @@ def test_damaged_runs_are_one_line(folder: Path, tmp_path: Path) -> None:
             assert (code, len(err.splitlines())) == (2, 1), (name, content[:20], err)
             assert not (tmp_path / "out").exists()
     (bad / "run.json").write_text(json.dumps(facts | {"trials": "q"}))
-    assert run(tmp_path, "search", "--trials", "5", "--name", "bad", *QUICK)[0] == 2
+    assert run(tmp_path, "search", "--data", "digits", "--trials", "5", "--name", "bad", *QUICK)[0] == 2
 
 
 def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_a_run_that_was_moved_goes_on_there(folder: Path, tmp_path: Path) -> Non
     (tmp_path / "before").rename(tmp_path / "after")
     here = tmp_path / "after"
     before = records(here, "first")
-    code, _, err = run(here, "search", "--trials", "6", "--name", "first", *QUICK)
+    code, _, err = run(here, "search", "--data", "digits", "--trials", "6", "--name", "first", *QUICK)
     assert code == 0, err
     after = records(here, "first")
     assert after[: len(before)] == before
@@ -201,7 +201,7 @@ def ray_workers(driver: int) -> list[psutil.Process]:
 
 @pytest.mark.slow
 def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess.Popen[str]]) -> None:
-    words = ["search", "--trials", "4", "--name", "hurt", "--epochs", "6", "--workers", "2"]
+    words = ["search", "--data", "digits", "--trials", "4", "--name", "hurt", "--epochs", "6", "--workers", "2"]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "hurt"))
     wait_for(lambda: ray_workers(driver.pid))[0].kill()
@@ -228,7 +228,7 @@ def test_killed_worker_and_killed_driver(tmp_path: Path, reaper: list[subprocess
 def test_ctrl_c_leaves_a_run_that_resumes(
     tmp_path: Path, reaper: list[subprocess.Popen[str]], stop: signal.Signals, said: int
 ) -> None:
-    words = ["search", "resnet", "--trials", "3", "--name", "stopped", "--epochs", "4"]
+    words = ["search", "resnet", "--data", "digits", "--trials", "3", "--name", "stopped", "--epochs", "4"]
     reaper.append(driver := start(tmp_path, *words))
     wait_for(lambda: records(tmp_path, "stopped"))
     driver.send_signal(stop)
@@ -307,7 +307,9 @@ def test_a_users_own_pictures(tmp_path: Path, loader: str) -> None:
 @pytest.mark.slow
 def test_workers_share_the_data_and_stay_small(tmp_path: Path) -> None:
     """Private memory of each worker below 1 GiB with digits-sized data (Linux's USS)."""
-    process = start(tmp_path, "search", "--trials", "4", "--name", "a", "--epochs", "30", "--workers", "2")
+    process = start(
+        tmp_path, "search", "--data", "digits", "--trials", "4", "--name", "a", "--epochs", "30", "--workers", "2"
+    )
     most: dict[int, int] = {}
     while process.poll() is None:
         for child in psutil.Process(process.pid).children(recursive=True):
@@ -328,6 +330,6 @@ def test_resources_that_are_not_there(tmp_path: Path) -> None:
         ["--cpus-per-trial", "5000"],
         ["--address", "foo"],
     ):
-        code, _, err = run(tmp_path, "search", "resnet", "--name", "big", *words)
+        code, _, err = run(tmp_path, "search", "resnet", "--data", "digits", "--name", "big", *words)
         assert (code, len(err.splitlines())) == (2, 1), err
         assert words[0].removeprefix("--") in err

@@ -195,7 +195,7 @@ def test_batch_norm_of_one_worker_is_torchs(device: str, dtype: torch.dtype) -> 
 def test_two_cards_give_the_curve_of_one(tmp_path: Path) -> None:
     if torch.cuda.device_count() < 2:
         pytest.skip("one card")
-    words = ("search", "resnet", "--trials", "1", "--epochs", "1", "--workers", "1")
+    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--epochs", "1", "--workers", "1")
     for name, cards in (("one", "1"), ("two", "2")):
         code, _, err = run(tmp_path, *words, "--name", name, "--gpus-per-trial", cards)
         assert code == 0, err

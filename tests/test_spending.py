@@ -117,7 +117,7 @@ def dear(fake_pool: type[FakePool], monkeypatch: pytest.MonkeyPatch) -> type[Fak
     return fake_pool
 
 
-SEARCH = ("search", "resnet", "--trials", "6", "--name", "mine", "--price", "cpu=0.5")
+SEARCH = ("search", "resnet", "--data", "digits", "--trials", "6", "--name", "mine", "--price", "cpu=0.5")
 STUDY = (
     "study",
     "windows",

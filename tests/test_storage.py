@@ -194,7 +194,7 @@ def test_a_database_that_fails_in_the_middle_is_one_line(open_controller: Open, 
 def test_a_wrong_storage_is_one_line(alternas: Any, url: str, hint: str) -> None:
     if "127.0.0.1:1/" in url:
         pytest.importorskip("psycopg", reason='needs psycopg: pip install "psycopg[binary]"')
-    code, out, err = alternas("search", "--trials", "1", "--storage", url)
+    code, out, err = alternas("search", "--data", "digits", "--trials", "1", "--storage", url)
     assert (code, out, len(err.splitlines())) == (2, "", 1)
     assert hint in err
     assert SECRET not in err
@@ -249,7 +249,21 @@ def test_a_lost_store_is_not_believed(open_controller: Open, sqlite: str, tmp_pa
 @pytest.mark.timeout(600)
 def test_a_whole_search_in_postgres_keeps_no_password(server: str, tmp_path: Path) -> None:
     """Real Ray, real training; then its dashboard without and with the password, and the search in another storage."""
-    words = [sys.executable, "-m", "alternas", "search", "resnet", "--trials", "1", "--epochs", "1", "--name", "mine"]
+    words = [
+        sys.executable,
+        "-m",
+        "alternas",
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--trials",
+        "1",
+        "--epochs",
+        "1",
+        "--name",
+        "mine",
+    ]
 
     def run(*more: str) -> str:
         done = subprocess.run([*words, *more], cwd=tmp_path, capture_output=True, text=True)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 def home(served: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a small search, the best nets of which are retrained."""
     folder = tmp_path_factory.mktemp("user")
-    code, _, err = served(folder, "search", "--trials", "3", "--name", "first", "--epochs", "2")
+    code, _, err = served(folder, "search", "--data", "digits", "--trials", "3", "--name", "first", "--epochs", "2")
     assert code == 0, err
     code, out, err = served(folder, "retrain", "first", "--top", "2", "--seeds", "2")
     assert code == 0, err
@@ -139,7 +139,7 @@ def test_few_shots_of_a_run(served: Run, home: Path) -> None:
 
 def test_build_up_gives_before_and_after(served: Run, home: Path) -> None:
     code, _, err = served(
-        home, "search", "--trials", "16", "--name", "sixteen", "--epochs", "2"
+        home, "search", "--data", "digits", "--trials", "16", "--name", "sixteen", "--epochs", "2"
     )  # so many have all four baselines
     assert code == 0, err
     deep = next(r for r in records(home, "sixteen") if r["kind"] == "baseline" and len(r["genotype"]["stages"]) == 3

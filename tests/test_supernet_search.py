@@ -399,12 +399,14 @@ def test_a_bank_is_searched_again_with_another_limit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     small = ("--epochs", "1", "--workers", "1")
-    code, out, err = alternas("search", "bench", "--supernet", "4", "--name", "first", *small, "--json")
+    code, out, err = alternas(
+        "search", "bench", "--data", "digits", "--supernet", "4", "--name", "first", *small, "--json"
+    )
     assert code == 0, err
     assert {row["weights"] for row in json.loads(out)} <= {"alone", "shared", "polished"}
     bank = (tmp_path / "runs" / "first" / "bank.safetensors").read_bytes()
     limit = ("--max-macs", "500k", "--name", "second")
-    code, out, err = alternas("search", "bench", "--supernet", "first", *limit, *small, "--json")
+    code, out, err = alternas("search", "bench", "--data", "digits", "--supernet", "first", *limit, *small, "--json")
     assert code == 0, err
     assert all(row["macs"] <= 500_000 for row in json.loads(out) if row["weights"] != "alone")
     assert (tmp_path / "runs" / "first" / "bank.safetensors").read_bytes() == bank
@@ -412,6 +414,6 @@ def test_a_bank_is_searched_again_with_another_limit(
     for words in (("show", "first", "5"), ("report", "first"), ("compare", "first", "second")):
         assert alternas(*words)[0] == 0, words
     assert alternas("export", "first", "--out", "best")[0] == 0
-    code, _, err = alternas("search", "all", "--supernet", "first", "--name", "third", *small)
+    code, _, err = alternas("search", "all", "--data", "digits", "--supernet", "first", "--name", "third", *small)
     assert code == 2
     assert "the bank of run 'first' is for something else: space is 'bench' there, 'all' here" in err

@@ -236,7 +236,7 @@ def test_a_plan_that_is_tried_again_goes_on_in_the_same_runs(
 
 @pytest.mark.usefixtures("elsewhere")
 def test_bad_trackers_are_one_line(alternas: Any, monkeypatch: pytest.MonkeyPatch, fake_pool: type[FakePool]) -> None:
-    words = ("search", "resnet", "--trials", "1", "--name", "mine")
+    words = ("search", "resnet", "--data", "digits", "--trials", "1", "--name", "mine")
     for name in ("nothing", "mlflow,,nothing"):
         code, out, err = alternas(*words, "--track", name)
         assert (code, out, err.count("\n")) == (2, "", 1)
@@ -287,7 +287,21 @@ def test_round_costs_are_those_within() -> None:
 
 # The real ones, with a pool that trains nothing.
 
-SEARCH = ("search", "resnet", "--trials", "4", "--epochs", "1", "--scheduler", "mo-asha", "--name", "mine", "--track")
+SEARCH = (
+    "search",
+    "resnet",
+    "--data",
+    "digits",
+    "--trials",
+    "4",
+    "--epochs",
+    "1",
+    "--scheduler",
+    "mo-asha",
+    "--name",
+    "mine",
+    "--track",
+)
 
 
 def killed_and_resumed(alternas: Any, fake_pool: type[FakePool], name: str) -> list[Record]:

@@ -255,7 +255,19 @@ def test_evolution_may_propose_a_net_again_with_another_recipe(open_controller: 
 @pytest.mark.usefixtures("elsewhere")
 def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: type[FakePool]) -> None:
     Path("mine.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": {"lr": [1e-3, 1e-2, "log"]}}))
-    words = ("search", "resnet", "--recipe", "mine.json", "--epochs", "1", "--name", "t", "--trials")
+    words = (
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--recipe",
+        "mine.json",
+        "--epochs",
+        "1",
+        "--name",
+        "t",
+        "--trials",
+    )
     assert alternas(*words, "4")[0] == 0
     run = Path("runs/t")
     settings = json.loads((run / "run.json").read_text())["settings"]
@@ -274,7 +286,7 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     assert [job.recipe for job in fake_pool.jobs_of_all] == [recipes.fast()], "another where one is named"
     code, _, error = alternas("retrain", "t", "--recipe", "mine.json")
     assert (code, "mine.json: tune is for a search, which draws recipes; leave it out\n" in error) == (2, True)
-    assert alternas("search", "resnet", "--epochs", "1", "--name", "u", "--trials", "6", "--start-with", "t",
+    assert alternas("search", "resnet", "--data", "digits", "--epochs", "1", "--name", "u", "--trials", "6", "--start-with", "t",
                     "--recipe", "mine.json")[0] == 0  # fmt: skip
     taken = [r for r in read_records(Path("runs/u")) if r.taken_from]
     assert {r.trial_key for r in taken} <= {r.trial_key for r in read_records(run)}
@@ -283,7 +295,7 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
 
 @pytest.mark.usefixtures("elsewhere", "fake_pool")
 def test_a_run_from_before_goes_on(alternas: Any) -> None:
-    words = ("search", "resnet", "--epochs", "1", "--name", "t", "--trials")
+    words = ("search", "resnet", "--data", "digits", "--epochs", "1", "--name", "t", "--trials")
     assert alternas(*words, "2")[0] == 0
     facts = json.loads(Path("runs/t/run.json").read_text())
     del facts["settings"]["tune"]
@@ -315,7 +327,7 @@ def test_python_takes_it(fake_pool: type[FakePool]) -> None:
 )
 def test_what_cannot_be_is_one_line(alternas: Any, words: tuple[str, ...], message: str) -> None:
     Path("wrong.json").write_text(json.dumps(SMOKE.to_dict() | {"tune": ["lr"]}))
-    code, _, error = alternas("search", "resnet", *words)
+    code, _, error = alternas("search", "resnet", "--data", "digits", *words)
     assert (code, error.count("\n")) == (2, 1)
     assert message in error
     assert not Path("runs").exists()

@@ -28,6 +28,7 @@ from ...results.runs.store import mark_ended, plain_name, run_folder
 from ..config import Settings, limits_of
 from ..context import TRIALS, SearchConfig, SearchContext, default_scheduler, prepare
 from ..data.dataset import DataConfig, DataSet
+from ..data.readers.registry import DEFAULT
 from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes
@@ -169,7 +170,7 @@ class TuneSearch:
 
 def search(
     space: str = "all",
-    data: str = "digits",
+    data: str = DEFAULT,
     trials: int = TRIALS,
     name: str = "",
     *,
