@@ -450,7 +450,20 @@ print('{"latency_ms": %f, "energy_mj": %f}' % (os.path.getsize(sys.argv[1]) / 1e
 def test_a_search_on_a_device_from_end_to_end(served: Run, tmp_path: Path) -> None:
     (tmp_path / "bench.py").write_text(BENCH)
     command = f"board={shlex.quote(sys.executable)} {tmp_path}/bench.py {{model}}"
-    words = ["search", "resnet", "--epochs", "1", "--trials", "2", "--name", "dev", "--latency-command", command]
+    words = [
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--epochs",
+        "1",
+        "--trials",
+        "2",
+        "--name",
+        "dev",
+        "--latency-command",
+        command,
+    ]
     words += ["--objectives", "accuracy,latency_ms@board,energy_mj@board", "--max-latency-ms", "board=11"]
     words += ["--strategy", "random"]
     code, out, error = served(tmp_path, *words)

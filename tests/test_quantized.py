@@ -94,7 +94,21 @@ def test_a_run_of_an_older_alternas_is_one_in_float() -> None:
 @pytest.mark.slow
 def test_a_search_ranks_by_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Callable[..., Any]) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["search", "bench", "--quantized", "--trials", "1", "--epochs", "1", "--strategy", "random", "--name", "q"]
+    words = [
+        "search",
+        "bench",
+        "--data",
+        "digits",
+        "--quantized",
+        "--trials",
+        "1",
+        "--epochs",
+        "1",
+        "--strategy",
+        "random",
+        "--name",
+        "q",
+    ]
     code, out, error = served(*words, "--max-train-steps", "24", "--json")
     assert code == 0, error
     rows = json.loads(out)
