@@ -92,6 +92,9 @@ def _with_groups_expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+NO_LIMIT = "no limit"  # how help shows a default of infinity
+
+
 def option(help: str, *names: str, **more: Any) -> Any:
     """An option with its help; its names, such as "--json", default to the parameter's."""
     return typer.Option(*names, help=help, **more)
@@ -215,20 +218,28 @@ class RunOptions:
     address: Address = ""
     storage_path: StoragePath = ""
     trial_minutes: Annotated[
-        float, option("Time limit per trial in minutes; slower trials are recorded as `timeout`.")
+        float,
+        option("Time limit per trial in minutes; slower trials are recorded as `timeout`.", show_default=NO_LIMIT),
     ] = math.inf
     max_hours: Annotated[
-        float, option("Time limit of this command in hours; the same command resumes the run afterwards.")
+        float,
+        option(
+            "Time limit of this command in hours; the same command resumes the run afterwards.", show_default=NO_LIMIT
+        ),
     ] = math.inf
     price: Annotated[
         str,
         option("Price of an hour of a CPU and a GPU, by type if several: cpu=0.04,gpu=2.5 or gpu:H100=4,gpu:T4=0.5."),
     ] = ""
     max_cost: Annotated[
-        float, option("Limit on what all workers of the run cost, at --price; more of it resumes the run.")
+        float,
+        option(
+            "Limit on what all workers of the run cost, at --price; more of it resumes the run.", show_default=NO_LIMIT
+        ),
     ] = math.inf
     max_gpu_hours: Annotated[
-        float, option("Limit on the GPU-hours of all workers of the run; more of them resume it.")
+        float,
+        option("Limit on the GPU-hours of all workers of the run; more of them resume it.", show_default=NO_LIMIT),
     ] = math.inf
     track: Annotated[
         str, option("Experiment trackers that settings, curves and results are sent to: mlflow, wandb, tensorboard.")

@@ -13,6 +13,7 @@ from ..search.samplers.registry import STRATEGIES
 from . import complete
 from .device_options import DeviceOptions, MaxLatency
 from .options import (
+    NO_LIMIT,
     Arch,
     Data,
     Eta,
@@ -152,7 +153,11 @@ def search(
     ] = "",
     seed: Annotated[int, option("Seed of the strategy and of every training.")] = 0,
     max_train_steps: Annotated[
-        float, option("Limit on the optimiser steps of all trainings; then no trial is started or promoted.")
+        float,
+        option(
+            "Limit on the optimiser steps of all trainings; then no trial is started or promoted.",
+            show_default=NO_LIMIT,
+        ),
     ] = math.inf,
     storage: Annotated[
         str,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from alternas.archs import InputError
 from alternas.results.analysis import robustness
-from alternas.results.analysis.robustness import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
+from alternas.results.analysis_tools.corruptions import CORRUPTIONS, SEVERITIES, corrupted, elastic_transform
 from alternas.results.analysis_tools.inputs import AnalysisInput, Images
 
 FALL = ("glass blur", "frost", "elastic transform")  # published strengths of which a later one is nearer
@@ -163,3 +163,25 @@ def test_robustness_of_a_net_that_sees_brightness() -> None:
     assert by["brightness", 5]["ece"] > 0.2
     assert f"and {by['clean', 0]['ece']:.3f} on clean images" in found.summary
     assert "on 4 clean images" in found.summary
+
+
+def test_what_is_drawn_serves_every_net_of_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[str, int]] = []
+
+    def counted(x_NCHW: Tensor, name: str, severity: int, seed: int = 0) -> Tensor:
+        drawn.append((name, severity))
+        return corrupted(x_NCHW, name, severity, seed)
+
+    monkeypatch.setattr(robustness, "corrupted", counted)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 8 * 8, 2))
+    x_NCHW, y_N = pictures(4, size=(8, 8)), torch.zeros(4).long()
+    images, others = (Images(scale * x_NCHW, y_N, torch.zeros(3), torch.ones(3)) for scale in (1, 0.5))
+    first, again = (robustness.analyse(AnalysisInput(name, net, images)).rows for name in ("one", "two"))
+    assert first == again
+    once = len(CORRUPTIONS) * len(SEVERITIES)
+    assert len(drawn) == len(set(drawn)) + 2 == once + 2, "and one brightness of each net, a check"
+    assert robustness.analyse(AnalysisInput("one", net, others)).rows != first
+    assert len(drawn) == 2 * once + 3
+    monkeypatch.setattr(robustness, "KEPT_BYTES", 0)
+    few = robustness.analyse(AnalysisInput("one", net, images)).rows
+    assert few == first

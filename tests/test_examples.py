@@ -68,7 +68,7 @@ def test_the_notebook(tmp_path: Path) -> None:
     shown = [output["data"]["text/html"] for output in outputs(cells, "run = ") if "data" in output]
     compute, view = shown
     assert "compute: about " in compute
-    assert re.search(r"(\d+)/\1 nets", view)
+    assert re.search(r"(\d+) of \1 nets", view)
     assert "front so far" in view
     assert "<img" in outputs(cells, "run")[0]["data"]["text/html"]
     assert "<img" in outputs(cells, "best = run.best()\nbest")[0]["data"]["text/html"]

@@ -33,14 +33,8 @@ from alternas.search.data.load import load
 from alternas.search.data.splits import View, seen
 from alternas.search.experiments import explain as module
 from alternas.search.experiments import trained_nets as subjects
-from alternas.search.experiments.explain import (
-    Explain,
-    explain,
-    reference,
-    state_trainings,
-    study_nets,
-    training_states,
-)
+from alternas.search.experiments.explain import Explain, explain, state_trainings, training_states
+from alternas.search.experiments.explain_study import reference, study_nets
 from alternas.search.experiments.plan import Training
 from alternas.search.experiments.study_nets import net_of
 from alternas.search.experiments.trained_nets import TrainedNet, analysis_context

@@ -69,7 +69,7 @@ def test_in_a_notebook_one_output_is_drawn_anew(
     assert "workers are starting" in output.shown[0]
     assert "front so far" in output.shown[-1]
     assert "[1m" not in output.shown[-1]
-    counted = re.search(r"(\d+)/(\d+) nets", output.shown[-1])
+    counted = re.search(r"(\d+) of (\d+) nets", output.shown[-1])
     assert counted
     assert counted[1] == counted[2]
 
@@ -120,7 +120,7 @@ def test_a_search_and_its_front(open_controller: Callable[..., SearchController]
         controller = open_controller(trials=trials, scheduler=scheduler)
         text = watched(controller, width)
         nets = trials + len(controller.baselines)
-        assert f"{nets}/{nets} nets" in text
+        assert f"{nets} of {nets} nets" in text
         assert "front so far" in text
         assert "no net" not in text.rpartition("front so far")[2]
 
@@ -145,7 +145,7 @@ def test_a_plan_of_trainings(tmp_path: Path, status: str, width: int) -> None:
         work = PlanController(plan, context, store)
         with view(ShownPlan(work), console) as shown:
             run_loop(work, FakeExecutor(1, fate), shown)
-    assert "3/3 nets" in said(console, width)
+    assert "3 of 3 nets" in said(console, width)
 
 
 def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchController]) -> None:
@@ -155,7 +155,7 @@ def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchCont
         run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
-    lines = re.findall(r"^\[(\d)/(\d)\] trial \d: error ", text, re.M)
+    lines = re.findall(r"^net (\d) of (\d)  trial \d: error ", text, re.M)
     assert lines == [(str(n + 1), str(3 + len(controller.baselines))) for n in range(3 + len(controller.baselines))]
 
 

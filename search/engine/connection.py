@@ -34,6 +34,7 @@ os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 CONNECT_SECONDS = 10.0
 STOPS = (signal.SIGINT, signal.SIGTERM)
 MODE, TOKEN, TOKEN_PATH = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+WORKER_DIED = "A worker died or was killed while executing a task"  # a line of Ray's
 REMEDY = f"copy the head's ~/.ray/auth_token, or set {TOKEN} (docs/cluster.md)"
 
 
@@ -104,8 +105,13 @@ def _set_handlers(handlers: Mapping[int, Any]) -> None:
 
 
 def _log_line(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
-    """Log a message of Ray's processes in one line. Ray would print all of it, into tables and JSON."""
-    logging.getLogger(__name__).warning("Ray: %s", first_line("\n".join(data["lines"])))
+    """Log a message of Ray's processes in one line. Ray would print all of it, into tables and JSON.
+
+    Not that a worker died: who waits for its job says so.
+    """
+    line = first_line("\n".join(data["lines"]))
+    if not line.startswith(WORKER_DIED):
+        logging.getLogger(__name__).warning("Ray: %s", line)
 
 
 def _start() -> None:

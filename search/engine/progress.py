@@ -230,7 +230,7 @@ class PlainView(ProgressCounts):
         super().ended(record, trial)
         if record is None:
             return
-        line = f"[{self.trained()}/{self.shown.target}] {self.shown.line(record)} ({self._clock()})"
+        line = f"net {self.trained()} of {self.shown.target}  {self.shown.line(record)} ({self._clock()})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _clock(self) -> str:
@@ -305,7 +305,7 @@ class LiveView(ProgressCounts):
     def _status(self) -> Text:
         counts, left = self.shown.statuses, self.seconds_left()
         failed = sum(counts[status] for status in FAILED)
-        parts = [f"{self.trained()}/{self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
+        parts = [f"{self.trained()} of {self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
         parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
         parts += [f"about {short(self.work_left())} {self.shown.unit} left"]

@@ -12,7 +12,6 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,6 @@ from rich.console import Console
 
 from ...archs import Genotype, InputError
 from ...archs.errors import check_choice, check_count, is_whole
-from ...results.analysis.cka import same_place_rows
 from ...results.analysis.registry import ANALYSES, analyse, chosen
 from ...results.analysis_tools.across_nets import TRENDS, NetRows, trend
 from ...results.analysis_tools.index import FOLDER, Explained, open_folder, write_index
@@ -31,18 +29,17 @@ from ...results.analysis_tools.why import NetFacts, why_lines
 from ...results.ranking.leaderboard import noise_of
 from ...results.ranking.metric import as_shown, run_metric
 from ...results.render.describe_net import input_spec
-from ...results.render.experiment import factor_text
 from ...results.runs.record import Record
 from ...results.runs.retrained import retrained
 from ...results.runs.run_spec import parse_run_spec
 from ...results.runs.store import read_data_facts, read_records, read_settings
 from ...results.runs.weights_spec import select_net, trained_weights
 from ..config import RunConfig
-from ..data.dataset import DataSet
 from ..data.load import one_class_each, track
 from ..data.splits import View
 from ..training.optim import warmup_steps
-from .comparisons import STUDIES, ComparisonSetting
+from .comparisons import STUDIES
+from .explain_study import StudyNet, measured_rows, study_nets, study_parts
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
 from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, data_of, write_shown
@@ -114,7 +111,7 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
     def parts() -> Iterator[Explained]:
         names = chosen(config.analyses)
         if study:
-            yield from _study_parts([name for name in names if name in TRENDS], study, context, folder, console)
+            yield from study_parts([name for name in names if name in TRENDS], study, context, folder, console)
         else:
             yield from _parts(names, inputs, folder, console, found)
         if config.training:
@@ -214,95 +211,6 @@ def _why(run: Path, nets: Sequence[TrainedNet], found: dict[str, list[Rows | Non
     return why_lines(of, found, noise and noise.sd, run_metric(run).points)
 
 
-# --- All nets of a study, side by side
-
-
-@dataclass(frozen=True)
-class StudyNet(TrainedNet):
-    """A trained net of a study: the curve's panel that it belongs to ("vit"), and what is varied there ("3 %")."""
-
-    line: str
-    label: str
-
-
-def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
-    """The nets of a study that were trained on all classes, in the order of their trainings.
-
-    Raises:
-        InputError: if there is none.
-    """
-    study = STUDIES[read_settings(run)["settings"]["study"]]
-    records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
-    if not records:
-        raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
-    line = study.plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
-    nets = []
-    for record in sorted(records, key=lambda r: r.trial):
-        of = str(record.factors.get(line, study.name))
-        label = ", ".join(factor_text(name, value) for name, value in record.factors.items() if name != line)
-        nets.append(StudyNet(f"{of}, {label}, seed {record.seed}", run, record, of, label))
-    return nets
-
-
-def _study_parts(
-    names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
-) -> Iterator[Explained]:
-    """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
-    pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
-    for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
-        measured: dict[str, list[tuple[StudyNet, Any]]] = {}
-        for _, net in of_name:
-            rows = _study_rows(name, net, reference(name, net, nets), context)
-            measured.setdefault(net.line, []).append((net, rows))
-        panels: list[tuple[str, AnalysisResult | str]] = []
-        for line, of in measured.items():
-            seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
-            panels.append((line, trend(name, line, seen) if seen else of[0][1]))
-        yield write_results(folder, name, panels)
-
-
-def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
-    """The net that another is held against; of another seed, if there is one: equal seeds begin with equal weights.
-
-    Args:
-        name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
-            its family of the same label; other analyses take none.
-        net: the one.
-        nets: all.
-    """
-    candidates: list[StudyNet] = []
-    if name == "cka":
-        line = [other for other in nets if other.line == net.line]
-        candidates = [other for other in line if other.label == line[-1].label and other is not net]
-    elif name == "cka_between":
-        same = [n for n in nets if (n.label, n.record.family) == (net.label, net.record.family)]
-        most = max(n.record.cost["macs"] for n in same)
-        candidates = [n for n in same if net.record.cost["macs"] < n.record.cost["macs"] == most]
-    seeds = 1 + max(other.record.seed for other in nets)
-    return min(candidates, key=lambda other: (other.record.seed - net.record.seed - 1) % seeds, default=None)
-
-
-def _study_rows(
-    name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext
-) -> list[dict[str, Any]] | str:
-    """What an analysis measures of a net, or why it measures nothing."""
-    if other is None and name.startswith("cka"):
-        return "no other training to hold it against"
-
-    def measure() -> list[dict[str, Any]] | str:
-        own = context.analysis_input(net)
-        return _rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
-
-    shown = str(len(context.images)), str(context.minibatches)
-    of = [net.record.training_id, name, *([other.record.training_id] if other else []), *shown]
-    return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
-
-
-def _rows(name: str, of: AnalysisInput) -> list[dict[str, Any]] | str:
-    result = analyse(name, of)
-    return result.rows if isinstance(result, AnalysisResult) else result
-
-
 # --- States of a net's training
 
 TRAINING_FOLDER, FEW_SHARE, WARMUP = "training", 0.06, "warmup"
@@ -354,7 +262,7 @@ def training_states(
     for name, data, state, of in track(states, lambda it: f"Hessian of {it[0]}, {_moment(it[1], it[2])}", console):
         parts = of.record.training_id or of.record.key, state, str(context.minibatches)
         file = home / "analyses" / f"{'-'.join(filter(None, parts))}.json"
-        rows = cached(file, lambda of=of, state=state: _rows("hessian", context.analysis_input(of, state)))
+        rows = cached(file, lambda of=of, state=state: measured_rows("hessian", context.analysis_input(of, state)))
         if not isinstance(rows, str):
             factors = {"data": data, "at": state or "end"}
             measured[name].append(NetRows(_moment(data, state), of.record.seed, factors, rows))

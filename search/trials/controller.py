@@ -129,9 +129,10 @@ class Controller(ABC):
 
     def _retry(self, trial: Trial, why: str) -> Record | None:
         """Try a trial again, or end it; but none is ended for a store that the driver does not reach either."""
-        log.warning("trial %d: %s", trial.number, why)
         trial.retries += 1
-        if trial.retries <= MAX_RETRIES:
+        again = trial.retries <= MAX_RETRIES
+        log.warning("trial %d: %s; %s", trial.number, why, "it is tried again" if again else "it is given up")
+        if again:
             self._queue.appendleft(trial.number)
             return None
         if self.artifacts:

@@ -1,0 +1,114 @@
+"""`explain` of a study: all its nets side by side, beside what the study varies, over all seeds.
+
+Raghu et al., NeurIPS 2021, section 7; Park & Kim, ICLR 2022.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, product
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ...archs import InputError
+from ...results.analysis.cka import same_place_rows
+from ...results.analysis.registry import analyse
+from ...results.analysis_tools.across_nets import NetRows, trend
+from ...results.analysis_tools.index import Explained
+from ...results.analysis_tools.inputs import AnalysisInput, AnalysisResult
+from ...results.analysis_tools.output import write_results
+from ...results.render.experiment import factor_text
+from ...results.runs.store import read_records, read_settings
+from ..data.dataset import DataSet
+from ..data.load import track
+from .comparisons import STUDIES, ComparisonSetting
+from .trained_nets import AnalysisContext, TrainedNet, cached
+
+
+@dataclass(frozen=True)
+class StudyNet(TrainedNet):
+    """A trained net of a study: the curve's panel that it belongs to ("vit"), and what is varied there ("3 %")."""
+
+    line: str
+    label: str
+
+
+def study_nets(run: Path, data: DataSet) -> list[StudyNet]:
+    """The nets of a study that were trained on all classes, in the order of their trainings.
+
+    Raises:
+        InputError: if there is none.
+    """
+    study = STUDIES[read_settings(run)["settings"]["study"]]
+    records = [r for r in read_records(run) if r.status == "ok" and r.factors and not r.data.get("classes")]
+    if not records:
+        raise InputError(f"explain: study {run.name} has no net that was trained on all classes")
+    line = study.plot(ComparisonSetting(data, TrainedNet("", run, records[0]).recipe, 1)).line
+    nets = []
+    for record in sorted(records, key=lambda r: r.trial):
+        of = str(record.factors.get(line, study.name))
+        label = ", ".join(factor_text(name, value) for name, value in record.factors.items() if name != line)
+        nets.append(StudyNet(f"{of}, {label}, seed {record.seed}", run, record, of, label))
+    return nets
+
+
+def study_parts(
+    names: Sequence[str], nets: Sequence[StudyNet], context: AnalysisContext, folder: Path, console: Console
+) -> Iterator[Explained]:
+    """Each analysis: a panel for each line of the study; what was measured of a net is cached."""
+    pairs = track(list(product(names, nets)), lambda pair: f"{pair[0]} of {pair[1].name}", console)
+    for name, of_name in groupby(pairs, key=lambda pair: pair[0]):
+        measured: dict[str, list[tuple[StudyNet, Any]]] = {}
+        for _, net in of_name:
+            rows = _study_rows(name, net, reference(name, net, nets), context)
+            measured.setdefault(net.line, []).append((net, rows))
+        panels: list[tuple[str, AnalysisResult | str]] = []
+        for line, of in measured.items():
+            seen = [NetRows(n.label, n.record.seed, n.record.factors, r) for n, r in of if not isinstance(r, str)]
+            panels.append((line, trend(name, line, seen) if seen else of[0][1]))
+        yield write_results(folder, name, panels)
+
+
+def reference(name: str, net: StudyNet, nets: Sequence[StudyNet]) -> StudyNet | None:
+    """The net that another is held against; of another seed, if there is one: equal seeds begin with equal weights.
+
+    Args:
+        name: "cka" takes the last of its panel, such as the one trained on all data; "cka_between" the largest net of
+            its family of the same label; other analyses take none.
+        net: the one.
+        nets: all.
+    """
+    candidates: list[StudyNet] = []
+    if name == "cka":
+        line = [other for other in nets if other.line == net.line]
+        candidates = [other for other in line if other.label == line[-1].label and other is not net]
+    elif name == "cka_between":
+        same = [n for n in nets if (n.label, n.record.family) == (net.label, net.record.family)]
+        most = max(n.record.cost["macs"] for n in same)
+        candidates = [n for n in same if net.record.cost["macs"] < n.record.cost["macs"] == most]
+    seeds = 1 + max(other.record.seed for other in nets)
+    return min(candidates, key=lambda other: (other.record.seed - net.record.seed - 1) % seeds, default=None)
+
+
+def _study_rows(
+    name: str, net: StudyNet, other: StudyNet | None, context: AnalysisContext
+) -> list[dict[str, Any]] | str:
+    """What an analysis measures of a net, or why it measures nothing."""
+    if other is None and name.startswith("cka"):
+        return "no other training to hold it against"
+
+    def measure() -> list[dict[str, Any]] | str:
+        own = context.analysis_input(net)
+        return measured_rows(name, own) if other is None else same_place_rows(own, context.analysis_input(other))
+
+    shown = str(len(context.images)), str(context.minibatches)
+    of = [net.record.training_id, name, *([other.record.training_id] if other else []), *shown]
+    return cached(net.home / "analyses" / f"{'-'.join(of)}.json", measure)
+
+
+def measured_rows(name: str, of: AnalysisInput) -> list[dict[str, Any]] | str:
+    result = analyse(name, of)
+    return result.rows if isinstance(result, AnalysisResult) else result
