@@ -10,7 +10,7 @@ from ..archs.errors import InputError
 from ..results.render.terminal import print_json, print_lines, print_listing, print_text
 from ..search.samplers.registry import STRATEGIES
 from . import complete
-from .device_options import DeviceOptions, MaxLatency
+from .device_options import DeviceOptions, MaxLatency, MeasuredNets
 from .options import (
     Arch,
     Data,
@@ -142,6 +142,7 @@ def search(
     max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
     max_latency_ms: MaxLatency = None,
+    measured_nets: MeasuredNets = 0,
     save_weights_at: Annotated[
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
@@ -231,7 +232,7 @@ def search(
     settings = Settings(
         space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
-        file.identity if file else "", genes, costs[1:], devices,
+        file.identity if file else "", genes, costs[1:], devices, measured_nets,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)

@@ -113,6 +113,9 @@ class LatencyPredictor:
         self.loo_error = float(np.sqrt(np.mean(left_out_N**2)))
         self._noise = NOISE_SD * max(1.0, self.loo_error / expected**0.5)
 
+    def __str__(self) -> str:
+        return f"predicted from {self.count} nets, leave-one-out error {100 * self.loo_error:.0f} %"
+
     def predict(self, demands_NT: Array) -> Prediction:
         """Latencies of nets by their `demands`."""
         times_NT = demands_NT * self.rates_T * MS

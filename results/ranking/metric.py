@@ -162,7 +162,7 @@ def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    return {"trainer": "", "tune": {}, "other_costs": [], "devices": [], **settings, "metric": whole}
+    return {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "measured_nets": 0, **settings, "metric": whole}
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:
