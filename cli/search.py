@@ -232,7 +232,8 @@ def search(
     settings = Settings(
         space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of((*costs, *limits), latency, devices), trainings, bank, polish, ranked_by,
-        file.identity if file else "", genes, costs[1:], devices, measured_nets,
+        file.identity if file else "", genes, costs[1:], devices,
+        measured_nets=measured_nets,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)

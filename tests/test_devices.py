@@ -251,7 +251,7 @@ def measured_by(job: Job) -> Any:
 def test_nets_over_the_limit_are_never_trained(
     strategy: str, controller: Callable[..., SearchController], tmp_path: Path
 ) -> None:
-    most = 0.06
+    most = 0.29
     work = controller(strategy=strategy, objective="macs", limits={"latency_ms@board": most}, trials=10)
     executor = FakeExecutor(2, measured_by)
     run_loop(work, executor, SilentView())
@@ -273,12 +273,12 @@ def test_nets_over_the_limit_are_never_trained(
 
 
 def test_strategies_pass_over_nets_that_are_predicted_to_be_over(controller: Callable[..., SearchController]) -> None:
-    work = controller(limits={"latency_ms@board": 0.05}, trials=6)
+    work = controller(limits={"latency_ms@board": 0.25}, trials=6)
     run_loop(work, FakeExecutor(1, measured_by), SilentView())
     context = work.context.sampler_context()
     told = [context.features_of(r.genes) for r in work.store.records if r.kind == "search"]
     for features in told:
-        if milliseconds(features.net) > 0.05 and features.net.key in work.context.devices.of("latency_ms@board").known:
+        if milliseconds(features.net) > 0.25 and features.net.key in work.context.devices.of("latency_ms@board").known:
             assert not features.is_feasible, "as measured"
     slow = max((net for net in work.context.space.baselines()), key=milliseconds)
     assert milliseconds(slow) > 0.1

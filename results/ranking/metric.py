@@ -162,7 +162,8 @@ def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-    return {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "measured_nets": 0, **settings, "metric": whole}
+    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "measured_nets": 0}
+    return older | dict(settings) | {"metric": whole}
 
 
 def guessing(metric: Metric, data: Mapping[str, Any]) -> float | None:

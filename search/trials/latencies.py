@@ -25,10 +25,11 @@ from ...results.runs.record import FREE, Record
 from ..training.job import JobResult, LatencyJob
 
 log = logging.getLogger("alternas")
-ALWAYS_FITTED = 50  # nets up to which the predictor is fitted anew with each
-GROWTH = 1.1  # beyond that, so many times as many nets, and it is fitted anew
+GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
+SURE_FROM = 8  # measured nets, before which no net is called over a limit by its prediction alone
 SURE = 2.0  # standard deviations of a prediction, beyond which a net is over a limit without being measured
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
+ALWAYS_FITTED = 50  # nets, up to which it is fitted anew with each
 WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
 FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
 
@@ -189,7 +190,7 @@ class Latencies:
         """
         if net.key in self.known:
             return max(0.0, self.value(net.key, number) / most - 1)
-        if not (self.predictor.count and number == self._numbers[0] and isinstance(net, Genotype)):
+        if not (self.predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
             return 0.0
         predicted, error = self.predict(net)
         return max(0.0, predicted / (most * (1 + SURE * error)) - 1)
