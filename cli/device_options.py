@@ -24,8 +24,8 @@ MaxLatency = Annotated[
 MeasuredNets = Annotated[
     int,
     option(
-        "Number of nets to measure before any is trained; latencies of others are predicted from these, and those of the "
-        "front measured in the end (0: every net is measured before it is trained)."
+        "Number of nets to measure before any is trained; the others' latencies are predicted from these, and the "
+        "front's measured in the end (0: every net is measured before it is trained)."
     ),
 ]
 

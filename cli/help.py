@@ -16,7 +16,11 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
-    "Objective": ("metric", "minimize", "chance", "latency", "latency-on", "measured-nets"),
+    "Objective": ("metric", "minimize", "chance"),
+    "Device": (
+        "max-latency-ms", "latency", "latency-on", "latency-command", "latency-format", "latency-timeout",
+        "measured-nets",
+    ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
     "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),

@@ -15,6 +15,7 @@ from ..archs.errors import InputError, check_choice, check_count, is_whole, shor
 from ..archs.timm_net import CountedCost
 from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
+from ..results.latency.predictor import FEWEST
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import ACCURACY, COSTS, LATENCY
 from ..spaces import Gene
@@ -25,7 +26,7 @@ POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MOST_TRAININGS = 1e6
-FEWEST_MEASURED, MOST_MEASURED = 8, 1000  # nets that others' latencies are predicted from
+MOST_MEASURED = 1000  # nets, before any is trained
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")
@@ -131,8 +132,8 @@ class Settings:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
 
     def _check_measured_nets(self) -> None:
-        if not FEWEST_MEASURED <= self.measured_nets <= MOST_MEASURED:
-            rule = f"must be from {FEWEST_MEASURED} to {MOST_MEASURED}, or 0 to measure every net"
+        if not FEWEST <= self.measured_nets <= MOST_MEASURED:
+            rule = f"must be from {FEWEST} to {MOST_MEASURED}, or 0 to measure every net"
             raise InputError(f"measured-nets: {rule}, got {self.measured_nets}")
         if not self.measured:
             raise InputError(f"measured-nets: goes with objective {LATENCY}, or a limit on it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
 from alternas.results.latency.device_command import device_commands
 from alternas.results.latency.measurements import LatencySetting, read_latencies
-from alternas.results.latency.predictor import demands
+from alternas.results.latency.nets import prediction_lines
+from alternas.results.latency.predictor import demands, fitted
 from alternas.results.ranking.leaderboard import ExtraResults, rank_rows
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.search.config import Settings
@@ -230,6 +232,18 @@ def test_no_net_that_can_be_measured_ends_the_search(controller: Callable[..., S
         run_loop(work, executor, SilentView())
     assert len(executor.ran) == FIRST
     assert not work.store.records
+
+
+def test_a_table_of_latencies_says_how_well_others_are_predicted() -> None:
+    space = get("all", 8)
+    nets = [random_net(space, seed) for seed in range(FIRST)]
+    pairs: Any = [
+        (SimpleNamespace(key=net.key, cost=price(net)), SimpleNamespace(latency_ms=milliseconds(net))) for net in nets
+    ]
+    found = prediction_lines([*pairs, pairs[0], (SimpleNamespace(key="timm:resnet18", cost=None), pairs[0][1])])
+    share = fitted([price(net) for net in nets], [milliseconds(net) for net in nets]).loo_error
+    assert found == [f"latency of other nets: predicted from 8 nets, leave-one-out error {100 * share:.0f} %"]
+    assert prediction_lines(pairs[1:]) == []
 
 
 @pytest.mark.parametrize(("more", "said"), [

@@ -34,6 +34,7 @@ PRIOR_RATES = np.array([*(rate for rates in RATES.values() for rate in rates), K
 FACTOR_SD = 1.0  # of the logarithm of a term's factor, before a net was measured
 SCALE_SD = 3.0  # of the logarithm of a device's speed
 NOISE_SD = 0.05  # of the logarithm of a latency: measuring, and what the terms do not see
+FEWEST = 8  # measured nets that others are predicted from
 MS = 1e-6  # milliseconds of a nanosecond
 
 

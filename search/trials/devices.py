@@ -98,8 +98,11 @@ class Devices:
     @property
     def errors(self) -> list[str]:
         """How well each device's number is predicted, a line each."""
-        found = {name: device for name, device in self.by_name.items() if device.predictor.count}
-        return [f"{device.first_number}{f'@{name}' * bool(name)} {device.predictor}" for name, device in found.items()]
+        lines = []
+        for name, device in self.by_name.items():
+            cost = device.first_number if name in ("", UNNAMED) else f"{device.first_number}@{name}"
+            lines += [f"{cost} {device.predictor}"] if device.predictor.count else []
+        return lines
 
     @property
     def seconds(self) -> float:
