@@ -19,7 +19,7 @@ from alternas.results.latency.nets import prediction_lines
 from alternas.results.latency.predictor import demands, fitted
 from alternas.results.ranking.leaderboard import ExtraResults, rank_rows
 from alternas.results.ranking.objectives import RankingQuery
-from alternas.search.config import Settings
+from alternas.search.config import Budget, Settings
 from alternas.search.engine.loop import run_loop
 from alternas.search.training.job import Job, JobResult, LatencyJob
 from alternas.search.trials.controller import SearchController
@@ -180,6 +180,12 @@ def test_only_nets_near_a_limit_are_measured_before_they_are_trained(
     assert near, "what may be on either side is"
     over = {r.error for r in work.store.records if r.status == "infeasible"}
     assert "predicted to be well over the limit: latency_ms" in over
+
+
+def test_patience_goes_with_a_limit_on_what_is_measured(controller: Callable[..., SearchController]) -> None:
+    work = controller(limits={"latency_ms": 0.4}, budget=Budget(patience=3))
+    run_loop(work, FakeExecutor(1, timed), SilentView())
+    assert work.stalled or work.started == work.context.config.trials
 
 
 def test_a_device_that_is_away_is_waited_for(
