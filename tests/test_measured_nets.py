@@ -13,6 +13,7 @@ import pytest
 
 from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
+from alternas.archs.timm_net import TimmNet
 from alternas.results.latency.device_command import device_commands
 from alternas.results.latency.measurements import LatencySetting, read_latencies
 from alternas.results.latency.nets import prediction_lines
@@ -186,6 +187,17 @@ def test_patience_goes_with_a_limit_on_what_is_measured(controller: Callable[...
     work = controller(limits={"latency_ms": 0.4}, budget=Budget(patience=3))
     run_loop(work, FakeExecutor(1, timed), SilentView())
     assert work.stalled or work.started == work.context.config.trials
+
+
+def test_nets_of_timm_are_measured_before_they_are_trained(controller: Callable[..., SearchController]) -> None:
+    def fate(job: Job) -> JobResult | None:
+        is_reference = isinstance(job, LatencyJob) and isinstance(job.genotype, TimmNet)
+        return JobResult(job.trial, "ok", latency=row(0.5)) if is_reference else timed(job)
+
+    work, executor = controller(references=(TimmNet("test_resnet"),), trials=4), FakeExecutor(1, fate)
+    run_loop(work, executor, SilentView())
+    own = [isinstance(job, LatencyJob) for job in executor.ran if isinstance(job.genotype, TimmNet)]
+    assert own[:2] == [True, False]
 
 
 def test_a_device_that_is_away_is_waited_for(
