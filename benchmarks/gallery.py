@@ -24,7 +24,7 @@ from alternas.results.ranking.verdict import chosen, verdict_of
 from alternas.results.runs.overview import run_row
 
 PICTURES = Path() if TINY else Path(__file__).parents[1] / "docs" / "pictures"
-TRIALS, TOP, SEEDS = sized((24, 4, 3), (2, 1, 2))
+TRIALS, TOP, SEEDS = sized((16, 3, 3), (2, 1, 2))
 SEARCHES = {
     "clutter-small": ["--data", "clutter-small", "--scheduler", "none"],
     "cue": ["--data", "cue", "--max-macs", "2M", "--scheduler", "none"],

@@ -203,7 +203,14 @@ def latency(
 
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)  # it warns where there is no GPU
     from ..results.latency.measurements import LatencySetting, latency_settings
-    from ..results.latency.nets import latency_rows, latency_table, measure_nets, nets_of, rank_correlation
+    from ..results.latency.nets import (
+        latency_rows,
+        latency_table,
+        measure_nets,
+        nets_of,
+        prediction_lines,
+        rank_correlation,
+    )
 
     here = latency_settings(device, batch, dtype, compile_nets, onnx, threads)
     settings = measuring.devices() or here
@@ -221,3 +228,5 @@ def latency(
         return
     for setting, rows in ((setting, rows) for setting, rows in groups.items() if rows):
         print_text(latency_table(rows, setting))
+        for line in prediction_lines([pair for pair in measured if pair[1].setting == setting]):
+            print_lines(line)

@@ -21,6 +21,14 @@ MaxLatency = Annotated[
     ),
 ]
 
+MeasuredNets = Annotated[
+    int,
+    option(
+        "Number of nets to measure before any is trained; the others' latencies are predicted from these, and the "
+        "front's measured in the end (0: every net is measured before it is trained)."
+    ),
+]
+
 
 @dataclass(frozen=True)
 class DeviceOptions:

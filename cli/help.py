@@ -17,8 +17,10 @@ GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
     "Objective": ("metric", "minimize", "chance"),
-    "Device": ("max-latency-ms", "latency", "latency-on", "latency-command", "latency-format", "latency-timeout",
-               "quantized"),
+    "Device": (
+        "max-latency-ms", "latency", "latency-on", "latency-command", "latency-format", "latency-timeout",
+        "measured-nets", "quantized",
+    ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
     "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),

@@ -11,7 +11,7 @@ from ..results.render.terminal import print_json, print_lines, print_listing, pr
 from ..search.data.readers.registry import DEFAULT
 from ..search.samplers.registry import STRATEGIES
 from . import complete
-from .device_options import DeviceOptions, MaxLatency
+from .device_options import DeviceOptions, MaxLatency, MeasuredNets
 from .options import (
     NO_LIMIT,
     Arch,
@@ -148,6 +148,7 @@ def search(
     max_macs: Annotated[str, option("Limit on the MACs of a net, such as 50M.")] = "",
     max_params: Annotated[str, option("Limit on the parameters of a net, such as 2M.")] = "",
     max_latency_ms: MaxLatency = None,
+    measured_nets: MeasuredNets = 0,
     save_weights_at: Annotated[
         str, option("Also save weights at these moments: warmup, or shares of the budget, as in warmup,0.06.")
     ] = "",
@@ -245,6 +246,7 @@ def search(
         space, data, strategy, scheduler, costs[0], recipe, seed, limits, save_at, steps, eta, repeats, inherit,
         latency_of((*costs, *limits), latency, devices, quantized), trainings, bank, polish, ranked_by,
         file.identity if file else "", genes, costs[1:], devices, quantized,
+        measured_nets=measured_nets,
     )  # fmt: skip
     running_config = running.config(latency_on, max_train_steps, patience, measuring.latency_timeout)
     references, pretrained = parse_references(with_nets), _pretrained(weights, arch, from_size)

@@ -15,6 +15,7 @@ from ..archs.errors import InputError, check_choice, check_count, is_whole, shor
 from ..archs.timm_net import CountedCost
 from ..results.latency.device_command import TIMEOUT_SECONDS, UNNAMED, DeviceCommand, is_number_of_device, split_number
 from ..results.latency.measurements import LatencySetting
+from ..results.latency.predictor import FEWEST
 from ..results.ranking.metric import Metric
 from ..results.ranking.objectives import ACCURACY, COSTS, LATENCY
 from ..spaces import Gene
@@ -26,6 +27,7 @@ POLISH = 0.35
 RUNGS = (1 / 8, 1 / 4, 1 / 2)
 ETA = 1.5
 MOST_TRAININGS = 1e6
+MOST_MEASURED = 1000  # nets, before any is trained
 _AMOUNT = re.compile(r"(\d+(?:\.\d*)?)\s*([kKMGT]?)")
 _FRACTION = re.compile(r"\d{1,9}(\.\d{1,9}|/0*[1-9]\d{0,8})?")  # 1e999999999 would take Fraction for ever
 _POSITIVE = re.compile(r"\d{1,9}(\.\d{0,9})?|\.\d{1,9}")
@@ -61,7 +63,11 @@ class Settings:
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
         devices: whose commands measure nets.
+<<<<<<< HEAD
         quantized: whether nets are ranked by what they score in int8, and measured in it.
+=======
+        measured_nets: so many nets are measured before any is trained, the others' costs are predicted; 0 measures all.
+>>>>>>> predict2
     """
 
     space: str
@@ -86,7 +92,11 @@ class Settings:
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     other_costs: tuple[str, ...] = ()
     devices: tuple[DeviceCommand, ...] = ()
+<<<<<<< HEAD
     quantized: bool = False
+=======
+    measured_nets: int = 0
+>>>>>>> predict2
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:
@@ -131,8 +141,24 @@ class Settings:
             rule = f"device {min(idle)} is for no objective and no limit"
             cost = LATENCY if min(idle) == UNNAMED else f"{LATENCY}@{min(idle)}"
             raise InputError(f"latency-command: {rule}; add --objectives accuracy,{cost}")
+        if self.measured_nets:
+            self._check_measured_nets()
         if not 0 <= self.seed < 2**31:
             raise InputError(f"seed: must be a whole number from 0 to {2**31 - 1}, got {self.seed}")
+
+    def _check_measured_nets(self) -> None:
+        if not FEWEST <= self.measured_nets <= MOST_MEASURED:
+            rule = f"must be from {FEWEST} to {MOST_MEASURED}, or 0 to measure every net"
+            raise InputError(f"measured-nets: {rule}, got {self.measured_nets}")
+        if not self.measured:
+            raise InputError(f"measured-nets: goes with objective {LATENCY}, or a limit on it")
+        if self.supernet:
+            raise InputError("measured-nets: a supernet's nets are all measured; leave it out")
+        numbers = {cost: split_number(cost)[0] for cost in self.measured}
+        for device in {self.home_of(cost) for cost in self.measured}:
+            own = [cost for cost in self.measured if self.home_of(cost) == device]
+            if len({numbers[cost] for cost in own}) > 1:
+                raise InputError(f"measured-nets: one number of a device is predicted, got {', '.join(own)}")
 
     @property
     def costs(self) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from .training.recipe import check_devices, check_on, completed
 from .training.trainer_file import TrainerFile
 from .training.tuned import own_genes, recipe_of, single_changes
 from .trials.devices import Devices
+from .trials.few_measured import spanning_nets
 from .trials.latencies import Latencies
 from .trials.schedulers import Scheduler, scheduler
 from .trials.storage import connect, parse_url
@@ -172,6 +173,11 @@ class SearchContext:
         """The shares by which a net breaks the limits, together."""
         return sum(self.over_limits(net).values())
 
+    def first_measured(self) -> list[Genotype]:
+        """The nets that are measured before any is trained, where the others' costs are predicted."""
+        count, seed = self.settings.measured_nets, self.settings.seed
+        return spanning_nets(self.space, self.violation, self.cost_fn, count, seed) if count else []
+
     def trained_as(self, net: Genotype, genes: Genes) -> dict[str, Any]:
         """Fields of the record of a trial: with searched recipes, its own one, and what tells it apart."""
         if not self.settings.tune:
@@ -291,7 +297,8 @@ def devices_of(
         )
         for name, wanted in numbers.items()
     }  # fmt: skip
-    return Devices(made, {name: most for name, most in settings.limits.items() if name in settings.measured})
+    limits = {name: most for name, most in settings.limits.items() if name in settings.measured}
+    return Devices(made, limits, not settings.measured_nets)
 
 
 def _load(config: SearchConfig, console: Console) -> DataSet:

@@ -43,6 +43,7 @@ def search(config: SearchConfig, console: Console) -> Path:
     with opened(context) as controller:
         data, latency = context.data, context.measured_by_workers
         shown = shown_search(controller)
+        controller.say = lambda line: console.print(line, highlight=False, soft_wrap=True)
         if not controller.complete:
             _announce(controller, shown.left(), console)
         most = config.trials + len(controller.live)
@@ -63,7 +64,7 @@ def opened(context: SearchContext) -> Iterator[SearchController]:
         _write_facts(folder, context)
         if context.pretrained:
             context.pretrained.save()
-        context.devices.recall(store.records)
+        context.devices.recall(store.records, context.first_measured())
         strategy, sampler_context = context.settings.strategy, context.sampler_context()
         if context.known.records and not store.records:
             _take_over(context, store, sampler_context)
@@ -97,6 +98,8 @@ def conclude(controller: SearchController, console: Console) -> None:
             f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
         )
     print_measuring(controller, console)
+    for line in controller.context.devices.errors if config.settings.measured_nets else ():
+        console.print(line, highlight=False, soft_wrap=True)
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
         console.print(steps_table(strategy.steps(controller.study.study), strategy.starts, config.settings.metric))

@@ -266,7 +266,7 @@ def test_the_pages_commands_run(alternas: Any) -> None:
     write("small", NETS["one"])
     write("mixed", NETS["two"])
     commands = re.findall(r"^(alternas (?!search)[^#\n]+)", page, re.MULTILINE)
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         assert alternas(*command.split()[1:])[0] == 0, command
 

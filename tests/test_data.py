@@ -111,6 +111,9 @@ def test_composed_pictures_are_the_same_everywhere(name: str, side: int, counts:
     assert np.bincount(data.test.y_N if data.test else []).min() > 0.075 * counts[-1]
     assert load(DataConfig(name)).split_hash == data.split_hash
     path = own_cache / "made" / f"{name}.npz"
+    if name == "clutter-small":
+        assert not path.exists(), "it takes no time, and a search that is refused writes nothing"
+        return
     changed = dict(np.load(path))
     changed["x_train"][0, 0, 0, 0] ^= 1
     np.savez(path, **changed)

@@ -136,14 +136,19 @@ def test_a_guess_follows_the_first_measurement(tmp_path: Path) -> None:
 
 def test_a_limit_is_decided_by_measurements_or_sure_predictions(tmp_path: Path) -> None:
     latencies, nets = Latencies(tmp_path, price, *TIMING), draws(40)
-    assert latencies.is_over(nets[0], latencies.of(nets[0])) is None, "nothing was measured"
+    assert latencies.excess(nets[0], "latency_ms", 0.1 * latencies.of(nets[0])) == 0, "nothing was measured"
     for net in nets[:30]:
         latencies.add(net, row(milliseconds(net)))
-    ms, error = latencies.predict(nets[35])
+    net, known = nets[35], nets[0]
+    ms, error = latencies.predict(net)
     assert 0 < error < 0.5
-    assert [latencies.is_over(nets[35], ms * factor) for factor in (0.1, 1.0, 10.0)] == [True, None, False]
-    assert latencies.is_over(nets[0], latencies.known[nets[0].key].ms) is False
-    assert latencies.is_over(nets[0], 0.99 * latencies.known[nets[0].key].ms) is True
+    most = {sd: ms / (1 + sd * error) for sd in (1.9, 2.1)}  # limits that the prediction is over by so many errors
+    assert latencies.excess(net, "latency_ms", most[1.9]) == 0
+    assert latencies.excess(net, "latency_ms", most[2.1]) == pytest.approx((1 + 2.1 * error) / (1 + 2 * error) - 1)
+    assert [latencies.may_exceed(net, ms * (1 + sd * error)) for sd in (1.9, 2.1)] == [True, False]
+    measured = latencies.known[known.key].ms
+    assert latencies.excess(known, "latency_ms", measured) == 0
+    assert latencies.excess(known, "latency_ms", measured / 1.01) == pytest.approx(0.01)
 
 
 def test_guesses_rank_nets_better_than_macs_do(tmp_path: Path) -> None:

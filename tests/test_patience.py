@@ -24,7 +24,7 @@ from alternas.spaces import get
 from fakes import FakeExecutor, SilentView, fake_accuracy
 
 Open = Callable[..., SearchController]
-SETTINGS = SimpleNamespace(limits={"macs": 900})
+SETTINGS = SimpleNamespace(static_limits={"macs": 900})
 
 
 def net(score: float | None, cost: int, **more: Any) -> Any:

@@ -286,8 +286,21 @@ def test_a_search_its_resumption_and_its_retraining(alternas: Any, fake_pool: ty
     assert [job.recipe for job in fake_pool.jobs_of_all] == [recipes.fast()], "another where one is named"
     code, _, error = alternas("retrain", "t", "--recipe", "mine.json")
     assert (code, "mine.json: tune is for a search, which draws recipes; leave it out\n" in error) == (2, True)
-    assert alternas("search", "resnet", "--data", "digits", "--epochs", "1", "--name", "u", "--trials", "6", "--start-with", "t",
-                    "--recipe", "mine.json")[0] == 0  # fmt: skip
+    again = (
+        "search",
+        "resnet",
+        "--data",
+        "digits",
+        "--epochs",
+        "1",
+        "--name",
+        "u",
+        "--trials",
+        "6",
+        "--start-with",
+        "t",
+    )
+    assert alternas(*again, "--recipe", "mine.json")[0] == 0
     taken = [r for r in read_records(Path("runs/u")) if r.taken_from]
     assert {r.trial_key for r in taken} <= {r.trial_key for r in read_records(run)}
     assert taken, "nets of the front, by the recipes they had there, are not trained again"

@@ -33,6 +33,7 @@ from .footprint import energy_meter
 from .measure import BUSY, Latency, check_device, measure
 from .measurements import LatencySetting, keep
 from .on_device import SPREAD, UNREACHABLE, DeviceError, measure_on
+from .predictor import FEWEST, fitted
 
 log = logging.getLogger("alternas")
 Setting = LatencySetting | DeviceCommand
@@ -49,12 +50,13 @@ class TimedNet:
     make: Callable[[], nn.Module]  # builds it
     shape: tuple[int, int, int]  # of an image: channels, height, width
     facts: dict[str, Any]  # trial, family, accuracy, macs, params, as far as they are known
-    peak_bytes: int = 0  # of the maps of one image that are alive at once; 0 where it is not known
+    cost: Cost | None = None  # None of timm's nets
     metric: Metric = field(default_factory=Metric)  # that accuracy is the score of
 
     def check_memory(self, batch: int) -> None:
         """Raise InputError if this machine's memory is too small: a net is made there, wherever it runs then."""
-        need = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * self.peak_bytes
+        peak_bytes = self.cost.peak_activation_bytes if self.cost else 0
+        need = FLOAT_BYTES * (self.facts["params"] + batch * prod(self.shape)) + batch * peak_bytes
         have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         if need > have:
             rule = f"its weights and maps take {need / 2**30:,.1f} GiB at batch {batch}"
@@ -102,8 +104,8 @@ def _timed(name: str, net: Net, scene: InputSpec, facts: dict[str, Any]) -> Time
     cost, size = scene.cost(net), scene.image_size
     make = partial(build_deployed, net, scene.classes, size, scene.channels)
     facts = facts | {"macs": cost.macs, "params": cost.params}
-    peak = cost.peak_activation_bytes if isinstance(cost, Cost) else 0
-    return TimedNet(name, net.key, make, (scene.channels, *size), facts, peak)
+    known = cost if isinstance(cost, Cost) else None
+    return TimedNet(name, net.key, make, (scene.channels, *size), facts, known)
 
 
 def _timm_net(name: str, image_size: str) -> TimedNet:
@@ -197,6 +199,15 @@ def rank_correlation(rows: Sequence[dict[str, Any]]) -> float | None:
     if len(rows) < 3 or min(len(set(macs)), len(set(latencies))) == 1:
         return None
     return float(spearmanr(macs, latencies).statistic)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def prediction_lines(pairs: Sequence[tuple[TimedNet, Latency]]) -> list[str]:
+    """How well latency of other nets is predicted from these in one setting; nothing where they are too few."""
+    known = {net.key: (net.cost, latency.latency_ms) for net, latency in pairs if net.cost}
+    if len(known) < FEWEST:
+        return []
+    costs, ms = zip(*known.values(), strict=True)
+    return [f"latency of other nets: {fitted(costs, ms)}"]
 
 
 def latency_table(rows: Sequence[dict[str, Any]], setting: Setting) -> RenderableType:

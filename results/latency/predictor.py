@@ -34,6 +34,7 @@ PRIOR_RATES = np.array([*(rate for rates in RATES.values() for rate in rates), K
 FACTOR_SD = 1.0  # of the logarithm of a term's factor, before a net was measured
 SCALE_SD = 3.0  # of the logarithm of a device's speed
 NOISE_SD = 0.05  # of the logarithm of a latency: measuring, and what the terms do not see
+FEWEST = 8  # measured nets that others are predicted from
 MS = 1e-6  # milliseconds of a nanosecond
 
 
@@ -112,6 +113,9 @@ class LatencyPredictor:
         expected = float(np.mean(NOISE_SD**2 / np.maximum(1 - leverage_N, 1e-6)))
         self.loo_error = float(np.sqrt(np.mean(left_out_N**2)))
         self._noise = NOISE_SD * max(1.0, self.loo_error / expected**0.5)
+
+    def __str__(self) -> str:
+        return f"predicted from {self.count} nets, leave-one-out error {100 * self.loo_error:.0f} %"
 
     def predict(self, demands_NT: Array) -> Prediction:
         """Latencies of nets by their `demands`."""

@@ -12,13 +12,14 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from ...archs import Genotype
 from ...archs.errors import OperationError
+from ...archs.timm_net import Net
 from ...results.runs.record import FREE, Record, now
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -27,6 +28,8 @@ from ..samplers.sampler_context import candidate_baselines
 from ..training.artifacts import ArtifactStore, StoreError
 from ..training.job import Job, JobResult, LatencyJob, TrainJob
 from ..training.tuned import recipe_of
+from .few_measured import FewMeasured
+from .latencies import Latencies
 from .patience import Patience
 from .proposer import BASELINE_SEEDS, MAX_PROPOSALS, Proposer, choose_baselines
 from .schedulers import RungResult, RungTable
@@ -183,6 +186,8 @@ class SearchController(Controller):
         baselines: the plain ResNets that are trained beside the search; `references`: how many nets of timm are.
         exhausted: whether the strategy or the space has no new net to give.
         patience: when the search has stopped getting better; None if it is not to end for that.
+        few: measures nets outside of trials; None where every net is measured, or none.
+        say: shows a line.
     """
 
     def __init__(self, context: SearchContext, store: Store, study: StudyAdapter) -> None:
@@ -197,6 +202,9 @@ class SearchController(Controller):
         self.pretrained = Parent(context.pretrained.start) if context.pretrained else None
         self.exhausted, nets = False, context.config.run.budget.patience
         self.patience = Patience(nets, settings, context.cost_of) if nets else None
+        self.few = FewMeasured(context.devices) if settings.measured_nets else None
+        self._predicts = False
+        self.say: Callable[[str], None] = log.info
         self._over_in_a_row = 0
         # As the records say: nets of the search and references that have ended, optimiser steps of all trainings.
         self._ended = self._references = self._steps = 0
@@ -245,13 +253,47 @@ class SearchController(Controller):
     @property
     def complete(self) -> bool:
         """Whether a search of this many trials has ended already."""
-        return not self.live and self.proposed_all
+        return not self.live and self.proposed_all and not self._measured_beside()
+
+    @property
+    def done(self) -> bool:
+        return super().done and not self._measured_beside()
 
     def close(self) -> list[Record]:
         """End the search: paused trials become pruned."""
         return [self.end(trial, "pruned") for trial in [*self.live.values()] if trial.paused]
 
     # What runs next.
+
+    def next_job(self) -> Job | None:
+        if self.few is None:
+            return super().next_job()
+        job = None if self.few.missing(self.context.devices.first) else self._train()
+        return job or self.few.next_job(self._measured_beside(), 60 * self.context.config.run.budget.trial_minutes)
+
+    def _train(self) -> Job | None:
+        """The next job once enough nets are measured to predict the others."""
+        if self.few and not self._predicts:
+            self.few.check()
+            self._predicts = True
+            for line in self.context.devices.errors:
+                self.say(line)
+        return super().next_job()
+
+    def _measured_beside(self) -> Sequence[Net]:
+        """The nets that are to be measured outside of trials now: before the first, and after the last the front's."""
+        if self.few is None:
+            return ()
+        if self.few.missing(self.context.devices.first):
+            return self.context.devices.first
+        if not (self.proposed_all and super().done):
+            return ()
+        front = self.few.front(
+            self.store.records,
+            self.settings.costs[:2],
+            lambda cost, record: self.context.cost_named(cost, record.key, record.cost),
+        )
+        return front if self.few.missing(front) else ()
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""
@@ -301,6 +343,7 @@ class SearchController(Controller):
 
     def _enter(self, trial: Trial) -> None:
         self.live[trial.number] = self._live_by_key[trial.key] = trial
+        self.context.devices.note(trial.net)
         if trial.kind != "search":
             self._beside.add(trial.number)
 
@@ -313,13 +356,17 @@ class SearchController(Controller):
             trial.rung_steps = self.rungs.scheduler.rungs(max(1, round(BUDGET_SHARE * self.context.steps)))
 
     def _can_start(self, trial: Trial) -> bool:
-        device = self.context.devices.pending(trial.net)
+        device = self._meter_of(trial)
         return device is None or device.is_free
+
+    def _meter_of(self, trial: Trial) -> Latencies | None:
+        """The device that measures a trial's net next; none once it has trained."""
+        return None if trial.last_result else self.context.devices.pending(trial.net)
 
     def _start(self, trial: Trial) -> Job:
         """The job of a trial: training, but first of all what is measured of it, device by device."""
         trial.job = self._job(trial)
-        if device := self.context.devices.pending(trial.net):
+        if device := self._meter_of(trial):
             trial.job = device.job(trial.number, trial.net, trial.job.timeout_s)
         return trial.job
 
@@ -333,6 +380,9 @@ class SearchController(Controller):
     # What becomes of it.
 
     def report(self, result: JobResult) -> Record | None:
+        if self.few and result.trial < 0:
+            self.few.take(result)
+            return None
         self.context.devices.release(self.live[result.trial].job)
         return super().report(result)
 
@@ -356,8 +406,8 @@ class SearchController(Controller):
 
     def _take_measurement(self, trial: Trial, result: JobResult) -> Record | None:
         """Take what a device says of a net: it ends a trial whose net is over a limit, or does not run there."""
-        device = self.context.devices.pending(trial.net)
-        assert device is not None, "the device that measured it"
+        assert isinstance(trial.job, LatencyJob)
+        device = self.context.devices.by_name[self.context.devices.name_of(trial.job)]
         if result.status == "ok":
             device.add(trial.net, result.latency)
             if over := self.context.devices.over(trial.net):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...archs import Genotype
 from ...archs.timm_net import Net
 from ...results.latency.device_command import UNNAMED, split_number
 from ...results.runs.record import Record
@@ -17,12 +18,18 @@ class Devices:
     Attributes:
         by_name: what each has measured.
         limits: largest values allowed, of what is measured.
+        measures_all: whether every net is measured before it is trained; else those near a limit are.
+        first: nets that are measured before any is trained, once `recall` was told of them.
     """
 
     def __init__(
-        self, by_name: Mapping[str, Latencies] | None = None, limits: Mapping[str, float] | None = None
+        self,
+        by_name: Mapping[str, Latencies] | None = None,
+        limits: Mapping[str, float] | None = None,
+        measures_all: bool = True,
     ) -> None:
-        self.by_name, self.limits = by_name or {}, limits or {}
+        self.by_name, self.limits, self.measures_all = by_name or {}, limits or {}, measures_all
+        self.first: Sequence[Genotype] = ()
 
     def __bool__(self) -> bool:
         return bool(self.by_name)
@@ -39,20 +46,36 @@ class Devices:
         """These costs of all measured nets, by name and key."""
         return {cost: {key: self.value(cost, key) for key in self.of(cost).known} for cost in costs}
 
-    def recall(self, records: Sequence[Record]) -> None:
+    def recall(self, records: Sequence[Record], first: Sequence[Genotype] = ()) -> None:
         """Learn from the nets of an earlier session; InputError as `Latencies.recall`."""
+        self.first = first
         for device in self.by_name.values():
-            device.recall(records)
+            device.recall(records, first, self.measures_all)
+
+    def note(self, net: Net) -> None:
+        """Remember a net whose costs are asked for by its key."""
+        for device in () if self.measures_all else self.by_name.values():
+            device.note(net)
 
     def pending(self, net: Net) -> Latencies | None:
-        """The first device that has yet to measure a net."""
-        return next((device for device in self.by_name.values() if net.key not in device.known), None)
+        """The first device that has yet to measure a net before it is trained."""
+        missing = (device for device in self.by_name.values() if net.key not in device.known)
+        return next((device for device in missing if self._is_needed(device, net)), None)
+
+    def _is_needed(self, device: Latencies, net: Net) -> bool:
+        """Whether a net is not trained before a device has measured it."""
+        if self.measures_all or not isinstance(net, Genotype):
+            return True
+        return any(self.of(cost) is device and device.may_exceed(net, most) for cost, most in self.limits.items())
+
+    def name_of(self, job: LatencyJob) -> str:
+        """The device that does a job."""
+        return next(name for name, device in self.by_name.items() if job.setting == device.setting)
 
     def release(self, job: Job | None) -> None:
         """Note that a job has ended; its device is free where it was measured."""
-        for device in self.by_name.values():
-            if isinstance(job, LatencyJob) and job.setting == device.setting:
-                device.release()
+        if isinstance(job, LatencyJob):
+            self.by_name[self.name_of(job)].release()
 
     def over(self, net: Net) -> dict[str, float]:
         """By which share a net breaks each limit, of those that it was measured to break; 1 where it does not run."""
@@ -71,6 +94,15 @@ class Devices:
         """The shares by which a net is expected to be over the limits, together, and 1 where it does not run."""
         failed = sum(net.key in device.failed for device in self.by_name.values())
         return failed + sum(self.expected_over(net).values())
+
+    @property
+    def errors(self) -> list[str]:
+        """How well each device's number is predicted, a line each."""
+        lines = []
+        for name, device in self.by_name.items():
+            cost = device.first_number if name in ("", UNNAMED) else f"{device.first_number}@{name}"
+            lines += [f"{cost} {device.predictor}"] if device.predictor.count else []
+        return lines
 
     @property
     def seconds(self) -> float:

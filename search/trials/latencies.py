@@ -12,12 +12,15 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...archs import Cost, Genotype
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import Net, net_from_dict
 from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCommand
 from ...results.latency.measurements import LatencySetting, Measurement, keep, latencies_of, read_latencies
-from ...results.latency.predictor import LatencyPredictor, fitted
+from ...results.latency.predictor import LatencyPredictor, demands, fitted
 from ...results.runs.record import FREE, Record
 from ..training.job import JobResult, LatencyJob
 
@@ -26,6 +29,7 @@ GROWTH = 1.1  # so many times as many nets, and the predictor is fitted anew
 SURE_FROM = 8  # measured nets, before which no net is called over a limit by its prediction alone
 SURE = 2.0  # standard deviations of a prediction, beyond which a net is over a limit without being measured
 MAX_RECALLED = 300  # nets of an earlier session that it is fitted to, the last ones
+ALWAYS_FITTED = 50  # nets, up to which it is fitted anew with each
 WAITS = (10.0, 30.0, 60.0, 120.0)  # seconds before a device that is not there is tried again
 FAILED = "failed"  # number of the limit that a net breaks which does not run on a device
 
@@ -37,6 +41,7 @@ class Latencies:
         known: of the nets measured, by key.
         failed: why nets do not run there, by key.
         seconds: that measuring has taken, in all sessions.
+        predictor: of the first number.
     """
 
     def __init__(
@@ -73,23 +78,42 @@ class Latencies:
         self._probe: Net | None = None
         self._misses, self._retry_at, self._at_work = 0, -math.inf, False
         self._learned: dict[str, Cost] = {}  # of measured nets of the space, by key
-        self._predictor: LatencyPredictor = fitted([], [])
+        self.predictor: LatencyPredictor = fitted([], [])
+        self._demands: dict[str, NDArray[np.float64]] = {}  # of nets whose number is predicted by key
 
-    def recall(self, records: Sequence[Record]) -> None:
+    def recall(self, records: Sequence[Record], first: Sequence[Genotype] = (), needs_all: bool = True) -> None:
         """Learn from the nets of an earlier session.
 
+        Args:
+            records: of its trials.
+            first: nets that are measured outside of these.
+            needs_all: whether all that were trained must have been measured.
+
         Raises:
-            InputError: if one that was trained has no latency in this setting.
+            InputError: if one that was trained has no latency in this setting, and must.
         """
         trained = [r for r in records if r.status not in FREE and r.rungs]
-        missing = [r.trial for r in trained if r.key not in self.known]
-        if missing:
-            rule = f"{len(missing)} trained nets, trial {missing[0]} first, have no latency in {self._place}"
+        missing = [r for r in trained if r.key not in self.known]
+        if not needs_all:
+            for record in missing:
+                self.note(net_from_dict(record.genotype))
+        elif missing:
+            rule = f"{len(missing)} trained nets, trial {missing[0].trial} first, have no latency in {self._place}"
             raise InputError(f"run {self._folder.name!r}: {rule}; measure them: alternas latency {self._folder.name}")
         self.failed |= {r.key: r.error for r in records if self.failure in r.constraint_violation}
-        measured = [r for r in records if r.key in self.known]
-        for record in measured[-MAX_RECALLED:]:
-            self._learn(net_from_dict(record.genotype))
+        measured = [net_from_dict(r.genotype) for r in [r for r in records if r.key in self.known][-MAX_RECALLED:]]
+        for net in (*(net for net in first if net.key in self.known), *measured):
+            self._learn(net)
+
+    def note(self, net: Net) -> None:
+        """Remember a net, whose number `value` then predicts by its key."""
+        if isinstance(net, Genotype):
+            self._demands[net.key] = demands(self._cost_fn(net))
+
+    @property
+    def first_number(self) -> str:
+        """The number that is predicted."""
+        return self._numbers[0]
 
     @property
     def failure(self) -> str:
@@ -152,7 +176,9 @@ class Latencies:
             self.failed[net.key] = result.error
 
     def value(self, key: str, number: str = "") -> float:
-        """A number of a measured net; that which is predicted of others, where none is named."""
+        """A number of a measured net; of another one that was noted, the first number as predicted."""
+        if key not in self.known:
+            return float(self.predictor.predict(self._demands[key][None]).ms_N[0])
         value = self.known[key].value(number or self._numbers[0])
         assert value is not None, "nets without it are not known"
         return value
@@ -164,10 +190,19 @@ class Latencies:
         """
         if net.key in self.known:
             return max(0.0, self.value(net.key, number) / most - 1)
+<<<<<<< HEAD
         if not (self._predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
+=======
+        if not (self.predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
+>>>>>>> predict2
             return 0.0
         predicted, error = self.predict(net)
         return max(0.0, predicted / (most * (1 + SURE * error)) - 1)
+
+    def may_exceed(self, net: Genotype, most: float) -> bool:
+        """Whether the first number of a net may be over a limit, by its prediction or as measured."""
+        predicted, error = self.predict(net)
+        return predicted * (1 + SURE * error) > most
 
     def of(self, net: Genotype) -> float:
         """The first number of any net: measured, or predicted."""
@@ -177,7 +212,7 @@ class Latencies:
         """The first number of a net, and its standard deviation as a share of it: 0 of a measured one."""
         if net.key in self.known:
             return self.value(net.key), 0.0
-        return self._predictor.predict_one(self._cost_fn(net))
+        return self.predictor.predict_one(self._cost_fn(net))
 
     def _learn(self, net: Net) -> None:
         """Take in a measured net of the space; with enough new ones the predictor is fitted anew."""
@@ -185,5 +220,5 @@ class Latencies:
         if not isinstance(net, Genotype):
             return
         self._learned[net.key] = self._cost_fn(net)
-        if len(self._learned) >= GROWTH * self._predictor.count:
-            self._predictor = fitted([*self._learned.values()], [self.value(key) for key in self._learned])
+        if len(self._learned) <= ALWAYS_FITTED or len(self._learned) >= GROWTH * self.predictor.count:
+            self.predictor = fitted([*self._learned.values()], [self.value(key) for key in self._learned])

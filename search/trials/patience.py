@@ -32,7 +32,7 @@ class Patience:
     """
 
     def __init__(self, nets: int, settings: Settings, cost_of: CostOf) -> None:
-        self.nets, self._limits, self._cost_of = nets, settings.limits, cost_of
+        self.nets, self._limits, self._cost_of = nets, settings.static_limits, cost_of
         self._trained: list[TrainedNet] = []
         self._searched: list[int] = []  # places of the search's own nets among them
         self._groups: list[tuple[str, list[float]]] = []
