@@ -63,11 +63,8 @@ class Settings:
         tune: values that the recipe's genes may take, by name; {} trains all nets by the recipe as it is.
         other_costs: what fronts rank by beside accuracy and `objective`; the strategy does not look at them.
         devices: whose commands measure nets.
-<<<<<<< HEAD
         quantized: whether nets are ranked by what they score in int8, and measured in it.
-=======
         measured_nets: so many nets are measured before any is trained, the others' costs are predicted; 0 measures all.
->>>>>>> predict2
     """
 
     space: str
@@ -92,11 +89,8 @@ class Settings:
     tune: Mapping[str, tuple[Gene, ...]] = field(default_factory=dict)
     other_costs: tuple[str, ...] = ()
     devices: tuple[DeviceCommand, ...] = ()
-<<<<<<< HEAD
     quantized: bool = False
-=======
     measured_nets: int = 0
->>>>>>> predict2
 
     def __post_init__(self) -> None:
         for moment in self.save_weights_at:

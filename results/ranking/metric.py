@@ -167,11 +167,7 @@ def complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """A run's settings with what an older alternas did not write: its metric, trainer, tuned fields, devices, int8."""
     metric = settings.get("metric", {})
     whole = asdict(Metric()) | metric if isinstance(metric, dict) else metric
-<<<<<<< HEAD
-    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "quantized": False}
-=======
-    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "measured_nets": 0}
->>>>>>> predict2
+    older = {"trainer": "", "tune": {}, "other_costs": [], "devices": [], "quantized": False, "measured_nets": 0}
     return older | dict(settings) | {"metric": whole}
 
 

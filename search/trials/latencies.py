@@ -190,11 +190,7 @@ class Latencies:
         """
         if net.key in self.known:
             return max(0.0, self.value(net.key, number) / most - 1)
-<<<<<<< HEAD
-        if not (self._predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
-=======
         if not (self.predictor.count >= SURE_FROM and number == self._numbers[0] and isinstance(net, Genotype)):
->>>>>>> predict2
             return 0.0
         predicted, error = self.predict(net)
         return max(0.0, predicted / (most * (1 + SURE * error)) - 1)
