@@ -87,7 +87,7 @@ def pictures(name: str) -> list[np.ndarray]:
 
         whole = [np.asarray(Image.fromarray(image).convert("L")) for image in load_sample_images().images]
         return [part for image in whole for half in np.split(image[:426], 2) for part in np.split(half, 2, axis=1)]
-    import skimage.data
+    import skimage.data  # pyright: ignore[reportMissingImports]
 
     return [np.asarray(getattr(skimage.data, texture)()) for texture in TEXTURES]
 

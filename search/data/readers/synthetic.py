@@ -47,7 +47,7 @@ def digit_arrays() -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_composed(config: DataConfig) -> RawDataset:
-    """Read `cue`, `clutter` (16x16) or `clutter-small` (10x10), uint8; the large ones are composed once and then cached.
+    """Read `cue`, `clutter` (16x16) or `clutter-small` (10x10), uint8; the large ones are composed once and cached.
 
     cue: two different digits, left and right, at random rows; fragments of others; below, a square
     if the left digit is the label, a cup if the right one is. A local feature decides about a far one.
