@@ -16,7 +16,10 @@ FIRST = (  # of those that stand first, in this order; then the command's own
 GROUPS = {
     "What is searched": ("max-params", "start-with", "with", "from", "arch", "from-size"),
     "Strategy": ("scheduler", "rungs", "eta", "repeats", "inherit", "supernet", "polish", "seed"),
-    "Objective": ("metric", "minimize", "chance", "latency", "latency-on"),
+    "Objective": (
+        "metric", "minimize", "chance", "latency", "latency-on", "max-latency-ms", "latency-command", "latency-format",
+        "latency-timeout",
+    ),
     "Data": ("loader", "skip-broken", "download"),
     "Training": ("trainer", "tune", "compile", "save-weights-at"),
     "How long": ("patience", "trial-minutes", "max-hours", "max-gpu-hours", "max-train-steps", "price", "max-cost"),
