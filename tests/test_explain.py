@@ -257,6 +257,21 @@ def test_analyses_of_two_nets_get_them_in_order(run: Path, monkeypatch: pytest.M
     ]
 
 
+@pytest.mark.parametrize(("limit", "threads"), [(1e8, 1), (0.0, 2)])
+def test_small_nets_are_looked_at_on_one_thread(run: Path, monkeypatch: Any, limit: float, threads: int) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr("alternas.search.experiments.trained_nets.THREADED_MACS", limit)
+    monkeypatch.setattr(module, "analyse", lambda name, subject, other=None: seen.append(torch.get_num_threads()) or "")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        explain(Explain("mine:2", analyses=("variance",), samples=8), QUIET)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert seen == [threads]
+
+
 def test_a_retrained_net_keeps_the_number_of_its_trial(run: Path) -> None:
     row = told_rows(run)[2] | {"trial": 0, "kind": "retrain", "factors": {"trial": 2}, "seed": 1}
     row["training_id"] = "0" * 12

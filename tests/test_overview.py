@@ -89,6 +89,18 @@ def test_the_command(alternas: Any, caplog: pytest.LogCaptureFixture) -> None:
     assert {row["name"]: row["what"] for row in json.loads(out)} == {"mine": "search", "study": "data-size"}
 
 
+def test_a_space_of_a_file_leaves_room_for_the_rest(alternas: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    space = "all_before.py of source c95a561b1531a0b2"
+    made_run(Path("runs/c12_10240_steps"), [], settings={"space": space})
+    out = alternas("runs")[1]
+    assert "c12_10240_steps" in out
+    assert "all_before.py " in out
+    assert "FLOPs" in out
+    assert "of source" not in out
+    assert list_runs()[0]["space"] == space
+
+
 @pytest.mark.parametrize("flops", ["1e3", -1, True, None, 1e400])
 def test_a_stranger_s_numbers_are_refused(alternas: Any, flops: Any, caplog: pytest.LogCaptureFixture) -> None:
     folder = made_run(Path("runs/mine"), [])

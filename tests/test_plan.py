@@ -128,7 +128,9 @@ def away(job: TrainJob) -> JobResult:
 
 @pytest.mark.parametrize(("loss", "why"), [(lose, "its worker died; 3 times"), (away, "the store is away; 3 times")])
 @pytest.mark.parametrize(("deaths", "status"), [(2, "ok"), (3, "lost")])
-def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, loss: Any, why: str) -> None:
+def test_a_dead_worker_is_not_a_bad_net(
+    carry: Any, deaths: int, status: str, loss: Any, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
     left = [deaths]
 
     def fate(job: TrainJob) -> Any:
@@ -140,6 +142,8 @@ def test_a_dead_worker_is_not_a_bad_net(carry: Any, deaths: int, status: str, lo
     assert found[0].error == (why if status == "lost" else "")
     assert len(ran) == 3
     assert len({j.checkpoint for j in ran}) == 1
+    line = f"trial 0: {why.split(';')[0]}; it is "
+    assert caplog.messages == [line + "tried again"] * 2 + [line + "given up"] * (deaths - 2)
 
 
 def test_records_say_all_that_they_came_from(carry: Any) -> None:

@@ -116,5 +116,6 @@ def _drawn(rows: list[dict[str, Any]]) -> Table:
         best = "-" if row["best_value"] is None else f"{row['best_value']:.4f}"
         best += "" if row["metric"] == "accuracy" else f" {row['metric']}"
         facts = row | {"best_accuracy": best, "flops": short(row["train_flops"] + row["eval_flops"])}
+        facts["space"] = row["space"] and row["space"].split(" of source ")[0]  # a file's name, without its hash
         table.add_row(*("-" if facts[name] is None else plain(str(facts[name])) for name in SHOWN))
     return table

@@ -21,8 +21,9 @@ def parse_run_spec(text: str) -> tuple[Path, int | None]:
         InputError: if there is no such run, or what stands behind it is no number.
     """
     run, trial = run_and_trial(text)
-    name, _, number = run.rpartition(":")
+    name = run.rpartition(":")[0]
     if name and not _is_run(run) and _is_run(name):
+        number = text.removeprefix(f"{name}:")
         raise InputError(f"{short_repr(text)}: RUN:TRIAL names a trial by its number, got {short_repr(number)}")
     return find_run(run), trial
 

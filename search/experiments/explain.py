@@ -42,7 +42,15 @@ from .comparisons import STUDIES
 from .explain_study import StudyNet, measured_rows, study_nets, study_parts
 from .plan import ExperimentContext, Training
 from .run_plan import run_experiment
-from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, data_of, write_shown
+from .trained_nets import (
+    AnalysisContext,
+    TrainedNet,
+    analysis_context,
+    cached,
+    data_of,
+    threads_for,
+    write_shown,
+)
 
 ZOO = "zoo"
 
@@ -130,7 +138,8 @@ def explain(config: Explain, console: Console) -> dict[str, Any]:
         "images": len(context.images),
         "folder": str(folder),
     }
-    return write_index(folder, facts, parts(), lambda: _why(run, nets, found) if len(inputs) == 2 else [])
+    with threads_for(nets):
+        return write_index(folder, facts, parts(), lambda: _why(run, nets, found) if len(inputs) == 2 else [])
 
 
 def summary_lines(facts: dict[str, Any]) -> list[str]:

@@ -26,7 +26,7 @@ from ..data.load import load_classes, track
 from .plan import ExperimentConfig, ExperimentContext, Training
 from .run_plan import run_experiment
 from .study_nets import SMALL_SIDE, net_of
-from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached
+from .trained_nets import AnalysisContext, TrainedNet, analysis_context, cached, threads_for
 
 WARMUP = "warmup"
 EARLY = f"hessian_{WARMUP}"
@@ -138,7 +138,8 @@ def _analyse_all(
             name = training.factors["net"]
             net = TrainedNet(name, folder, record)
             file = folder / "analyses" / f"{record.training_id}-{config.samples}.json"
-            rows = cached(file, lambda net=net: _analyse(net, context))
+            with threads_for([net]):
+                rows = cached(file, lambda net=net: _analyse(net, context))
             facts[training.seed] |= {name: rows, f"{name}_{WARMUP}": {"hessian": rows.get(EARLY, [])}}
     return facts
 

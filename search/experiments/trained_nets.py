@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,9 @@ from ..training.recipe import Recipe
 
 MINIBATCHES, MINIBATCH = 16, 16  # of augmented training images: Park & Kim take batches of 16
 EDITION = 3  # of what analyses measure: what an earlier one cached is not read
+
+
+THREADED_MACS = 1e8  # of a net, from which threads of a layer gain more than they wait for each other
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,18 @@ def analysis_context(data: DataSet, most: int, device: torch.device) -> Analysis
     labels = torch.as_tensor(data.val.y_N[places], device=device)
     images = Images(tensor(images_at(data.val, places)), labels, tensor(data.mean), tensor(data.std))
     return AnalysisContext(data, images, _minibatches(most))
+
+
+@contextmanager
+def threads_for(nets: Sequence[TrainedNet]) -> Iterator[None]:
+    """One thread of torch where all nets are small: theirs wait for each other most of the time, and not idly."""
+    before = torch.get_num_threads()
+    if all(net.record.cost["macs"] < THREADED_MACS for net in nets):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def objective_of(net: nn.Module, recipe: Recipe, weight_K: Tensor | None = None) -> Objective:
