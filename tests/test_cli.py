@@ -256,6 +256,11 @@ BAD = [
     (("search", "resnet", "--strategy", "optuna.samplers:CmaEsSampler"), "multi-objective"),
     (("search", "resnet", "--strategy", "optuna.samplers:GridSampler"), "search_space"),
     (("fly",), "fly"),
+    (("show", "mine:0:1"), "RUN:TRIAL names a trial by its number, got '0:1'"),
+    (("explain", "mine", "--device", "tpu"), "did you mean 'cpu'"),
+    (("explain", "mine", "--seeds", "2"), "--seeds goes with --paper-claims"),
+    (("retrain", "mine", "--trials", "77"), "no trial 77"),
+    (("runs", "mine"), "unexpected extra argument"),
 ]
 
 
@@ -277,6 +282,12 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert len(err.splitlines()) == 1
     assert hint in err
     assert sorted(Path().rglob("*")) == before, "nothing is written"
+
+
+def test_no_help_speaks_of_infinity(alternas: Any) -> None:
+    listed = alternas("search", "-h")[1]
+    assert "inf]" not in listed
+    assert listed.count("(no") == 5, "minutes of a trial, hours, GPU-hours, steps, cost"
 
 
 def test_a_net_is_named_by_run_and_trial_or_is_the_best(alternas: Any) -> None:

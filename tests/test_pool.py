@@ -8,6 +8,7 @@ import pytest
 
 from alternas.archs import InputError
 from alternas.results.latency.measurements import LatencySetting
+from alternas.search.engine import connection
 from alternas.search.engine.resources import Resources, check_alone, reserve, resolve_gpus, worker_slots
 
 
@@ -97,3 +98,10 @@ def test_where_latency_cannot_be_measured() -> None:
     with pytest.raises(InputError, match="no GPU"):
         check_alone(Resources(gpus=0.0), CUDA)
     check_alone(Resources(workers=1, gpus=1.0), CUDA)
+
+
+def test_of_rays_messages_a_worker_s_death_is_not_repeated(caplog: pytest.LogCaptureFixture) -> None:
+    died = "A worker died or was killed while executing a task by an unexpected system error. To troubleshoot, ..."
+    connection._log_line({"lines": [f"{died}\nmore"]})
+    connection._log_line({"lines": ["the disk is almost full\nmore"]})
+    assert caplog.messages == ["Ray: the disk is almost full"]
