@@ -3,7 +3,7 @@
     python benchmarks/gallery.py [clutter-small] [cue] [photographs] [--markdown]
 
 Each is a search with the default strategy, a retraining of the front's most accurate nets with seeds that the search
-has not seen, and pictures: the front, and the net that the verdict takes. Runs lie below runs/ and resume. Figures go
+has not seen, and pictures: the front, and the most accurate net that the search found. Runs lie below runs/ and resume. Figures go
 to results/gallery.json, pictures to docs/pictures/. Photographs are two that scikit-learn ships, cut into patches of
 24 pixels; the class is the quarter that a patch comes from, and test patches come from bands of their own. --markdown
 writes docs/results.md from the figures and runs nothing.
@@ -58,7 +58,8 @@ def searched(name: str) -> dict[str, Any]:
     alternas("retrain", run, "--top", str(TOP), "--seeds", str(SEEDS), *SHORT)
     folder = Path("runs") / run
     board = leaderboard_of(folder, RankingQuery())
-    taken = chosen(board)["trial"]
+    searched_for = [row for row in board.front if row["kind"] == "search"]
+    taken = max(searched_for, key=lambda row: row["accuracy"])["trial"] if searched_for else chosen(board)["trial"]
     alternas("front", run, "--svg", str(PICTURES / f"front-{name}.svg"))
     alternas("show", f"{run}:{taken}", "--svg", str(PICTURES / f"net-{name}.svg"))
     facts = run_row(folder)
