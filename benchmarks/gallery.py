@@ -3,10 +3,10 @@
     python benchmarks/gallery.py [clutter-small] [cue] [photographs] [--markdown]
 
 Each is a search with the default strategy, a retraining of the front's most accurate nets with seeds that the search
-has not seen, and pictures: the front, and the most accurate net that the search found. Runs lie below runs/ and resume. Figures go
-to results/gallery.json, pictures to docs/pictures/. Photographs are two that scikit-learn ships, cut into patches of
-24 pixels; the class is the quarter that a patch comes from, and test patches come from bands of their own. --markdown
-writes docs/results.md from the figures and runs nothing.
+has not seen, and pictures: the front, and the most accurate net that the search found. Runs lie below runs/ and
+resume. Figures go to results/gallery.json, pictures to docs/pictures/. Photographs are two that scikit-learn ships,
+cut into patches of 24 pixels; the class is the quarter that a patch comes from, and test patches come from bands of
+their own. --markdown writes docs/results.md from the figures and runs nothing.
 """
 
 from __future__ import annotations

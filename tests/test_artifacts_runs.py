@@ -29,7 +29,8 @@ from alternas.search.training import artifacts, recipes
 from alternas.search.training import trainer as train
 from alternas.search.training.artifacts import ArtifactStore, StoreError
 from alternas.search.training.job import InitWeights, JobResult, Progress, TrainJob
-from alternas.search.trials.controller import SearchController, collect_outputs
+from alternas.search.trials.base_controller import collect_outputs
+from alternas.search.trials.controller import SearchController
 from alternas.spaces import get
 from fakes import FakeExecutor, SilentView
 from s3_server import S3, SECRET, listing, serving, written

@@ -24,7 +24,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import controller as controller_module
+from alternas.search.trials import base_controller
 from alternas.search.trials import schedulers
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
@@ -161,7 +161,7 @@ def test_failures_are_records_and_the_search_goes_on(open_controller: Open, stat
 def test_baselines_began_when_their_first_seed_did(open_controller: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """One worker: the seeds of baselines take turns, so the end less the seconds is no beginning."""
     at = itertools.count(1)  # the minute in which each job ends
-    monkeypatch.setattr(controller_module, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
+    monkeypatch.setattr(base_controller, "now", lambda less=0.0: f"minute {next(at)} less {less:g}")
     controller = open_controller(get("all", 8), trials=1)
     count = len(controller.baselines)
     for _ in range(2 * count):

@@ -21,7 +21,7 @@ from ..data.load import keep_sample
 from ..redact import redact_words
 from ..tracking.view import TrackingView, trackers
 from ..training.artifacts import ArtifactStore
-from ..trials.controller import Controller
+from ..trials.base_controller import Controller
 from .loop import run_loop
 from .pool import Pool
 from .progress import Shown, view

@@ -10,7 +10,7 @@ from typing import Protocol
 from ...archs.errors import OperationError
 from ...results.runs.record import Record
 from ..training.job import Job, JobResult, Progress
-from ..trials.controller import Controller
+from ..trials.base_controller import Controller
 from .spending import Spending
 
 POLL_SECONDS = 0.25

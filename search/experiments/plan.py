@@ -28,7 +28,7 @@ from ..training.artifacts import ArtifactStore
 from ..training.job import FewShot, InitWeights, JobResult, TrainJob
 from ..training.recipe import Recipe
 from ..training.trainer_file import TrainerFile
-from ..trials.controller import Controller
+from ..trials.base_controller import Controller
 from ..trials.trial import Trial, step_bytes
 
 if TYPE_CHECKING:

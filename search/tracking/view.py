@@ -20,7 +20,8 @@ from ...results.runs.record import FREE, Record
 from ..engine.loop import ProgressView
 from ..redact import PASSWORD, REDACTED, redact
 from ..training.job import Job, Progress, TrainJob
-from ..trials.controller import Controller, SearchController
+from ..trials.base_controller import Controller
+from ..trials.controller import SearchController
 from .front import FrontScalars
 from .tracker import Points, Results, TrackedTraining, Tracker, open_tracker
 
