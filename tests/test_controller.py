@@ -24,8 +24,7 @@ from alternas.search.engine.loop import run_loop
 from alternas.search.samplers.registry import STRATEGIES
 from alternas.search.samplers.sampler_context import candidate_baselines
 from alternas.search.training.job import JobResult, Point, TrainJob
-from alternas.search.trials import base_controller
-from alternas.search.trials import schedulers
+from alternas.search.trials import base_controller, schedulers
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.schedulers import (
     SCHEDULERS,
