@@ -26,7 +26,7 @@ app = typer.Typer(
     name="alternas",
     cls=GroupedCommands,
     context_settings=HELP,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # importing rich for the help would double its time
 )
@@ -47,9 +47,12 @@ def _print_version(asked: bool) -> None:
 
 @app.callback()
 def alternas(
+    context: typer.Context,
     version: Annotated[bool, option("Print the version.", "--version", callback=_print_version, is_eager=True)] = False,
 ) -> None:
     """Find the image classifier that gives the most accuracy for the compute it costs."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
 
 
 _terminated: list[int] = []  # the signal that came

@@ -53,6 +53,8 @@ class DeviceOptions:
         """Raise InputError if a command, the format or the time is wrong."""
         from ..results.latency.device_command import device_commands
 
+        if not self.latency_command and (self.latency_format, self.latency_timeout) != ("onnx", TIMEOUT_SECONDS):
+            raise InputError("latency-format and latency-timeout: are of a --latency-command; leave them out")
         if not self.latency_timeout > 0:
             raise InputError(f"latency-timeout: must be above 0, got {self.latency_timeout}")
         return device_commands(self.latency_command or (), self.latency_format)

@@ -124,7 +124,7 @@ class Settings:
             raise InputError(f"tune: {rule}; leave it out")
         if not 0 <= self.polish < 1:
             raise InputError(f"polish: must be a share of the compute from 0 to below 1, got {self.polish}")
-        _check_costs(self.costs, self.devices)
+        _check_costs((*self.costs, *(name for name in self.limits if name not in self.costs)), self.devices)
         if (LATENCY in self.measured) != bool(self.latency):
             with_ = ", ".join(self.costs)
             raise InputError(

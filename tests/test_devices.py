@@ -509,3 +509,11 @@ def test_the_examples_measure_here_and_over_http(tmp_path: Path) -> None:
     with pytest.raises(DeviceError) as raised:
         measured(remote, repeats=1)
     assert raised.value.kind == UNREACHABLE
+
+
+def test_a_limit_on_a_device_without_a_command_is_refused_before_anything_is_trained(alternas: Any) -> None:
+    code, _, err = alternas("search", "resnet", "--max-latency-ms", "board=12")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "no --latency-command board=... measures it" in err
+    code, _, err = alternas("search", "resnet", "--latency-format", "pt2")
+    assert (code, "are of a --latency-command" in err) == (2, True)

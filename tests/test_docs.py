@@ -157,7 +157,8 @@ def test_a_page_runs_from_top_to_bottom(
 ) -> None:
     for run in BEFORE.get(page.name, ()):
         shutil.copytree(request.getfixturevalue("made") / "runs" / run, tmp_path / "runs" / run)
-    shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
+    for place in (tmp_path, tmp_path / "examples"):
+        shutil.copytree(ROOT / "examples", place, dirs_exist_ok=True)
     draw = "from pathlib import Path; from own_images import draw_pictures; draw_pictures(Path('photos'), 20)"
     subprocess.run([sys.executable, "-c", draw], cwd=tmp_path, check=True)
     run_page(page, tmp_path, server)

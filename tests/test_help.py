@@ -104,3 +104,10 @@ def test_what_completes_a_list() -> None:
     finished_run()
     assert run_names("") == ["mine"]
     assert analysis_names("fourier,var") == ["fourier,variance"]
+
+
+def test_without_a_command_the_help_is_printed() -> None:
+    done = subprocess.run([sys.executable, "-m", "alternas"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("Usage: ")
+    assert len(done.stdout.splitlines()) > 20

@@ -155,7 +155,7 @@ def test_a_line_for_each_net_on_a_pipe(open_controller: Callable[..., SearchCont
         run_loop(controller, FakeExecutor(2, lambda job: JobResult(job.trial, "error", error=EVIL)), shown)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert not obeyed(text)
-    lines = re.findall(r"^net (\d) of (\d)  trial \d: error ", text, re.M)
+    lines = re.findall(r"^(\d) of (\d) done  trial \d: error ", text, re.M)
     assert lines == [(str(n + 1), str(3 + len(controller.baselines))) for n in range(3 + len(controller.baselines))]
 
 

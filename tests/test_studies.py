@@ -32,7 +32,7 @@ def home(served: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, out, err = served(folder, "retrain", "first", "--top", "2", "--seeds", "2")
     assert code == 0, err
     assert "export the best:  alternas export first --out first-best" in out
-    assert "net 4 of 4  " in err + out
+    assert "4 of 4 done  " in err + out
     return folder
 
 

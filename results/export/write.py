@@ -172,7 +172,9 @@ def sample_images(run: Path, spec: InputSpec) -> np.ndarray:
 def summary_lines(facts: dict[str, Any], out: Path) -> list[str]:
     """The lines that the command prints: the net, and for each format its file and how far its outputs are off."""
     measured = (facts["metric"], facts["value"]) if "metric" in facts else ("accuracy", facts["accuracy"])
-    lines = [f"{out}: trial {facts['trial']}, {measured[0]} {measured[1]:.4f}"]
+    over_seeds = facts.get(f"{measured[0]}_over_seeds")
+    mean = f" (seed {facts['seed']}; {over_seeds['n']} seeds {over_seeds['mean']:.4f})" if over_seeds else ""
+    lines = [f"{out}: trial {facts['trial']}, {measured[0]} {measured[1]:.4f}{mean}"]
     for name, of in facts["formats"].items():
         opset = f", opset {of['opset']}" if "opset" in of else ""
         lines.append(f"  {name:<9} {of['file']:<15} {found_text(name, of)}{opset}")

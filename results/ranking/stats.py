@@ -18,7 +18,7 @@ LEVEL = 0.95
 SHARE, CHANGE = (0.0, 1.0), (-1.0, 1.0)  # what an accuracy lies in, and a difference of two
 ANY = (-math.inf, math.inf)
 Row = dict[str, Any]  # of a leaderboard
-TIED = "= 7 +2: tied with net 7 and two more, which the noise does not tell apart (95 %)"
+TIED = "= A +N: tied with net A and N more, which the noise does not tell apart (95 %)"
 UNKNOWN_NOISE = "seed noise: unknown (one training per net); estimate it with `--repeats` or `alternas retrain`"
 
 

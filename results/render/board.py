@@ -33,7 +33,7 @@ def print_front(folder: Path, query: RankingQuery, as_json: bool) -> int:
     """Print the front of a run, and return how many nets are on it."""
     board = leaderboard_of(folder, query)
     if board.rows and not as_json:
-        print_text(plain(*verdict_of(board)[:1], ""))
+        print_text(plain(*verdict_of(board)[:2], ""))
     _print(board, board.front, f"Pareto front of {folder.name}", as_json)
     return len(board.front)
 

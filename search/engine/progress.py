@@ -231,7 +231,7 @@ class PlainView(ProgressCounts):
         super().ended(record, trial)
         if record is None:
             return
-        line = f"net {self.trained()} of {self.shown.target}  {self.shown.line(record)} ({self._clock()})"
+        line = f"{self.trained()} of {self.shown.target} done  {self.shown.line(record)} ({self._clock()})"
         self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
     def _clock(self) -> str:

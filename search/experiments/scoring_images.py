@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from ...archs.errors import InputError
 from ...results.export.export_net import ScoringImages
 from ...results.export.quantize import MOST_IMAGES
 from ...results.runs.record import Record
@@ -25,7 +26,10 @@ def scoring_images(home: Path, record: Record, console: Console) -> ScoringImage
     Raises:
         InputError: if the data cannot be read, or are others now.
     """
-    data = seen(data_of(home, console), TrainedNet("", home, record).view)
+    try:
+        data = seen(data_of(home, console), TrainedNet("", home, record).view)
+    except InputError as error:
+        raise InputError(f"export: int8 and half precision need the images of run {home.name}: {error}") from None
     train, val = _some(data.train, MOST_IMAGES), _some(data.val, MOST_SCORED)
     return ScoringImages(images_at(data.train, train), images_at(data.val, val), data.val.y_N[val])
 

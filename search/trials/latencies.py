@@ -171,7 +171,8 @@ class Latencies:
             self._misses, self._retry_at = self._misses + 1, time.monotonic() + wait
             log.warning("%s; tried again in %.0f s (%d of %d)", result.error, wait, self._misses, len(WAITS))
         elif not self.known:
-            raise OperationError(f"{result.error}; it has measured no net yet, so the command is at fault; {resumes}")
+            fault = "it has measured no net yet, so the command is at fault"
+            raise OperationError(f"{result.error}; {fault}; correct it and search again")
         else:
             self.failed[net.key] = result.error
 
