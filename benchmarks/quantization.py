@@ -11,6 +11,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -61,7 +62,7 @@ def main() -> None:
     epochs = parser.parse_args().epochs
     torch.set_num_threads(1)
     rows = list[dict[str, Any]]()
-    for row in (*trained(epochs), *of_zoo()):
+    for row in chain(trained(epochs), of_zoo()):
         print(row, flush=True)
         rows.append(row)
     keep(rows, epochs)
