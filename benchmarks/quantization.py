@@ -1,6 +1,6 @@
 """int8 beside float32 in onnxruntime: accuracy of small trained nets of each family, speed of these and of the zoo's.
 
-    python benchmarks/quantization.py [--epochs 3] [--tiny]
+    python benchmarks/quantization.py [--epochs 10] [--tiny]
 
 Each net is exported as `alternas export --formats onnx,onnx-int8` does. Times are CPU seconds of one thread, so that
 other work on the machine counts little; speed-ups are ratios of medians. Rank correlations are Spearman's.
@@ -58,7 +58,7 @@ FAMILIES = machine.sized(FAMILIES, dict(list(FAMILIES.items())[:2]))
 
 def main() -> None:
     parser = machine.options(__doc__)
-    parser.add_argument("--epochs", type=int, default=machine.sized(3, 1), help="of each training on digits")
+    parser.add_argument("--epochs", type=int, default=machine.sized(10, 1), help="of each training on digits")
     epochs = parser.parse_args().epochs
     torch.set_num_threads(1)
     rows = list[dict[str, Any]]()

@@ -98,8 +98,7 @@ def test_a_run_of_an_older_alternas_is_one_in_float() -> None:
 
 
 @pytest.mark.slow
-def test_a_search_ranks_by_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: Callable[..., Any]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_search_ranks_by_int8(tmp_path: Path, served: Callable[..., Any]) -> None:
     words = [
         "search",
         "bench",
@@ -115,7 +114,7 @@ def test_a_search_ranks_by_int8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         "--name",
         "q",
     ]
-    code, out, error = served(*words, "--max-train-steps", "24", "--json")
+    code, out, error = served(tmp_path, *words, "--max-train-steps", "24", "--json")
     assert code == 0, error
     rows = json.loads(out)
     lines = (tmp_path / "runs" / "q" / "records.jsonl").read_text().splitlines()
