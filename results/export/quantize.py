@@ -1,8 +1,9 @@
 """Static quantization of an ONNX file by onnxruntime: int8 weights by channel, uint8 activations, as QDQ.
 
-Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul with weights. Products of two activations
-(attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation stay in float32:
-in int8 they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
+Quantized are the operators that have nearly all MACs: Conv, Gemm, and MatMul with weights. The first and the last of a
+net stay in float32, unless nothing else is left: they cost accuracy and hardly any time. So do products of two
+activations (attention), normalisation, softmax, activation functions, sums and gates of squeeze-and-excitation: in int8
+they cost accuracy and saved no time where it was measured (docs/log.md, 2026-11-24).
 """
 
 from __future__ import annotations
@@ -54,20 +55,43 @@ def quantize(source: Path, target: Path, x_NCHW: np.ndarray) -> int:
             activation_type=QuantType.QUInt8,
             weight_type=QuantType.QInt8,
             calibrate_method=CalibrationMethod.Percentile,
-            nodes_to_exclude=_products(prepared),
+            nodes_to_exclude=_in_float(prepared),
             extra_options={"CalibPercentile": PERCENTILE},
         )
     _clean(target)
     return len(x_NCHW)
 
 
-def _products(path: Path) -> list[str]:
-    """Names of the MatMuls of two activations; onnxruntime's MatMulConstBOnly does not hold for QDQ."""
+def _in_float(path: Path) -> list[str]:
+    """Names of what is not quantized: products of activations, and the layers at the ends if others stand between."""
     import onnx
 
     graph = onnx.load(path).graph
     weights = {tensor.name for tensor in graph.initializer}
-    return [node.name for node in graph.node if node.op_type == "MatMul" and not weights.intersection(node.input)]
+    products = {node.name for node in graph.node if node.op_type == "MatMul" and not weights.intersection(node.input)}
+    layers = {node.name for node in graph.node if node.op_type in QUANTIZED} - products
+    ends = _ends(graph, layers)
+    return sorted(products | ends if ends < layers else products)
+
+
+def _ends(graph: Any, layers: set[str]) -> set[str]:
+    """The layers that an image reaches through no other layer, and those that reach the logits so."""
+    forward = [(node.name, node.input, node.output) for node in graph.node]
+    backward = [(node.name, node.output, node.input) for node in reversed(graph.node)]
+    return _met(graph.input[0].name, forward, layers) | _met(graph.output[0].name, backward, layers)
+
+
+def _met(start: str, steps: list[tuple[str, Any, Any]], layers: set[str]) -> set[str]:
+    """The first layers on all ways from a map; each step is a node's name and the maps before and behind it."""
+    maps, met = {start}, set[str]()
+    for name, before, behind in steps:
+        if not maps.intersection(before):
+            continue
+        if name in layers:
+            met.add(name)
+        else:
+            maps.update(behind)
+    return met
 
 
 def _maps_bytes(path: Path) -> int:
