@@ -79,8 +79,8 @@ HEAD = """# Results
 
 Searches from the command to the test split, on data of different kinds, each run by `python benchmarks/gallery.py` on
 two cores without a GPU; [figures](../benchmarks/results/gallery.json). Fronts belong to these short budgets: what a
-longer training turns round, `retrain` says. Validation chose the nets, so the test accuracies are the ones to read:
-means over three seeds that the search had not seen, ± their standard deviation.
+longer training turns round, `retrain` says. Validation chose the nets, so the test accuracies are the ones to read.
+Retrained (validation, ± standard deviation) and test are means over three seeds that the search had not seen.
 """
 ABOUT = {
     "clutter-small": "Digits among fragments of others, 10x10: what a first search runs on, 16 nets of 140 steps.",
