@@ -186,7 +186,7 @@ def limitations(facts: Mapping[str, Any]) -> list[str]:
     if not facts["fixed_size"]:
         size = f"made for images of {height} x {width}; windows of attention, if any, must divide the maps of others"
     lines = [
-        f"Input: {size}. files of ONNX and torch.export take this one size.",
+        f"Input: {size}. Files of ONNX and torch.export take this one size.",
         "Checked on the CPU alone. An accuracy of int8, float16 or bfloat16 is that of the CPU it was measured on.",
         *(f"{line}." for line in warnings(facts["formats"])),
     ]
