@@ -29,12 +29,12 @@ from alternas.spaces import get
 from alternas.spaces.base import RandomChooser
 
 CLASSES, CHANNELS = 10, 3
-NETS = {"hybrid": (24, machine.sized(110, 4), 5000), "modern": (32, machine.sized(240, 12), 1000)}  # px, nets, seed
-FILE = "latency_predictor_nets.json"
+NETS = {"hybrid": (24, machine.sized(110, 12), 5000), "modern": (32, machine.sized(240, 12), 1000)}  # px, nets, seed
+FILE = "latency_predictor_nets.jsonl"
 COUNTS = machine.sized((10, 20, 30), (4,))
 DRAWS = machine.sized(20, 2)
 CANDIDATES = 2 / 3  # of the nets, drawn anew each time, that the measured ones are chosen from
-FIRST = 60  # nets of `modern` that a choice was made on
+FIRST = machine.sized(60, 2)  # nets of `modern` that a choice was made on
 CPU_SECONDS, FEWEST = machine.sized(0.15, 0.01), 9
 
 
@@ -43,9 +43,9 @@ def main() -> None:
     parser.add_argument("--measure", action="store_true", help="measure the nets anew")
     if parser.parse_args().measure or machine.TINY:
         rows = [row for space in NETS for row in measured(space)]
-        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
-        (machine.RESULTS / FILE).write_text(f"[\n{lines}\n]\n")
-    rows = json.loads((machine.RESULTS / FILE).read_text())
+        lines = [json.dumps(row, separators=(",", ":")) for row in rows]
+        (machine.RESULTS / FILE).write_text("\n".join(lines) + "\n")
+    rows = [json.loads(line) for line in (machine.RESULTS / FILE).read_text().splitlines()]
     figures = {}
     for space, (side, *_) in NETS.items():
         own = [row for row in rows if row["space"] == space]

@@ -61,7 +61,8 @@ def main() -> None:
     for name in asked.sets.split(","):
         if find_spec(NEEDS[name]) is None:
             sys.exit(f"the set {name} needs the package {NEEDS[name]}")
-    Path("smoke32.json").write_text(json.dumps(RECIPE.to_dict()))
+    Path("recipes").mkdir(exist_ok=True)
+    Path("recipes/smoke32.json").write_text(json.dumps(RECIPE.to_dict()))
     found = {}
     for name in asked.sets.split(","):
         for side in map(int, asked.sides.split(",")):
@@ -122,7 +123,7 @@ def digits(draw: np.random.Generator, side: int) -> dict[str, Any]:
 def searched(name: str, side: int, seed: int, asked: Any) -> tuple[Path, Path]:
     """Both runs, searched at equal compute, and their fronts retrained."""
     runs = {arm: Path("runs") / f"pictures-{name}-{side}-{arm}-{seed}" for arm in ARMS}
-    how = ["--data", f"{name}-{side}.npz", "--recipe", "smoke32.json", "--max-macs", f"{MACS * side**2:.0f}M"]
+    how = ["--data", f"{name}-{side}.npz", "--recipe", "recipes/smoke32.json", "--max-macs", f"{MACS * side**2:.0f}M"]
     how += ["--seed", str(seed), "--workers", str(asked.workers), "--scheduler", "none"]
     trials, most = asked.trials, math.inf
     for arm, space in ARMS.items():

@@ -15,7 +15,7 @@ from alternas.archs import Genotype, static_cost, zoo
 from alternas.archs.cost import deployed_cost
 from alternas.results.latency.predictor import PRIOR_RATES, LatencyPredictor, demands, fitted, spanning
 
-NETS = Path(__file__).parent.parent / "benchmarks" / "results" / "latency_predictor_nets.json"
+NETS = Path(__file__).parent.parent / "benchmarks" / "results" / "latency_predictor_nets.jsonl"
 
 # Milliseconds of timm's nets at 224 px, batch 1, compiled by torch 2.4 on an Intel i7-12700H: infer_step_time of
 # https://github.com/huggingface/pytorch-image-models results/benchmark-infer-fp32-nchw-pt240-cpu-i7_12700h-dynamo.csv
@@ -37,7 +37,8 @@ PUBLISHED = {
 @pytest.fixture(scope="module")
 def nets() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Demands, MACs and milliseconds in onnxruntime of random nets of `modern`."""
-    rows: list[dict[str, Any]] = [row for row in json.loads(NETS.read_text()) if row["space"] == "modern"]
+    every: list[dict[str, Any]] = [json.loads(line) for line in NETS.read_text().splitlines()]
+    rows = [row for row in every if row["space"] == "modern"]
     costs = [deployed_cost(Genotype.from_dict(row["genotype"]), 10, 32) for row in rows]
     return (
         np.array([demands(cost) for cost in costs]),
