@@ -56,7 +56,18 @@ class Chaos:
 
     def start(self) -> None:
         """The driver: the same command each time."""
-        words = ["search", SPACE, "--address", self.cluster.address, "--trials", str(self.trials), "--name", NAME]
+        words = [
+            "search",
+            SPACE,
+            "--data",
+            "digits",
+            "--address",
+            self.cluster.address,
+            "--trials",
+            str(self.trials),
+            "--name",
+            NAME,
+        ]
         words += ["--epochs", "4", "--strategy", "random", "--scheduler", "none", "--json"]
         command = [sys.executable, "-m", "alternas", *words]
         with open(self.folder / "err", "a") as err:
