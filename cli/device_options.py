@@ -18,6 +18,7 @@ MaxLatency = Annotated[
         "Limit on the measured latency of a net in ms, such as 12, or of one device, as board=12; several separated by "
         "commas.",
         "--max-latency-ms",
+        metavar="<str>",
     ),
 ]
 
@@ -42,6 +43,7 @@ class DeviceOptions:
             f"NAME=COMMAND names the device (else: {UNNAMED}); its objectives are latency_ms@NAME, energy_mj@NAME and "
             "so on. May be given several times.",
             "--latency-command",
+            metavar="<str>",
         ),
     ] = None
     latency_format: Annotated[str, option(f"Format of that file: {', '.join(MODEL_FORMS)}.")] = "onnx"

@@ -16,6 +16,7 @@ from ..runs.record import BESIDE
 from .terminal import plain
 
 # Columns of every front, beside that of the metric.
+WRAPPED = ("retrained", "note")  # columns of several words, which are broken before numbers are cut
 BASE = ("trial", "MACs", "params", "gain", "acc/GMAC", "family", "net")
 SHOWN = 20  # values of a list, such as the classes of a data set
 
@@ -72,6 +73,7 @@ def nets_table(
         gone = ("net", "acc/GMAC", "params", "family") if tuned else ("net", "acc/GMAC")
         names = [name for name in names if name not in gone]
     whole = ("trial", metric.name, "MACs", *tuned) if tuned else ("trial",)  # what a net is asked for by is never cut
+    wrapped = () if any(row["kind"] == "reference" for row in rows) else WRAPPED  # names of references are not broken
     table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for name in names:
         if name in ("family", "net"):  # on a narrow terminal names give way to numbers
@@ -80,7 +82,7 @@ def nets_table(
             justify = "left" if name in ("run", "note") else "right"
             least = max(len(row[name]) for row in cells) if name in whole else None
             head = name.replace("_" if name in (metric.name, *tuned) else " ", "\n")
-            table.add_column(Text(head), justify=justify, no_wrap=True, min_width=least)
+            table.add_column(Text(head), justify=justify, no_wrap=name not in wrapped, min_width=least)
     for row in cells:
         table.add_row(*(row[name] for name in names))
     return table
@@ -124,7 +126,7 @@ def _cells(row: dict[str, Any], others: Sequence[str], metric: Metric, tuned: Se
         else f"{metric.text(again)} {_deviation(row['retrained_sd'], row['retrained_seeds'])}",
         "family": row["kind"] if row["kind"] in BESIDE else row["family"],
         "net": row["key"],
-        "note": " ".join([*marks, *ties]),
+        "note": ", ".join([*ties, *marks]),
     }
 
 

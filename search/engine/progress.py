@@ -268,6 +268,7 @@ class LiveView(ProgressCounts):
 
     def __init__(self, shown: Shown, console: Console, spending: Spending | None = None) -> None:
         super().__init__(shown, spending)
+        self._ended = False
         self._drawn_at = self._took = 0.0  # ranking a hundred thousand nets takes seconds
         self._live = (
             NotebookDisplay(self._draw)
@@ -287,9 +288,13 @@ class LiveView(ProgressCounts):
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended = not isinstance(self._live, NotebookDisplay)  # where nothing is printed below its cell's output
+        self._live.refresh()
         self._live.stop()
 
     def _draw(self) -> RenderableType:
+        if self._ended:  # what was found is printed below
+            return self._status()
         bar = Table.grid()  # a bare bar would not end its line
         bar.add_row(ProgressBar(total=self.shown.target, completed=self.trained(), width=60))
         running = Table.grid(padding=(0, 2))
@@ -304,15 +309,19 @@ class LiveView(ProgressCounts):
         return Group(bar, self._status(), running, self.shown.table())
 
     def _status(self) -> Text:
-        counts, left = self.shown.statuses, self.seconds_left()
+        counts, running = self.shown.statuses, f"{len(self.jobs)} running"
         failed = sum(counts[status] for status in FAILED)
-        parts = [f"{self.trained()} of {self.shown.target} nets", f"{len(self.jobs)} running", f"{failed} failed"]
+        parts = [f"{self.trained()} of {self.shown.target} nets", *([] if self._ended else [running]), f"{failed} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
-        parts += [f"{short(self.rate())} {self.shown.unit}/s", f"{time.monotonic() - self.began:.0f} s"]
-        parts += [f"about {short(self.work_left())} {self.shown.unit} left"]
-        parts += [f"{duration(left)} at this rate" if left is not None else "workers are starting"]
-        parts += self._spent()
+        parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left()), *self._spent()]
         return Text(" · ".join(parts))
+
+    def _left(self) -> list[str]:
+        """How much work is left, and how long that takes."""
+        work, seconds = f"about {short(self.work_left())} {self.shown.unit} left", self.seconds_left()
+        if seconds is None:
+            return [work, "workers are starting" if not self.ticks else "no rate yet"]
+        return [f"{short(self.rate())} {self.shown.unit}/s", work, f"{duration(seconds)} at this rate"]
 
 
 def view(shown: Shown, console: Console, spending: Spending | None = None) -> PlainView | LiveView:
