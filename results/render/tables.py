@@ -15,8 +15,8 @@ from ..ranking.objectives import title as objective_title
 from ..runs.record import BESIDE
 from .terminal import plain
 
-# Columns of every front, beside that of the metric.
 WRAPPED = ("retrained", "note")  # columns of several words, which are broken before numbers are cut
+# Columns of every front, beside that of the metric.
 BASE = ("trial", "MACs", "params", "gain", "acc/GMAC", "family", "net")
 SHOWN = 20  # values of a list, such as the classes of a data set
 

@@ -309,9 +309,10 @@ class LiveView(ProgressCounts):
         return Group(bar, self._status(), running, self.shown.table())
 
     def _status(self) -> Text:
-        counts, running = self.shown.statuses, f"{len(self.jobs)} running"
-        failed = sum(counts[status] for status in FAILED)
-        parts = [f"{self.trained()} of {self.shown.target} nets", *([] if self._ended else [running]), f"{failed} failed"]
+        counts = self.shown.statuses
+        parts = [f"{self.trained()} of {self.shown.target} nets"]
+        parts += [] if self._ended else [f"{len(self.jobs)} running"]
+        parts += [f"{sum(counts[status] for status in FAILED)} failed"]
         parts += [f"{counts[status]} {status}" for status in ("pruned", *FREE) if counts[status]]
         parts += [f"{time.monotonic() - self.began:.0f} s", *([] if self._ended else self._left()), *self._spent()]
         return Text(" · ".join(parts))
