@@ -19,8 +19,8 @@ from typing import Any
 
 from machine import RESULTS, TINY, keep, options, sized
 
-from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.verdict import chosen, verdict_of
 from alternas.results.runs.overview import run_row
 

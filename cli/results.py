@@ -128,7 +128,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one net of a run: its stages, and its scores by class."""
-    from ..results.ranking.leaderboard import best_trial
+    from ..results.ranking.run_leaderboard import best_trial
     from ..results.render.describe_net import draw_trial, svg_trial, trial_facts
 
     folder, trial = run_and_trial_of(run, trial)

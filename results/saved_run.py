@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..archs import Cost, Genotype
 from ..archs.timm_net import CountedCost, net_from_dict
-from .ranking.leaderboard import best_trial, leaderboard_of
 from .ranking.metric import as_shown, run_metric
 from .ranking.objectives import RankingQuery, parse_objectives
+from .ranking.run_leaderboard import best_trial, leaderboard_of
 from .render.board import board_drawing
 from .render.describe_net import draw_trial, find_trial, input_spec
 from .render.terminal import html_of, plain, print_text

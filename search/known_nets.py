@@ -18,8 +18,8 @@ from ..archs.candidate import candidate_key, recipe_genes, tuned_values
 from ..archs.errors import InputError, short_repr
 from ..archs.files import parse_json
 from ..archs.layout import ImageSize
-from ..results.ranking.leaderboard import leaderboard_of
 from ..results.ranking.metric import complete_settings
+from ..results.ranking.run_leaderboard import leaderboard_of
 from ..results.runs.record import Record, now
 from ..results.runs.run_spec import run_and_trial
 from ..results.runs.store import find_run, read_records, read_settings

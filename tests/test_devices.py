@@ -21,8 +21,8 @@ from alternas.results.latency import on_device as module
 from alternas.results.latency.device_command import DeviceCommand, device_commands, measured_on, read_numbers
 from alternas.results.latency.measurements import read_latencies
 from alternas.results.latency.on_device import FAILED, NONSENSE, TIMEOUT, UNREACHABLE, DeviceError, measure_on
-from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of, limits_of, search_costs
 from alternas.search.engine.loop import run_loop

@@ -17,7 +17,7 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.errors import OperationError
 from alternas.cli import app as cli
 from alternas.results.latency.measurements import FILE, LatencySetting, read_latencies
-from alternas.results.ranking.leaderboard import leaderboard_of
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.store import read_records
 from alternas.search.config import Settings, latency_of
 from alternas.search.engine.loop import run_loop

@@ -16,7 +16,6 @@ from alternas.archs import InputError, zoo
 from alternas.results import load_run
 from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
-from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.ranking.metric import (
     Metric,
     as_shown,
@@ -28,6 +27,7 @@ from alternas.results.ranking.metric import (
 )
 from alternas.results.ranking.objectives import RankingQuery
 from alternas.results.ranking.pareto import hypervolume
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.ranking.stats import Noise, mark_ties
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from alternas.archs import Genotype, build, zoo
 from alternas.archs.weights import read, save
-from alternas.results.ranking.leaderboard import leaderboard_of
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, read_settings
 from alternas.results.runs.weights_spec import WeightsSpec

@@ -17,8 +17,9 @@ from alternas.archs import Genotype, InputError
 from alternas.archs.timm_net import TimmNet, counted_cost, net_from_dict
 from alternas.archs.timm_network import TimmNetwork
 from alternas.archs.weights import save
-from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of
+from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.objectives import own_flops
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.runs.overview import run_row
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records

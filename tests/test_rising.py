@@ -16,8 +16,8 @@ import pytest
 from alternas.results import load_run
 from alternas.results.ranking.budgets import still_rose
 from alternas.results.ranking.compare import compare
-from alternas.results.ranking.leaderboard import leaderboard_of
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.tables import duration
 from alternas.results.runs.record import Record
 from alternas.search.data.dataset import DataConfig

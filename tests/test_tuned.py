@@ -17,8 +17,9 @@ from alternas.archs.candidate import candidate_key, recipe_genes, tuned_values
 from alternas.results.export.card import measured
 from alternas.results.export.write import _tuned
 from alternas.results.ranking.compare import differing
-from alternas.results.ranking.leaderboard import leaderboard, leaderboard_of
+from alternas.results.ranking.leaderboard import leaderboard
 from alternas.results.ranking.objectives import RankingQuery
+from alternas.results.ranking.run_leaderboard import leaderboard_of
 from alternas.results.render.board import summary_lines
 from alternas.results.report.elements import Table, open_run
 from alternas.results.report.genes import importance_parts, importances, recipe_table

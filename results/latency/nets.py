@@ -20,10 +20,10 @@ from ...archs.cost import FLOAT_BYTES, Cost
 from ...archs.errors import InputError, OperationError
 from ...archs.timm_net import TIMM, Net, net_from_dict
 from ...archs.timm_network import build_deployed
-from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import Metric, as_shown
 from ..ranking.objectives import ACCURACY, RankingQuery
 from ..ranking.pareto import pareto_ranks
+from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, find_arch, input_spec, parse_size
 from ..render.tables import short
 from ..render.terminal import plain

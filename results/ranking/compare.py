@@ -18,18 +18,11 @@ from ..render.terminal import plain, print_json, print_text
 from ..runs.retrained import retrained
 from ..runs.store import find_run, read_data_facts, read_settings
 from .budgets import budget_lines, count_rising
-from .leaderboard import (
-    Leaderboard,
-    bounds_of,
-    costs_of,
-    leaderboard_of,
-    noise_of,
-    point,
-    resolve_objectives,
-)
+from .leaderboard import Leaderboard, bounds_of, noise_of, point, resolve_objectives
 from .metric import as_shown, score_range, trained_scores
 from .objectives import ACCURACY, LATENCY, RankingQuery, column
 from .pareto import Bounds, coverage
+from .run_leaderboard import costs_of, leaderboard_of
 from .stats import TIED, UNKNOWN_NOISE, Noise, Row
 
 COVERS = "covers: share of that run's front that this run's front equals or beats in every objective (C metric)"

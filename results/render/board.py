@@ -12,9 +12,10 @@ from typing import Any
 from rich.console import Group, RenderableType
 
 from ..ranking.budgets import budget_lines
-from ..ranking.leaderboard import Leaderboard, leaderboard_of
+from ..ranking.leaderboard import Leaderboard
 from ..ranking.metric import Metric, as_shown, floor_name
 from ..ranking.objectives import ACCURACY, LATENCY, RankingQuery, column, title
+from ..ranking.run_leaderboard import leaderboard_of
 from ..ranking.stats import TIED, UNKNOWN_NOISE, Row, count_nets
 from ..ranking.verdict import verdict_of
 from ..runs.record import Record

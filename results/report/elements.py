@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...archs import Genotype
-from ..ranking.leaderboard import Leaderboard, costs_of_net, leaderboard_of
+from ..ranking.leaderboard import Leaderboard, costs_of_net
 from ..ranking.metric import Metric
 from ..ranking.objectives import RankingQuery
+from ..ranking.run_leaderboard import leaderboard_of
 from ..render.describe_net import InputSpec, input_spec
 from ..runs.record import BESIDE, Record
 from ..runs.store import read_data_facts, read_settings

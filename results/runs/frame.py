@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from ..ranking.leaderboard import leaderboard_of
 from ..ranking.metric import as_shown
 from ..ranking.objectives import RankingQuery, parse_objectives
+from ..ranking.run_leaderboard import leaderboard_of
 from .record import Record
 from .store import find_run
 

@@ -22,7 +22,7 @@ from ...archs.layout import ImageSize, Map, as_map
 from ...archs.timm_net import TIMM, net_from_dict
 from ...archs.timm_network import TimmNetwork
 from ...archs.weights import describe, fill, read, shapes
-from ..ranking.leaderboard import best_trial
+from ..ranking.run_leaderboard import best_trial
 from ..render.describe_net import find_arch, find_trial
 from .record import Record
 from .retrained import FOLDER, best_of, by_net, mean_of, retrained

@@ -11,9 +11,9 @@ from rich.console import Console
 from ...archs import InputError
 from ...archs.errors import MOST_SEEDS, check_count
 from ...archs.timm_net import net_from_dict
-from ...results.ranking.leaderboard import costs_of, leaderboard_of, limits_of
 from ...results.ranking.metric import is_quantized, run_metric
 from ...results.ranking.objectives import OBJECTIVES, RankingQuery
+from ...results.ranking.run_leaderboard import costs_of, leaderboard_of, limits_of
 from ...results.render.describe_net import find_trial
 from ...results.runs.record import Record
 from ...results.runs.retrained import FOLDER, prune

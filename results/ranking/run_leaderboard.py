@@ -1,0 +1,111 @@
+"""The leaderboard of a run's folder: with its own objectives and limits, its latencies and retrainings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from ...archs.errors import InputError, check_choice, short_repr
+from ..latency.device_command import UNNAMED, devices_in, is_number_of_device, measured_on, split_number
+from ..latency.measurements import Measurement, latencies_of, read_latencies, settings_in
+from ..runs.retrained import retrained
+from ..runs.store import no_collection, read_records, read_settings
+from .budgets import validation_images
+from .leaderboard import ExtraResults, Leaderboard, pick, rank_rows
+from .metric import run_metric
+from .objectives import (
+    ACCURACY,
+    LATENCY,
+    OBJECTIVES,
+    RankingQuery,
+)
+
+RUN_COSTS = [name for name in OBJECTIVES if name != ACCURACY]  # what a run can weigh accuracy against
+
+
+def best_trial(folder: Path, how: str = "accuracy") -> int:
+    """The trial of the net that `pick` takes from a run's front, under the run's own limits.
+
+    Raises:
+        InputError: as `pick`.
+    """
+    board = leaderboard_of(folder)
+    return pick(board.front, how, board.query.cost)["trial"]
+
+
+def leaderboard_of(folder: Path, query: RankingQuery | None = None) -> Leaderboard:
+    """A run's leaderboard; objectives left out are the run's own, and its own limits hold too.
+
+    Raises:
+        InputError: if the run is broken, or latencies are asked for that were not measured.
+    """
+    query, records = query or RankingQuery(), read_records(folder)
+    limits = limits_of(folder)
+    tighter = {name: min(most, limits.get(name, most)) for name, most in query.limits.items()}
+    objectives = query.objectives or (ACCURACY, *costs_of(folder)[:2])
+    query = replace(query, objectives=objectives, limits=limits | tighter, metric=run_metric(folder))
+    query = query.checked({name for r in records if r.status == "ok" for name in (*r.metrics, query.metric.name)})
+    with no_collection():
+        measured, places = _on_devices(folder, query)
+        latencies, images = _latencies(folder, query), validation_images(folder)
+        extra = ExtraResults(latencies, measured, places, retrained(folder), images)
+        return replace(rank_rows(records, query, extra), folder=folder)
+
+
+def _latencies(folder: Path, query: RankingQuery) -> dict[str, Measurement]:
+    """Latencies in the setting asked for; else in that of the search, or in the only one that was measured in."""
+    settings = read_settings(folder).get("settings", {})
+    searched_with = str(settings.get("latency", ""))
+    measured, which = read_latencies(folder), query.latency_of or searched_with
+    if not (measured or query.latency_of) and which:
+        return {}  # its search has not come so far
+    unnamed = devices_in(settings, folder.name).get(UNNAMED)
+    if unnamed and not query.latency_of:
+        return {m.key: m for m in measured_on(measured, UNNAMED, unnamed, folder.name)}
+    if which or LATENCY in (*query.objectives, *query.limits) or len(settings_in(measured)) == 1:
+        return latencies_of(measured, which, folder.name)
+    return {}
+
+
+def _on_devices(folder: Path, query: RankingQuery) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """What is asked for of devices, by objective and key, and the settings that it was measured in.
+
+    Raises:
+        InputError: if a device has measured nothing, and the run's search does not say that it will.
+    """
+    wanted = query.on_devices
+    measured = read_latencies(folder) if wanted else []
+    own = devices_in(read_settings(folder).get("settings", {}), folder.name) if wanted else {}
+    values, places = dict[str, dict[str, float]](), list[str]()
+    for objective in wanted:
+        number, device = split_number(objective)
+        found = measured_on(measured, device, own.get(device), folder.name)
+        known = {m.key: value for m in found if (value := m.value(number)) is not None}
+        if not known and device not in own:
+            names = sorted({m.setting.split("/")[0] for m in measured})
+            rule = f"run {folder.name} has no {number} of {device!r}; devices: {', '.join(names) or 'none'}"
+            raise InputError(f"objectives: {rule}; measure it: alternas latency {folder.name} --latency-command ...")
+        values[objective] = known
+        places += settings_in(found)
+    return values, list(dict.fromkeys(places))
+
+
+def costs_of(folder: Path) -> tuple[str, ...]:
+    """The kinds of cost that a run weighs accuracy against, first that which its strategy looks at."""
+    settings = read_settings(folder).get("settings", {})
+    costs = (settings.get("objective", "macs"), *(settings.get("other_costs") or ()))
+    for cost in costs:
+        if not (isinstance(cost, str) and is_number_of_device(cost)):
+            check_choice("objective", cost, RUN_COSTS)
+    return costs
+
+
+def limits_of(folder: Path) -> dict[str, float]:
+    """The largest costs that a run allows, by kind of cost."""
+    limits = read_settings(folder).get("settings", {}).get("limits", {})
+    if not isinstance(limits, dict) or not all(
+        (k in RUN_COSTS or is_number_of_device(k)) and type(v) in (int, float) for k, v in limits.items()
+    ):
+        rule = f"limits must be numbers by {', '.join(RUN_COSTS)}, or NUMBER@DEVICE"
+        raise InputError(f"{folder / 'run.json'}: {rule}, got {short_repr(limits)}")
+    return limits
