@@ -37,7 +37,8 @@ from alternas.search.config import Settings
 from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.progress import PlainView, ShownSearch
+from alternas.search.engine.progress import PlainView
+from alternas.search.engine.shown import ShownSearch
 from alternas.search.training import recipes
 from alternas.search.training.job import Job, JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController

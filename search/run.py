@@ -20,7 +20,7 @@ from ..spaces import FileSpace, JointSpace
 from .config import differences
 from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
 from .engine.drive import drive, write_run_json
-from .engine.progress import shown_search
+from .engine.shown import shown_search
 from .known_nets import taken_over
 from .samplers.buildup import BuildUp, steps_table
 from .samplers.sampler_context import SamplerContext, candidate_baselines

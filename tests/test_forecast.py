@@ -13,7 +13,8 @@ from alternas.results.render.terminal import Console
 from alternas.search.config import Budget
 from alternas.search.engine import progress
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.progress import LiveView, PlainView, ShownSearch
+from alternas.search.engine.progress import LiveView, PlainView
+from alternas.search.engine.shown import ShownSearch
 from alternas.search.training.job import Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from alternas.search.trials.forecast import ComputeForecast

@@ -29,7 +29,8 @@ from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import progress
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.progress import LiveView, PlainView, ShownSearch, view
+from alternas.search.engine.progress import LiveView, PlainView, view
+from alternas.search.engine.shown import ShownSearch
 from alternas.search.experiments.plan import ExperimentContext, PlanController
 from alternas.search.experiments.run_plan import ShownPlan
 from alternas.search.training.job import JobResult, TrainJob

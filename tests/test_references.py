@@ -356,7 +356,7 @@ def test_a_search_trains_them(alternas: Any) -> None:
 
 
 def test_the_view_names_them(open_controller: Open) -> None:
-    from alternas.search.engine.progress import ShownSearch
+    from alternas.search.engine.shown import ShownSearch
 
     controller = open_controller(trials=2, references=(TINY,))
     shown = ShownSearch(controller)

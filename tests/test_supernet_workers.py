@@ -30,7 +30,8 @@ from alternas.search.context import UNLIMITED, SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine.loop import run_loop
-from alternas.search.engine.progress import PlainView, ShownSupernet
+from alternas.search.engine.progress import PlainView
+from alternas.search.engine.shown import ShownSupernet
 from alternas.search.supernet import draws
 from alternas.search.supernet.budget import NETS_A_STEP
 from alternas.search.supernet.draws import NetSampler

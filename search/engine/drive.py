@@ -24,7 +24,8 @@ from ..training.artifacts import ArtifactStore
 from ..trials.base_controller import Controller
 from .loop import run_loop
 from .pool import Pool
-from .progress import Shown, view
+from .progress import view
+from .shown import Shown
 from .spending import Spending
 
 _command: ContextVar[Sequence[str]] = ContextVar("command", default=())
