@@ -215,8 +215,9 @@ def search(
     from ..results.ranking.metric import parse_metric
     from ..results.runs.store import plain_name
     from ..search.config import RUNGS, Settings, latency_of, limits_of, names, search_costs, shares, supernet_of
-    from ..search.context import TRIALS, UNLIMITED, SearchConfig, bank_trainings, default_scheduler
+    from ..search.context import TRIALS, UNLIMITED, SearchConfig
     from ..search.data.readers.registry import find_reader
+    from ..search.prepare import bank_trainings, default_scheduler
     from ..search.references import parse_references
     from ..search.run import search as run_search
     from ..search.training.trainer_file import read_trainer

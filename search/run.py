@@ -18,10 +18,11 @@ from ..results.runs.record import FAILED, FREE
 from ..results.runs.store import Store, locked, run_folder, weights_file
 from ..spaces import FileSpace, JointSpace
 from .config import differences
-from .context import UNLIMITED, SearchConfig, SearchContext, prepare, previous_settings
+from .context import UNLIMITED, SearchConfig, SearchContext
 from .engine.drive import drive, write_run_json
 from .engine.shown import shown_search
 from .known_nets import taken_over
+from .prepare import prepare, previous_settings
 from .samplers.buildup import BuildUp, steps_table
 from .samplers.sampler_context import SamplerContext, candidate_baselines
 from .trials.controller import SearchController

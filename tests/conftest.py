@@ -19,9 +19,10 @@ from alternas.archs import Cost, Genotype, deployed_cost
 from alternas.archs.timm_net import CountedCost
 from alternas.results.runs.store import Store
 from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import SearchConfig, SearchContext, devices_of
+from alternas.search.context import SearchConfig, SearchContext
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine import drive
+from alternas.search.prepare import devices_of
 from alternas.search.training import recipes
 from alternas.search.training.artifacts import ArtifactStore
 from alternas.search.trials.controller import SearchController

@@ -24,13 +24,13 @@ from alternas.cli import app as cli
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records, run_folder, write_json
 from alternas.search.config import Budget
-from alternas.search.context import default_scheduler
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.engine import pool
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.resources import Resources
 from alternas.search.engine.worker import Device
+from alternas.search.prepare import default_scheduler
 from alternas.search.training.job import JobResult, Point, Progress, TrainJob
 from alternas.search.trials.controller import SearchController
 from fakes import STEPS, FakeExecutor, FakePool, SilentView, fake_accuracy

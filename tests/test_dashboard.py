@@ -23,9 +23,10 @@ from rich.console import Console
 
 from alternas.archs import InputError
 from alternas.search.config import Settings
-from alternas.search.context import SearchConfig, prepare
+from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
+from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.trials.controller import SearchController

@@ -19,11 +19,12 @@ from rich.console import Console
 from alternas.results.runs.record import Record
 from alternas.results.runs.store import read_records
 from alternas.search.config import RunConfig, Settings
-from alternas.search.context import SearchConfig, prepare
+from alternas.search.context import SearchConfig
 from alternas.search.data.dataset import DataConfig
 from alternas.search.engine.loop import run_loop
 from alternas.search.engine.pool import Pool
 from alternas.search.engine.resources import Resources
+from alternas.search.prepare import prepare
 from alternas.search.run import opened
 from alternas.search.training import recipes
 from alternas.search.training.job import Progress

@@ -26,9 +26,10 @@ from ...archs import InputError, OperationError
 from ...results.render.terminal import Console
 from ...results.runs.store import mark_ended, plain_name, run_folder
 from ..config import Settings, limits_of
-from ..context import TRIALS, SearchConfig, SearchContext, default_scheduler, prepare
+from ..context import TRIALS, SearchConfig, SearchContext
 from ..data.dataset import DataConfig, DataSet
 from ..data.readers.registry import DEFAULT
+from ..prepare import default_scheduler, prepare
 from ..redact import REDACTED, shown_url
 from ..run import conclude, opened
 from ..training import recipes

@@ -1,0 +1,286 @@
+"""Check what a search was asked for, and load what it needs: a `SearchContext`. Nothing is written here."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from .. import spaces
+from ..archs import Cost, Genotype, InputError, deployed_cost
+from ..results.export.formats import check_formats
+from ..results.latency.device_command import split_number
+from ..results.latency.measurements import LatencySetting
+from ..results.ranking.metric import class_of, complete_settings
+from ..results.runs.bank_progress import read_progress
+from ..results.runs.record import Record, versions
+from ..results.runs.store import find_run, read_records, read_settings, run_folder
+from ..spaces import FileSpace, JointSpace, Space
+from .config import Settings, differences
+from .context import SearchConfig, SearchContext
+from .data.dataset import DataSet
+from .data.load import load_showing, one_class_each
+from .known_nets import GeneFinder, KnownNets, find_known_nets, noted_genes, trained_alike
+from .pretrained import Pretrained, load_pretrained
+from .references import count_references
+from .samplers.registry import check_strategy, find_strategy
+from .supernet.budget import LEAST_BATCH
+from .supernet.draws import NetSampler
+from .training.artifacts import artifact_store, check_store
+from .training.check_trainer import check_trainer
+from .training.recipe import check_devices, check_on, completed
+from .training.trainer_file import TrainerFile
+from .training.tuned import own_genes, single_changes
+from .trials.devices import Devices
+from .trials.latencies import Latencies
+from .trials.schedulers import scheduler
+from .trials.storage import connect, parse_url
+from .trials.study import validate_sampler
+
+SCHEDULER_FROM_TRIALS = 32  # from so many trials on a search finds more with a scheduler: docs/strategies.md
+
+
+def prepare(config: SearchConfig, console: Console) -> SearchContext:
+    """Check a search and load its data.
+
+    Raises:
+        InputError: as `search`.
+    """
+    settings, folder = config.settings, run_folder(config.name)
+    scheduler(settings.scheduler, settings.rungs, settings.eta)
+    check_strategy(settings.strategy)
+    data = _load(config, console)
+    nets = spaces.find(settings.space, data.image_size)
+    space = JointSpace(nets, settings.tune, own_genes(settings.recipe, settings.tune)) if settings.tune else nets
+
+    def cost_fn(net: Genotype) -> Cost:
+        return deployed_cost(net, len(data.classes), data.image_size, data.in_chans)
+
+    _check_limits(space, settings, data, cost_fn)
+    references = count_references(config.references, data, settings)
+    whole = folder.absolute()  # a worker's current folder may be another
+    pretrained = load_pretrained(config.pretrained, whole, data.classes) if config.pretrained else None
+    run_settings = _run_settings(config, data, nets, pretrained)
+    _check_same_run(folder, config, run_settings)
+    artifacts = artifact_store(folder, config.run.resources.storage_path)
+    image = (data.in_chans, *data.image_size)
+    devices = devices_of(config, whole, cost_fn, image, len(data.classes))
+    record_fields = {
+        "recipe": asdict(settings.recipe),
+        "data": {"name": data.name, "fraction": 1.0, "split": data.split_hash},
+        "seed": settings.seed,
+        "versions": versions(),
+    }
+    steps = settings.recipe.steps(len(data.train))
+    check_devices(settings.recipe, len(data.train), config.run.resources.world)
+    context = SearchContext(
+        config, data, space, cost_fn, steps, whole, record_fields, run_settings, devices, artifacts,
+        references=references, pretrained=pretrained,
+    )  # fmt: skip
+    if settings.supernet:
+        context = _with_bank(context)
+    if config.start_with:
+        context = replace(context, known=_known_nets(context, console))
+    validate_sampler(settings.strategy, context.sampler_context())
+    if config.storage:
+        connect(parse_url(config.storage))  # before a folder is made
+    check_store(artifacts)
+    if config.trainer and not read_records(folder):
+        _try_trainer(config.trainer, context, console)
+    return context
+
+
+def _with_bank(context: SearchContext) -> SearchContext:
+    """A search on shared weights: of another run's bank, or of its own that it will train."""
+    settings, data = context.settings, context.data
+    one_class_each(data)
+    if context.artifacts:
+        raise InputError("storage-path: the workers of a supernet must see the run's folder; leave it out")
+    if settings.recipe.batch_size < LEAST_BATCH:
+        raise InputError(f"batch_size: a supernet's must be at least {LEAST_BATCH}, got {settings.recipe.batch_size}")
+    facts = {name: context.run_settings[name] for name in ("space", "data_split", "image_size")}
+    bank = find_bank(settings.bank, facts) if settings.bank else context.folder / "bank.safetensors"
+
+    def macs(net: Genotype) -> float:
+        return float(context.cost_fn(net).training_macs)
+
+    nets = NetSampler(context.space, macs, context.violation, settings.seed)
+    nets.check_shared()
+    return replace(context, bank=bank, nets=nets, bank_facts=facts)
+
+
+def devices_of(
+    config: SearchConfig, folder: Path, cost_fn: Callable[[Genotype], Cost], image: tuple[int, int, int], classes: int
+) -> Devices:
+    """The devices that a search measures nets on, with what its run in `folder` has of them.
+
+    Raises:
+        InputError: as `Latencies`, or if a package is missing that a model's form needs.
+    """
+    settings = config.settings
+    by_name = {device.name: device for device in settings.devices}
+    numbers: dict[str, list[str]] = {}
+    for cost in settings.measured:
+        numbers.setdefault(settings.home_of(cost), []).append(split_number(cost)[0])
+    for device in settings.devices:
+        check_formats(device.form)
+    made = {
+        name: Latencies(
+            folder, cost_fn, by_name.get(name) or LatencySetting.parse(settings.latency), image, classes,
+            tuple(dict.fromkeys(wanted)), config.run.budget.measuring_seconds,
+        )
+        for name, wanted in numbers.items()
+    }  # fmt: skip
+    limits = {name: most for name, most in settings.limits.items() if name in settings.measured}
+    return Devices(made, limits, not settings.measured_nets)
+
+
+def _load(config: SearchConfig, console: Console) -> DataSet:
+    """The data, which recipe and metric must be for."""
+    settings, trainer = config.settings, config.trainer
+    if trainer and trainer.images:
+        return trainer.data_set()
+    data = load_showing(config.data, console)
+    for recipe in (settings.recipe, *single_changes(settings.recipe, settings.tune)):
+        check_on(recipe, data.white_level, data.in_chans, data.image_size, data.several_labels)
+    if trainer is None:
+        class_of(settings.metric, data.classes)  # which the data must have
+    return data
+
+
+def _run_settings(config: SearchConfig, data: DataSet, space: Space, pretrained: Pretrained | None) -> dict[str, Any]:
+    """What `run.json` holds as the settings."""
+    run_settings = config.settings.to_dict() | {
+        "data_split": data.split_hash, "loader": data.loader, "image_size": list(data.image_size),
+    }  # fmt: skip
+    if config.start_with:
+        run_settings["start_with"] = config.start_with
+    if isinstance(space, FileSpace):  # another source, or other genes, is another search
+        run_settings |= {"space": space.identity, "genes": {name: list(opts) for name, opts in space.options.items()}}
+    if pretrained:
+        run_settings["from"] = pretrained.digest
+    return run_settings
+
+
+def _try_trainer(trainer: TrainerFile, context: SearchContext, console: Console) -> None:
+    """Train the cheapest net for two steps."""
+    settings, data = context.settings, context.data.without_test()
+    _, cheapest = spaces.cheapest(context.space, lambda net: context.cost_fn(net).macs)
+    console.print(f"trainer {trainer.path}: trying two steps", highlight=False, soft_wrap=True)
+    gpu = context.config.run.resources.gpus != 0
+    check_trainer(trainer, cheapest, settings.recipe, context.steps, settings.metric, data, gpu)
+
+
+def _known_nets(context: SearchContext, console: Console) -> KnownNets:
+    """The nets to begin with: those that the run has noted once it has begun, whatever has become of their source."""
+    if read_records(context.folder):
+        return KnownNets(noted_genes(read_settings(context.folder), context.space))
+
+    def counts(run: Path, record: Record) -> bool:
+        measured = bool(context.devices)  # a net of this run needs a latency of its own
+        return (
+            not measured and not context.pretrained and trained_alike(run, record, context.run_settings, context.steps)
+        )
+
+    size = context.data.image_size
+    known = find_known_nets(
+        context.config.start_with, GeneFinder(context.space, size, context.over_limits), size, counts
+    )
+    for line in known.left_out:
+        console.print(f"start-with: left out: {line}", highlight=False, soft_wrap=True)
+    if known.records:
+        console.print(f"start-with: {len(known.records)} nets of {known.run} count as trained", highlight=False)
+    return known
+
+
+def bank_trainings(run: str) -> float:
+    """The compute of the supernet of another run, in full trainings.
+
+    Raises:
+        InputError: if it is no search on shared weights.
+    """
+    trainings = previous_settings(find_run(run)).get("supernet")
+    if not isinstance(trainings, int | float) or not trainings >= 1:
+        raise InputError(f"supernet: run {run!r} is no search on shared weights")
+    return float(trainings)
+
+
+def find_bank(run: str, facts: dict[str, Any]) -> Path:
+    """The file of the bank of another run, which must be of the same space and data.
+
+    Raises:
+        InputError: if it has none, or one for something else.
+    """
+    folder = find_run(run).absolute()
+    progress = read_progress(folder)
+    if progress is None or progress["step"] < progress.get("total_steps", math.inf):
+        raise InputError(f"supernet: run {run!r} has no bank of shared weights that is trained to the end")
+    differing = differences(progress.get("facts", {}), facts)
+    if differing:
+        raise InputError(f"supernet: the bank of run {run!r} is for something else: {'; '.join(differing)}")
+    return folder / "bank.safetensors"
+
+
+def _check_limits(space: Space, settings: Settings, data: DataSet, cost_fn: Callable[[Genotype], Cost]) -> None:
+    """Raise InputError if no net of the space is found that keeps each limit, and all of them together."""
+    size = "x".join(str(side) for side in data.image_size)
+    for cost, most in settings.static_limits.items():
+        least, _ = spaces.cheapest(space, lambda net, cost=cost: getattr(cost_fn(net), cost))
+        if least > most:
+            rule = f"no net of space {space.name!r} at {size} px is so small; the cheapest found has {least}"
+            raise InputError(f"max-{cost}: {rule}, got {most}")
+    over, nearest = spaces.cheapest(space, lambda net: sum(settings.over_limit(cost_fn(net)).values()), 0)
+    if over > 0:
+        costs = " and ".join(f"{getattr(cost_fn(nearest), cost)} {cost}" for cost in settings.static_limits)
+        rule = f"no net of space {space.name!r} at {size} px was found that keeps both limits; the nearest has {costs}"
+        raise InputError(f"{' and '.join(f'max-{cost}' for cost in settings.static_limits)}: {rule}")
+
+
+def _check_same_run(folder: Path, config: SearchConfig, settings: dict[str, Any]) -> None:
+    """Raise InputError if the run in `folder` is another search. One that has trained nothing yet may be any."""
+    if not (folder / "run.json").exists():
+        if (folder / "records.jsonl").exists():
+            raise InputError(
+                f"run {config.name!r}: has records but no run.json with its settings; choose another --name"
+            )
+        return
+    trials, differing = read_settings(folder).get("trials"), differences(previous_settings(folder), settings)
+    if not isinstance(trials, int):
+        raise InputError(f"{folder / 'run.json'}: must hold trials")
+    if not read_records(folder):
+        return
+    if differing:
+        hint = "choose another --name for a new search, or repeat the old settings to resume"
+        raise InputError(f"run {config.name!r} exists with other settings: {'; '.join(differing)}; {hint}")
+    if config.trials < trials:
+        rule = f"it can be resumed with more trials, not with fewer: {trials} there, {config.trials} here"
+        raise InputError(f"run {config.name!r} exists: {rule}")
+
+
+def default_scheduler(name: str, strategy: str, trials: int) -> str:
+    """The scheduler of a search that names none: that of the run of this name, else `mo-asha` where it pays.
+
+    Raises:
+        InputError: if the run's `run.json` cannot be read.
+    """
+    folder = run_folder(name)
+    used = previous_settings(folder).get("scheduler") if (folder / "run.json").exists() else None
+    if isinstance(used, str):
+        return used
+    return "mo-asha" if trials >= SCHEDULER_FROM_TRIALS and not find_strategy(strategy).planned else "none"
+
+
+def previous_settings(folder: Path) -> dict[str, Any]:
+    """The settings of an existing run, with what an older alternas did not write: metric, trainer, tune, recipe fields.
+
+    Raises:
+        InputError: if `run.json` holds none.
+    """
+    settings = read_settings(folder).get("settings")
+    if not isinstance(settings, dict):
+        raise InputError(f"{folder / 'run.json'}: must hold settings")
+    return complete_settings(settings) | {"recipe": completed(settings.get("recipe"))}
