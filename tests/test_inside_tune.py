@@ -21,10 +21,10 @@ from alternas.cli import search as commands
 from alternas.results.latency.measurements import LatencySetting
 from alternas.results.runs.record import FREE, Record
 from alternas.results.runs.store import read_records
-from alternas.search import context as plan
+from alternas.search import prepare as preparing
 from alternas.search import run
 from alternas.search.config import Budget, RunConfig, Settings
-from alternas.search.context import TRIALS
+from alternas.search.context import TRIALS, SearchConfig
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine import tune as inside_tune
@@ -45,7 +45,7 @@ def digits() -> DataSet:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digits: DataSet) -> None:
     """A user's empty folder, and data that are loaded once."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(plan, "load_showing", lambda request, console: digits)
+    monkeypatch.setattr(preparing, "load_showing", lambda request, console: digits)
 
 
 def wanted(trials: int = 8, **more: Any) -> TuneSearch:
@@ -243,13 +243,11 @@ def test_what_tune_cannot_keep_is_refused() -> None:
         "all", "digits", "random", "none", "latency_ms", recipes.get("smoke"), latency=str(LatencySetting())
     )
     with pytest.raises(InputError, match="latency_ms"):
-        inside_tune.from_config(plan.SearchConfig(settings, DataConfig("digits"), 2, "run"))
+        inside_tune.from_config(SearchConfig(settings, DataConfig("digits"), 2, "run"))
     settings = dataclasses.replace(settings, objective="macs", latency="")
     for effort in (Budget(trial_minutes=1.0), Budget(hours=1.0)):
         with pytest.raises(InputError, match="time_budget_s"):
-            inside_tune.from_config(
-                plan.SearchConfig(settings, DataConfig("digits"), 2, "run", RunConfig(budget=effort))
-            )
+            inside_tune.from_config(SearchConfig(settings, DataConfig("digits"), 2, "run", RunConfig(budget=effort)))
 
 
 def test_it_is_the_same_search_as_the_commands() -> None:
@@ -257,7 +255,7 @@ def test_it_is_the_same_search_as_the_commands() -> None:
     search = wanted(2)
     play(search.searcher)
     settings = search.context.config.settings
-    same = plan.SearchConfig(settings, DataConfig("digits"), 2, "run")
+    same = SearchConfig(settings, DataConfig("digits"), 2, "run")
     run.search(same, Console(quiet=True))  # complete: nothing is started
     with pytest.raises(InputError, match="seed"):
         wanted(2, seed=1)

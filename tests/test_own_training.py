@@ -25,7 +25,7 @@ from alternas.archs.weights import read
 from alternas.results.ranking.metric import Metric
 from alternas.results.render.terminal import Console
 from alternas.results.runs.store import read_records, read_settings
-from alternas.search import context
+from alternas.search import prepare
 from alternas.search.data.dataset import DataConfig, DataSet
 from alternas.search.data.load import load
 from alternas.search.engine.worker import Worker
@@ -439,7 +439,7 @@ QUICK = ("search", "resnet", "--trials", "1", "--epochs", "1")
 def test_a_search_knows_its_trainer(alternas: Any, fake_pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its jobs carry the text; a changed file is another search; the run keeps the text to read."""
     checked = list[str]()
-    monkeypatch.setattr(context, "check_trainer", lambda trainer, *_: checked.append(trainer.path))
+    monkeypatch.setattr(prepare, "check_trainer", lambda trainer, *_: checked.append(trainer.path))
     Path("mine.py").write_text(f"def train(context):{FINE}")
     words = (*QUICK, "--trainer", "./mine.py", "--name", "own")
     code, _, err = alternas(*words)
@@ -465,7 +465,7 @@ def test_a_search_knows_its_trainer(alternas: Any, fake_pool: Any, monkeypatch: 
 
 @pytest.mark.usefixtures("fake_pool", "elsewhere")
 def test_a_search_on_images_of_its_own(alternas: Any, fake_pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(context, "check_trainer", lambda *_: None)
+    monkeypatch.setattr(prepare, "check_trainer", lambda *_: None)
     Path("mine.py").write_text(f"{SIZES}def train(context):{FINE}")
     code, _, err = alternas(*QUICK, "--trainer", "./mine.py")
     assert code == 0, err
