@@ -19,7 +19,7 @@ from alternas.archs.blocks.spec import BLOCKS
 from alternas.search.training import inherit as module
 from alternas.search.training import net2net as fit
 from alternas.search.training.inherit import Inherited, aligned, inherit, summary
-from nets import CIFAR, COATNET, EFFICIENTFORMER, FURTHER, MSA, NETS, VIT, lively, vit
+from nets import CIFAR, COATNET, EFFICIENTFORMER, FURTHER, MSA, NETS, VIT, lively, twice, vit
 
 TINY = Genotype(CIFAR, (Stage("basic", 2, 8), Stage("basic", 2, 16, 2)))
 
@@ -242,6 +242,7 @@ WIDER = {
     "mqa: odd heads": Genotype(CIFAR, (replace(NETS["mqa"].stages[0], heads=3, head_dim=7),)),
     "coatnet: odd heads": replace(NETS["coatnet"], stages=(replace(COATNET, heads=3, head_dim=7),)),
     "efficientformer attention: odd heads": Genotype(CIFAR, (replace(EFFICIENTFORMER, heads=3, head_dim=7),)),
+    "gated_conv: values rounded otherwise": wider(NETS["gated_conv"], 3),
     "gated_conv with options: values that no conv mixes": replace(
         NETS["gated_conv with options"],
         stages=(Stage("gated_conv", 1, 8, kernel=5, expand=3.25), *NETS["gated_conv with options"].stages[1:]),
@@ -268,17 +269,10 @@ def test_a_wider_child_is_the_parent(name: str) -> None:
     assert apart(child, parent) < 1e-5
 
 
-def twice(net: Genotype) -> Genotype:
-    """Twice the channels of the stem and of all stages, twice as many heads, each twice as large."""
-    stages = [replace(s, width=2 * s.width, heads=2 * s.heads, head_dim=2 * s.head_dim) for s in net.stages]
-    stem = replace(net.stem, width=2 * net.stem.width, before=tuple(2 * width for width in net.stem.before))
-    return replace(net, stem=stem, stages=tuple(stages))
-
-
 STAGED = [name for name, net in NETS.items() if net.stages]
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in FURTHER)) for n in STAGED])
+@pytest.mark.parametrize("name", STAGED)
 @pytest.mark.usefixtures("silent")
 def test_twice_as_many_of_everything_change_no_kind_of_block(name: str) -> None:
     parent = sharpened(trained(NETS[name]))
