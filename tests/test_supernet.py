@@ -66,19 +66,24 @@ def enlarged(net: Genotype) -> Genotype:
 
 @pytest.mark.parametrize("name", NETS)
 def test_a_net_on_slices_of_a_larger_bank_is_its_copy(name: str) -> None:
-    """Its weights are those places of the bank that its axes name, and its outputs those of the net copied out."""
+    """Weights are the places of the bank that their axes name, outputs and gradients those of the net copied out."""
     net, x_BCHW = NETS[name], torch.randn(4, 2, 16, 16)
     bank = Bank(NetInput(3, (16, 16), 2))
     bank.reserve([enlarged(net)] if net.stages else [])
     bank.reserve([net])
-    assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
-    alone, cut = build(net, 3, 16, 2), 0
+    alone, cut = bank.network(net).train(), 0
+    logits = bank(net, x_BCHW), alone(x_BCHW.contiguous(memory_format=memory_format(net, x_BCHW.device)))
+    assert torch.equal(*logits)
+    for of_net in logits:
+        of_net.square().sum().backward()
     for name, role in skeleton(net, bank.inputs).roles.items():
-        whole = bank.tensor(role.name)
-        places = [part.index_in(of) for part, of in zip(role.axes, bank.axes[role.name], strict=True)]
-        assert torch.equal(bank.weights(net)[name], whole[np.ix_(*places)])
-        assert bank.weights(net)[name].shape == alone.get_parameter(name).shape
-        cut += whole.shape != alone.get_parameter(name).shape
+        whole, parameter = bank.tensor(role.name), alone.get_parameter(name)
+        places = np.ix_(*(part.index_in(of) for part, of in zip(role.axes, bank.axes[role.name], strict=True)))
+        assert torch.equal(whole[places], parameter)
+        assert whole.grad is not None
+        assert torch.equal(whole.grad[places], parameter.grad)
+        assert whole.grad.count_nonzero() == parameter.grad.count_nonzero()
+        cut += whole.shape != parameter.shape
     assert cut or not net.stages
 
 
