@@ -171,7 +171,7 @@ def copy_linear(
     """Fill a conv or linear layer; a kernel of another side is cut, or padded by zeros.
 
     Args:
-        rows, columns: its outputs and inputs, cyclic by default.
+        rows, columns: its outputs and inputs; by default as the rule above has them.
         gain: a factor for each output.
         image: whether it sees the image, whose channels are not copies of each other.
     """
