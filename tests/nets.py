@@ -56,13 +56,13 @@ NETS = {
         CIFAR, (replace(MSA, window=0, stride=2, kv_stride=3, kv_heads=1, mix=3, position="conditional"),)
     ),
     "msa_a with options": Genotype(
-        CIFAR, (replace(MSA, attention="msa_a", mix=5, position="none"),), style=Style("post")
+        CIFAR,
+        (replace(MSA, window=0, attention="msa_a", kv_stride=2, kv_heads=1, mix=5, position="none"),),
+        style=Style("post"),
     ),
     "conv_ffn": modern("conv_ffn"),
-    "single head": Genotype(CIFAR, (Stage("conv_ffn", 2, 16, 2, 1, attention="single_head", mlp_ratio=1.5),)),
-    "single head first": Genotype(
-        CIFAR, (Stage("conv_ffn", 2, 16, 2, (0, 1), attention="single_head", part=0.5, kernel=5),)
-    ),
+    "single head": Genotype(CIFAR, (Stage("conv_ffn", 2, 16, 2, 1, attention="single_head", mlp_ratio=1.5, kernel=5),)),
+    "single head first": Genotype(CIFAR, (Stage("conv_ffn", 2, 16, 2, (0, 1), attention="single_head", part=0.5),)),
     "post mbconv": replace(modern("mbconv"), style=Style("post")),
     "mbconv with options": Genotype(CIFAR, (Stage("mbconv", 2, 8, 2, kernel=5, expand=2, se=0),)),
     "convnext with options": Genotype(CIFAR, (Stage("convnext", 2, 8, 2, kernel=3, expand=3),)),
@@ -119,9 +119,13 @@ NETS = {
     ),
     "conv stem with biases": Genotype(Stem("conv", 8, before=(6,), bias=True), (Stage("basic", 1, 8),)),
     "efficientformer": modern("efficientformer"),
-    "efficientformer with options": Genotype(CIFAR, (Stage("efficientformer", 2, 8, 2, kernel=5, layer_scale=0),)),
+    "efficientformer with options": Genotype(
+        CIFAR, (Stage("efficientformer", 2, 8, 2, kernel=5, expand=3, layer_scale=0),)
+    ),
     "efficientformer attention": Genotype(CIFAR, (EFFICIENTFORMER,)),
-    "efficientformer attention with stride": Genotype(CIFAR, (replace(EFFICIENTFORMER, attention_stride=2),)),
+    "efficientformer attention with stride": Genotype(
+        CIFAR, (replace(EFFICIENTFORMER, attention_stride=2, kernel=5, layer_scale=0),)
+    ),
     "efficientformer down": Genotype(
         CIFAR, (replace(EFFICIENTFORMER, stride=2, msa=(0, 1), attention="efficientformer_down"),)
     ),
@@ -169,6 +173,13 @@ FURTHER = {
     *("coatnet strided", "vit 1-D in every layer", "vit 2-D in every layer", "vit relative", "post mbconv"),
     *("bit cifar", "bit trunk with msa", "msa_a first", "post imagenet", "hybrid pooled", "vit without positions"),
 }
+
+
+def twice(net: Genotype) -> Genotype:
+    """Twice the channels of the stem and of all stages, twice as many heads, each twice as large."""
+    stages = [replace(s, width=2 * s.width, heads=2 * s.heads, head_dim=2 * s.head_dim) for s in net.stages]
+    stem = replace(net.stem, width=2 * net.stem.width, before=tuple(2 * width for width in net.stem.before))
+    return replace(net, stem=stem, stages=tuple(stages))
 
 
 def lively(model: nn.Module) -> Any:

@@ -26,7 +26,7 @@ from alternas.results.export.export_net import ExportNet
 from alternas.results.render.drawing import net_drawing, net_svg
 from alternas.search.training.inherit import inherit
 from alternas.spaces.families import attentions, convs
-from nets import lively
+from nets import NETS, lively
 
 STYLES = [Style(order, norm) for order in ("pre", "post") for norm in ("batch", "group")]
 LOOKS = [(kind, style) for kind, spec in BLOCKS.items() for style in (STYLES[:1] if spec.modern else STYLES)]
@@ -167,6 +167,14 @@ def test_letters_differ_and_kinds_have_one_entry() -> None:
 def test_spaces_draw_the_kinds_that_say_so() -> None:
     assert convs() == ("residual", "mbconv", "convnext", "uib", "gated_conv")
     assert attentions() == ("msa", "transformer", "linear")
+
+
+def test_contract_tests_have_every_kind_with_every_option() -> None:
+    """Inheritance, shared weights, costs and exports are tested by these nets."""
+    blocks = [block for net in NETS.values() for block in net.plan(16).blocks]
+    said = {(b.kind, name) for b in blocks for name, own in b.spec.options.items() if b.option(name) != own}
+    assert said == {(kind, name) for kind, spec in BLOCKS.items() for name in spec.options}
+    assert {block.kind for block in blocks} == {*BLOCKS}
 
 
 MODULE = '''

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -14,10 +15,11 @@ from torch import Tensor, nn
 from alternas import spaces
 from alternas.archs import Encoder, Genotype, Head, Network, Stage, Stem, Style, build, resized
 from alternas.archs.blocks.attention import WindowAttention
+from alternas.archs.blocks.spec import BLOCKS
 from alternas.search.training import inherit as module
 from alternas.search.training import net2net as fit
 from alternas.search.training.inherit import Inherited, aligned, inherit, summary
-from nets import CIFAR, MSA, NETS, VIT, lively, vit
+from nets import CIFAR, COATNET, EFFICIENTFORMER, FURTHER, MSA, NETS, VIT, lively, twice, vit
 
 TINY = Genotype(CIFAR, (Stage("basic", 2, 8), Stage("basic", 2, 16, 2)))
 
@@ -128,7 +130,7 @@ def test_a_parent_of_another_precision() -> None:
         assert torch.equal(child.state_dict()[name], value.to(child.state_dict()[name].dtype)), name
     parent = trained(TINY).to(torch.bfloat16)
     child, _ = child_of(parent, wider(TINY, 3))
-    assert torch.equal(child.head.weight[:, :16], parent.head.weight.float() / 3)
+    assert torch.equal(child.head.weight[:, ::3], parent.head.weight.float() / 3)
 
 
 def test_a_conv_block_swapped_for_attention() -> None:
@@ -217,29 +219,41 @@ def wider(net: Genotype, times: float = 2) -> Genotype:
     return replace(net, stem=replace(net.stem, width=int(net.stem.width * times)), stages=stages)
 
 
+def sharpened(parent: Any) -> Any:
+    """With attention that is far from even: scale and head order matter."""
+    with torch.no_grad():
+        for name, parameter in parent.named_parameters():
+            if re.search(r"\b(qkv|attn\.q|attn\.query)\b.*weight", name):
+                parameter.mul_(6)
+    return parent
+
+
 HEADS = {"heads": 4, "head_dim": 8}
 WIDER = {
-    "basic": wider(NETS["basic"]),
     "basic, half as wide again": wider(NETS["basic"], 1.5),
-    "bottleneck": wider(NETS["bottleneck"]),
-    "post basic": wider(NETS["post basic"]),
-    "post bottleneck": wider(NETS["post bottleneck"]),
-    "mbconv": wider(NETS["mbconv"]),
-    "convnext": wider(NETS["convnext"]),
-    "uib": wider(NETS["uib"]),
-    "uib with fewer norms": wider(NETS["uib with fewer norms"]),
-    "linear": wider(NETS["linear"]),
-    "linear: larger heads": Genotype(Stem("cifar", 16), (replace(NETS["linear"].stages[0], width=16, head_dim=8),)),
+    "mbconv, half as wide again": wider(NETS["mbconv"], 1.5),
+    "mqa, half as wide again": wider(NETS["mqa"], 1.5),
+    "efficientformer attention, half as wide again": wider(NETS["efficientformer attention"], 1.5),
+    "linear: more heads": wider(NETS["linear"]),
     "msa": Genotype(Stem("cifar", 16), (replace(MSA, width=16, **HEADS),)),
     "msa: odd heads": Genotype(CIFAR, (replace(MSA, heads=3, head_dim=7),)),
     "per head": Genotype(CIFAR, (replace(MSA, per_head=True, **HEADS),)),
+    "per head: odd heads": Genotype(CIFAR, (replace(MSA, per_head=True, heads=5, head_dim=7),)),
+    "mqa: odd heads": Genotype(CIFAR, (replace(NETS["mqa"].stages[0], heads=3, head_dim=7),)),
+    "coatnet: odd heads": replace(NETS["coatnet"], stages=(replace(COATNET, heads=3, head_dim=7),)),
+    "efficientformer attention: odd heads": Genotype(CIFAR, (replace(EFFICIENTFORMER, heads=3, head_dim=7),)),
+    "gated_conv: values rounded otherwise": wider(NETS["gated_conv"], 3),
+    "gated_conv with options: values that no conv mixes": replace(
+        NETS["gated_conv with options"],
+        stages=(Stage("gated_conv", 1, 8, kernel=5, expand=3.25), *NETS["gated_conv with options"].stages[1:]),
+    ),
     "transformer": Genotype(
         Stem("cifar", 16), (replace(MSA, width=16, attention="transformer", mlp_ratio=1.5, **HEADS),)
     ),
-    "msa_a": Genotype(Stem("cifar", 16), (replace(MSA, width=16, attention="msa_a"),), style=Style("post")),
     "hybrid": Genotype(Stem("cifar", 16), (Stage("basic", 1, 16),), Encoder(32, 2, 2, patch=2), Head("token")),
     "vit": vit(encoder=replace(VIT, embed_dim=32, heads=2)),
     "vit pooled": vit("avg", encoder=replace(VIT, embed_dim=32, heads=4)),
+    "vit 2-D": vit(encoder=replace(VIT, embed_dim=32, position="2d")),
     "vit relative": vit(encoder=replace(NETS["vit relative"].encoder, embed_dim=32)),
     "hidden head": replace(wider(NETS["hidden head"]), head=Head(hidden=30)),
 }
@@ -248,16 +262,27 @@ WIDER = {
 @pytest.mark.parametrize("name", WIDER)
 @pytest.mark.usefixtures("silent")
 def test_a_wider_child_is_the_parent(name: str) -> None:
-    parent = trained(NETS[name.split(",")[0].split(":")[0]])
-    with torch.no_grad():  # attention that is far from even: scale and head order matter
-        part: Any
-        for part in parent.modules():
-            if hasattr(part, "qkv"):
-                part.qkv.weight.mul_(6)
+    parent = sharpened(trained(NETS[name.split(",")[0].split(":")[0]]))
     child, rows = child_of(parent, WIDER[name])
     assert "fitted" in {row.how for row in rows}
     assert summary(rows)["share"] == 1
-    assert apart(child, parent) < 1e-4
+    assert apart(child, parent) < 1e-5
+
+
+STAGED = [name for name, net in NETS.items() if net.stages]
+
+
+@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.usefixtures("silent")
+def test_twice_as_many_of_everything_change_no_kind_of_block(name: str) -> None:
+    parent = sharpened(trained(NETS[name]))
+    child, rows = child_of(parent, twice(NETS[name]))
+    assert summary(rows)["share"] == 1
+    assert apart(child, parent) < 1e-5
+
+
+def test_every_kind_of_block_is_among_them() -> None:
+    assert {block.kind for name in STAGED if name not in FURTHER for block in NETS[name].plan(16).blocks} == {*BLOCKS}
 
 
 def test_copies_differ_a_little_and_statistics_do_not() -> None:
@@ -265,19 +290,19 @@ def test_copies_differ_a_little_and_statistics_do_not() -> None:
     child, _ = child_of(parent, wider(NETS["basic"]))
     one, two = parent.stages[0][0].conv1.weight, child.stages[0][0].conv1.weight
     deviation = one.std().item()
-    assert torch.equal(two[:8, :8], one / 2)
-    for copied in (two[8:, :8], two[:8, 8:], two[8:, 8:]):
+    assert torch.equal(two[::2, ::2], one / 2)
+    for copied in (two[1::2, ::2], two[::2, 1::2], two[1::2, 1::2]):
         assert 0.5e-3 * deviation < (copied - one / 2).std().item() < 2e-3 * deviation
     norm, had = child.stages[0][0].norm1, parent.stages[0][0].norm1
     for name in ("running_mean", "running_var", "weight", "bias"):
-        assert torch.equal(getattr(norm, name), getattr(had, name).repeat(2))
+        assert torch.equal(getattr(norm, name), getattr(had, name).repeat_interleave(2))
     assert apart(child, parent) < 0.05
 
 
 def test_standardised_weights_are_not_divided() -> None:
     parent = trained(GROUP)
     child, _ = child_of(parent, wider(GROUP))
-    assert torch.equal(child.stages[0][0].conv1.weight[:32, :32], parent.stages[0][0].conv1.weight[:, :32])
+    assert torch.equal(child.stages[0][0].conv1.weight[::2, ::2], parent.stages[0][0].conv1.weight)
 
 
 def test_a_narrower_child_keeps_the_first_channels() -> None:
@@ -429,8 +454,8 @@ def test_a_projection_the_parent_has_not_passes_channels_on(block: str) -> None:
     parent = trained(Genotype(CIFAR, (Stage(block, 1, 8),)))
     child, rows = child_of(parent, Genotype(CIFAR, (Stage(block, 1, 16),)))
     weight = child.stages[0][0].shortcut.weight[:, :, 0, 0]
-    assert torch.equal(weight[:8], torch.eye(8))
-    assert (weight[8:] - torch.eye(8)).abs().max() < 0.01
+    assert torch.equal(weight[::2], torch.eye(8))
+    assert (weight[1::2] - torch.eye(8)).abs().max() < 0.01
     assert (rows[1].how, rows[1].params - rows[1].taken) == ("fitted", 16 * 8)
     if block == "mbconv":  # its shortcut sees the raw map, as the identity did
         assert apart(child, parent) < 0.05

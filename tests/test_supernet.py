@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from alternas.archs import Genotype, InputError, Stage, Stem, build, static_cost
 from alternas.archs.blocks.axes import Axis
+from alternas.archs.blocks.spec import BLOCKS
 from alternas.search.data.dataset import DataConfig
 from alternas.search.data.load import load
 from alternas.search.samplers.sampler_context import features
@@ -33,7 +34,7 @@ from alternas.search.training.job import EvaluateJob, JobResult, Progress, Super
 from alternas.search.training.loaders import DeviceLoader, open_loader
 from alternas.search.training.optim import memory_format
 from alternas.spaces import RandomChooser, Space, get
-from nets import NETS
+from nets import NETS, twice
 
 SPACES = ("resnet", "alternet", "hybrid", "modern", "free", "all", "bench", "placements")
 SMALL = Genotype(Stem("cifar", 4), (Stage("basic", 1, 4), Stage("basic", 1, 4, 2)))
@@ -50,16 +51,40 @@ def copied(bank: Bank, net: Genotype, x_BCHW: Tensor) -> Tensor:
     return bank.network(net).train()(x_BCHW.contiguous(memory_format=memory_format(net, x_BCHW.device)))
 
 
+def enlarged(net: Genotype) -> Genotype:
+    """Larger in all that nests: channels, heads, head channels, kernels, ratios."""
+
+    def of(stage: Stage) -> Stage:
+        options = {name: value for kind in stage.kinds for name, value in BLOCKS[kind].options.items()} | stage.given
+        more = {name: options[name] + 2 for name in ("kernel", "start_kernel", "mix") if options.get(name)}
+        more |= {name: 1.5 * options[name] for name in ("se", "part") if options.get(name)}
+        more |= {"expand": 1.5 * options["expand"]} if options.get("expand", 1) != 1 else {}
+        return replace(stage, mlp_ratio=1.5 * stage.mlp_ratio, **more)
+
+    return replace(twice(net), stages=tuple(map(of, twice(net).stages)))
+
+
 @pytest.mark.parametrize("name", NETS)
 def test_a_net_on_slices_of_a_larger_bank_is_its_copy(name: str) -> None:
+    """Weights are the places of the bank that their axes name, outputs and gradients those of the net copied out."""
     net, x_BCHW = NETS[name], torch.randn(4, 2, 16, 16)
     bank = Bank(NetInput(3, (16, 16), 2))
+    bank.reserve([enlarged(net)] if net.stages else [])
     bank.reserve([net])
-    assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
-    wider = [replace(net, stages=tuple(replace(stage, width=2 * stage.width) for stage in net.stages))]
-    if net.stages:
-        bank.reserve(wider)
-        assert torch.equal(bank(net, x_BCHW), copied(bank, net, x_BCHW))
+    alone, cut = bank.network(net).train(), 0
+    logits = bank(net, x_BCHW), alone(x_BCHW.contiguous(memory_format=memory_format(net, x_BCHW.device)))
+    assert torch.equal(*logits)
+    for of_net in logits:
+        of_net.square().sum().backward()
+    for name, role in skeleton(net, bank.inputs).roles.items():
+        whole, parameter = bank.tensor(role.name), alone.get_parameter(name)
+        places = np.ix_(*(part.index_in(of) for part, of in zip(role.axes, bank.axes[role.name], strict=True)))
+        assert torch.equal(whole[places], parameter)
+        assert whole.grad is not None
+        assert torch.equal(whole.grad[places], parameter.grad)
+        assert whole.grad.count_nonzero() == parameter.grad.count_nonzero()
+        cut += whole.shape != parameter.shape
+    assert cut or not net.stages
 
 
 @pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])

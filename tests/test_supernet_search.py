@@ -323,9 +323,14 @@ def test_a_front_says_how_far_shared_weights_can_be_trusted(open_supernet: Open,
     alone = {r.key: r.accuracy for r in records if r.weights == "alone"}
     pairs = [r for r in records if r.weights == "shared" and r.key in alone and r.status == "ok"]
     assert len(pairs) == len(alone) >= 3  # the bank's slices of the baselines are evaluated before all else
-    (line,) = sharing_lines(records, Metric())
+    line, other = sharing_lines(records, Metric())
     assert line.startswith(f"shared weights: {len(pairs)} nets on slices -")
     assert line.endswith("rank correlation 1.00")
+    slices = [r.accuracy for r in records if r.weights == "shared" and r.status == "ok"]
+    worse = sum(accuracy < min(alone.values()) for accuracy in slices)
+    assert other.startswith(f"{worse} of {len(slices)} nets on slices are worse than all nets trained alone: ")
+    good = [replace(r, accuracy=1 + (r.accuracy or 0)) if r.weights == "shared" else r for r in records]
+    assert len(sharing_lines(good, Metric())) == 1
 
 
 def test_ten_nets_hold_most_of_a_front() -> None:

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import NamedTuple
 
-from ..layout import Block
+from ..layout import QUERY_DIM, Block
 from ..stage import OPTIONS
 
 
@@ -16,10 +16,12 @@ class Axis(NamedTuple):
     Attributes:
         sizes: their product is the axis' length.
         centred: a smaller axis is the middle of a larger one (kernels, relative positions) instead of its beginning.
+        runs: lengths of what lies beside each other in the last size; a wider layer has copies of each in its own run.
     """
 
     sizes: tuple[int, ...]
     centred: bool = False
+    runs: tuple[int, ...] = ()
 
     def index_in(self, larger: Axis) -> list[int]:
         """The places in a larger axis of the same name that this one takes."""
@@ -28,6 +30,11 @@ class Axis(NamedTuple):
             start = (whole - part) // 2 if self.centred else 0
             index = [outer * whole + start + i for outer, i in product(index, range(part))]
         return index
+
+    @property
+    def levels(self) -> list[tuple[int, ...]]:
+        """Its nested sizes, each as the lengths of its runs."""
+        return [*((size,) for size in self.sizes[:-1]), self.runs or self.sizes[-1:]]
 
     @property
     def length(self) -> int:
@@ -60,8 +67,10 @@ def _axis(b: Block, name: str) -> Axis:
         return Axis((b.option(name),), centred=True)
     if name in ("distance_rows", "distance_columns"):
         return Axis((b.distances[name == "distance_columns"],))
-    if name == "gated":  # gates, then what they gate
-        return Axis((2, b.inner))
+    if name in ("gated", "gating"):  # gates and what they gate, each with those first that no conv mixes
+        return Axis((2,) * (name == "gated") + (b.inner,), runs=(b.inner - b.mixed, b.mixed))
+    if name == "part_qkv":
+        return Axis((b.part_qkv,), runs=(QUERY_DIM, QUERY_DIM, b.part))
     heads, dim, kv, (height, width) = b.stage.heads, b.stage.head_dim, b.kv_heads, b.window
     shared = (heads,) if kv == heads else (kv, heads // kv)  # heads that share keys are sliced apart
     named = {

@@ -90,6 +90,7 @@ COATNET = BlockSpec(
             **MLP,
         },
         scaled_by=("proj", "mlp.fc2"),
+        queries={"qkv": 0.5},
         norms_input=True,
     ),
     modern=True,

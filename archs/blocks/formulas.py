@@ -9,6 +9,7 @@ SHORTCUT = {"shortcut": "c_out c_in 1 1"}
 SHORTCUT_NORM = {"shortcut.0": "c_out c_in 1 1", "shortcut.1": "c_out"}
 SQUEEZE = {"se.fc1": "squeezed inner 1 1", "se.fc2": "inner squeezed 1 1"}
 ATTENTION_OPTIONS = {"kv_stride": 1, "kv_heads": 0, "mix": 0, "position": "relative"}
+QUERIES = {"attn.qkv": 0.5, "attn.q": 0.5}
 TABLE = {"attn.table": "heads rows columns"}
 MLP = {"mlp.fc1": "hidden c_out 1 1", "mlp.fc2": "c_out hidden 1 1"}
 

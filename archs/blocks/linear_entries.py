@@ -59,6 +59,7 @@ LINEAR = BlockSpec(
             "mlp.norm3": "c_out",
         },
         scaled_by=("attn.norm", "mlp.norm3"),
+        queries={"attn.qkv": 0.0},
     ),
     modern=True,
     options={"act": ACT},

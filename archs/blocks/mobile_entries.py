@@ -166,6 +166,7 @@ MQA = BlockSpec(
             "layer_scale": "c_out",
         },
         scaled_by=("attn.out",),
+        queries={"attn.query": 0.5},
     ),
     modern=True,
     options={"kv_stride": 1, "layer_scale": 0.0},

@@ -7,6 +7,7 @@ from .accumulator import CostAccumulator, size
 from .formulas import (
     ATTENTION_OPTIONS,
     MLP,
+    QUERIES,
     SHORTCUT,
     SQUEEZE,
     attention_axes,
@@ -125,6 +126,7 @@ TRANSFORMER = BlockSpec(
             "mlp.mix": "hidden 1 mix mix",
         },
         scaled_by=("attn.out", "mlp.fc2"),
+        queries=QUERIES,
         norms_input=True,
     ),
     modern=True,

@@ -6,6 +6,7 @@ from ..layout import Block
 from .accumulator import CostAccumulator, size
 from .formulas import (
     ATTENTION_OPTIONS,
+    QUERIES,
     SHORTCUT,
     SHORTCUT_NORM,
     attention_axes,
@@ -148,6 +149,7 @@ MSA = BlockSpec(
             **attention_axes("width"),
         },
         scaled_by=("attn.out",),
+        queries=QUERIES,
         norms_input=True,
     ),
     inner_of_input=True,
@@ -184,6 +186,7 @@ MSA_A = BlockSpec(
             "norm2": "c_out",
         },
         scaled_by=("norm2",),
+        queries=QUERIES,
     ),
     inner_of_input=True,
     options=ATTENTION_OPTIONS,

@@ -42,10 +42,12 @@ class BlockForm:
         cost: its closed form: adds a `layout.Block` to a `CostAccumulator`. None in an exported net alone.
         fused_cost: the same as it is shipped, each reparametrised conv as one; None where nothing differs.
         axes: by layer, the axes of its weight, such as "c_out width 3 3": attributes of a `layout.Block`, sides of
-            kernels, and the names that registry.py explains. By these weights are sliced when they are inherited.
+            kernels, and the names that axes.py explains. By these weights are shared, and widened when inherited.
             Layers that begin with "shortcut" are there where the block projects.
         scaled_by: the layers that scale its branches: near zero they make a new block almost an identity.
         scaled_by_group: the same under group norm, whose standardised convs have no scale; () where no different.
+        queries: the layers that give queries, and to which power their products with keys, sums over a head's channels,
+            are divided by the number of these.
         norms_input: whether its layer `norm1` is over the block's input, and so worth taking from another kind.
     """
 
@@ -54,6 +56,7 @@ class BlockForm:
     axes: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     scaled_by: tuple[str, ...] = field(default=(), repr=False)
     scaled_by_group: tuple[str, ...] = field(default=(), repr=False)
+    queries: Mapping[str, float] = field(default_factory=dict, repr=False, hash=False)
     norms_input: bool = field(default=False, repr=False)
     fused_cost: Callable[[Any, Any], None] | None = field(default=None, repr=False)
 

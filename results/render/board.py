@@ -105,11 +105,13 @@ def summary_lines(board: Leaderboard, rows: Sequence[Row]) -> list[str]:
 def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
     """How far shared weights can be trusted: the nets of a run that were trained alone beside their slices.
 
-    Differences in percentage points; Spearman's rank correlation from three nets on.
+    Differences in percentage points; Spearman's rank correlation from three nets on. Few of a large space's blocks are
+    among these nets: slices that are worse than each of them are told too.
     """
-    alone = {r.key: r.accuracy for r in records if r.status == "ok" and r.weights == "alone" and r.accuracy is not None}
-    shared = [r for r in records if r.status == "ok" and r.weights == "shared" and r.key in alone]
-    pairs = [(alone[r.key], r.accuracy) for r in shared if r.accuracy is not None]
+    trained = [(r.weights, r.key, r.accuracy) for r in records if r.status == "ok" and r.accuracy is not None]
+    alone = {key: accuracy for weights, key, accuracy in trained if weights == "alone"}
+    shared = {key: accuracy for weights, key, accuracy in trained if weights == "shared"}
+    pairs = [(alone[key], accuracy) for key, accuracy in shared.items() if key in alone]
     if not pairs:
         return []
     difference = 100 * statistics.mean(other - one for one, other in pairs)
@@ -119,5 +121,9 @@ def sharing_lines(records: Sequence[Record], metric: Metric) -> list[str]:
 
         correlation: Any = spearmanr([one for one, _ in pairs], [other for _, other in pairs])
         order = f", rank correlation {correlation.statistic:.2f}"
-    nets = count_nets(len(pairs))
-    return [f"shared weights: {nets} on slices {difference:+.1f} {metric.points} from trained alone{order}"]
+    nets, untrained = count_nets(len(pairs)), sum(accuracy < min(alone.values()) for accuracy in shared.values())
+    lines = [f"shared weights: {nets} on slices {difference:+.1f} {metric.points} from trained alone{order}"]
+    if untrained:
+        worst = f"{untrained} of {count_nets(len(shared))} on slices are worse than all nets trained alone"
+        lines.append(f"{worst}: their parts of the bank may be hardly trained, which says nothing of the nets")
+    return lines

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from ...archs import Network
+from ...archs.blocks.axes import Axis
 from ...archs.blocks.encoder import TransformerEncoder
 from ...archs.blocks.residual import Projection
 from ...archs.layout import Block
@@ -24,6 +25,7 @@ from ...archs.timm_network import TimmNetwork
 from ...archs.weights import read
 from .job import FREEZE_POLICIES, InitWeights
 from .net2net import CopyCount, Linear, channel_map, copy_module, copy_stem, copy_tokens, spread
+from .net2net_blocks import copy_block
 
 NEAR = 0.01  # of a new block's last layer: at exactly 0 the layers in front of it would get no gradient
 ENCODER_SCALED_BY = ("attn.proj", "mlp.fc2")
@@ -139,7 +141,7 @@ def _stages(child: Network, parent: Network) -> list[Inherited]:
                 if new:
                     _copy_common(block, b, trained, had[j], tally)
                 else:
-                    copy_module(block, trained, tally)
+                    copy_block(block, trained, b, had[j], tally)
                 identity = had[j].c_out if had[j].skips and not had[j].projects else 0
             if identity:
                 _pass_on(block, identity)
@@ -184,7 +186,8 @@ def _pass_on(block: nn.Module, channels: int) -> None:
     shortcut = getattr(block, "shortcut", None)
     for conv in shortcut.modules() if shortcut is not None else ():
         if isinstance(conv, Projection):
-            rows, columns = (channel_map((n,), (channels,)) for n in (conv.out_channels, conv.in_channels))
+            sides = (conv.out_channels, conv.in_channels)
+            rows, columns = (channel_map(Axis((n,)), Axis((channels,))) for n in sides)
             conv.weight.copy_(spread(torch.eye(channels)[:, :, None, None], rows, columns, divide=True))
 
 

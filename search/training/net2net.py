@@ -1,51 +1,68 @@
-"""Net2Net weight resizing of single tensors and layers.
+"""Net2Net weight resizing of single tensors, layers and token embeddings.
 
-One rule for every axis of channels: channel c of the child takes channel c % P of the parent's P. A narrower child
-keeps the first ones. A wider one repeats them, and the weights that read the copies are divided by their number, so
-that the function stays the same (Net2WiderNet, Chen et al., ICLR 2016): exactly under BatchNorm, under LayerNorm
-where the width is a multiple of the parent's, and nearly under GroupNorm, whose groups hold other channels.
-Position tables are interpolated.
+One rule for every axis of channels: of the parent's P, channel c of the child's C takes c if C is not larger, else
+c P // C. So a narrower child keeps the first ones. A wider one has copies beside each other, so that the first part of
+a map, a group or a half stays what it was, and the weights that read the copies are divided by their number: the
+function stays the same (Net2WiderNet, Chen et al., ICLR 2016), exactly under BatchNorm, and where the width is a
+multiple of the parent's under LayerNorm and GroupNorm. Position tables are interpolated.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import accumulate, chain
 
 import torch
 from torch import Tensor, nn
 
-from ...archs.blocks.attention import WindowAttention
+from ...archs.blocks.axes import Axis
 from ...archs.blocks.encoder import GridPositions, OffsetKeys, TokenAttention, TokenPositions, TransformerEncoder
-from ...archs.blocks.linear import LinearAttention
 from ...archs.blocks.residual import Projection
-from ...archs.network import interpolated, position_table
+from ...archs.network import position_table
 
 NOISE = 1e-3  # on the weights of copies, over the tensor's deviation: equal channels would stay equal for ever
 
 Linear = nn.Conv2d | nn.Linear
-Attention = WindowAttention | TokenAttention
 
 
 @dataclass(frozen=True)
 class ChannelMap:
-    """For each channel of the child: its channel in the parent, how many take that one, whether one did before."""
+    """For each channel of the child: its channel in the parent, how many take that one, whether one did before.
+
+    Where the parent has none, the first is taken, and endless copies of it let no layer read it.
+    """
 
     index: Tensor
     copies: Tensor
     again: Tensor
 
 
-def channel_map(child: tuple[int, ...], parent: tuple[int, ...]) -> ChannelMap:
-    """The map of an axis of nested sizes, such as heads times head channels: of each size, c takes c % P."""
-    index, copies, again = torch.zeros(1, dtype=torch.long), torch.ones(1, dtype=torch.long), torch.zeros(1) > 0
-    for size, had in zip(child, parent, strict=True):
-        inner = torch.arange(size) % had
-        index = (index[:, None] * had + inner).flatten()
-        copies = (copies[:, None] * torch.bincount(inner)[inner]).flatten()
-        again = (again[:, None] | (torch.arange(size) >= had)).flatten()
+def channel_map(child: Axis, parent: Axis) -> ChannelMap:
+    """The map of an axis: of its nested sizes, such as heads times head channels, and of runs in these, one by one."""
+    index, copies, again = torch.zeros(1, dtype=torch.long), torch.ones(1), torch.zeros(1) > 0
+    for runs, had in zip(child.levels, parent.levels, strict=True):
+        starts = list(accumulate(had, initial=0))[:-1]
+        inner = [_run_map(*run) for run in zip(runs, had, starts, strict=True)]
+        index = (index[:, None] * sum(had) + torch.cat([run.index for run in inner])).flatten()
+        copies = (copies[:, None] * torch.cat([run.copies for run in inner])).flatten()
+        again = (again[:, None] | torch.cat([run.again for run in inner])).flatten()
     return ChannelMap(index, copies, again)
+
+
+def _run_map(size: int, had: int, start: int) -> ChannelMap:
+    """The map of `size` channels beside each other from `had`, which begin at `start`."""
+    index = nearest(size, had)
+    if not had:
+        return ChannelMap(index + start, torch.full((size,), math.inf), torch.ones(size) > 0)
+    again = index.diff(prepend=torch.tensor([-1])) == 0
+    return ChannelMap(index + start, torch.bincount(index)[index], again)
+
+
+def nearest(size: int, had: int) -> Tensor:
+    """Of `had` channels the first ones, or where there are more, copies of each beside each other."""
+    return torch.arange(size) * had // max(size, had)
 
 
 @dataclass
@@ -85,7 +102,7 @@ def centred(weight: Tensor, sides: torch.Size) -> Tensor:
 
 def repeated(source: Tensor, channels: int) -> Tensor:
     """`source` (..., P) with `channels` channels."""
-    return source[..., torch.arange(channels) % source.shape[-1]]
+    return source[..., nearest(channels, source.shape[-1])]
 
 
 def spread(weight: Tensor, rows: ChannelMap, columns: ChannelMap, divide: bool) -> Tensor:
@@ -101,24 +118,35 @@ def copy_module(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
     """Fill every layer of `child` from the layer of the same name and type in `parent`."""
     if type(child) is not type(parent):
         return
-    if isinstance(child, Attention) and isinstance(parent, Attention):
+    if isinstance(child, TokenAttention) and isinstance(parent, TokenAttention):
         _copy_attention(child, parent, tally)
-    elif isinstance(child, LinearAttention) and isinstance(parent, LinearAttention):
-        _copy_linear_attention(child, parent, tally)
     elif isinstance(child, Linear) and isinstance(parent, Linear):
         copy_linear(child, parent, tally)
     else:
-        # A module's own tensors, such as scale, shift and running statistics of a norm, without noise.
-        own = {**dict(parent.named_parameters(recurse=False)), **dict(parent.named_buffers(recurse=False))}
-        for name, target in (*child.named_parameters(recurse=False), *child.named_buffers(recurse=False)):
-            if name == "table" and name in own:
-                _copy_table(child, parent, tally)
-            elif name in own:
-                tally.repeat(target, own[name])
+        for target, source, _ in own_tensors(child, parent):
+            tally.repeat(target, source)
         layers = dict(parent.named_children())
         for name, layer in child.named_children():
             if name in layers:
                 copy_module(layer, layers[name], tally)
+
+
+def own_tensors(child: nn.Module, parent: nn.Module) -> Iterator[tuple[Tensor, Tensor, str]]:
+    """A module's own tensors with the parent's, such as scale, shift and running statistics of a norm."""
+    had = dict(chain(parent.named_parameters(recurse=False), parent.named_buffers(recurse=False)))
+    for name, target in chain(child.named_parameters(recurse=False), child.named_buffers(recurse=False)):
+        if name in had:
+            yield target, had[name], name
+
+
+def query_factor(size: int, had: int, power: float) -> Tensor:
+    """A factor for each query channel of a head: where these are repeated, products with keys stay what they were.
+
+    They are sums over the head's channels, divided by their number to some power.
+    """
+    if size <= had:
+        return torch.ones(size)
+    return (size / had) ** power / channel_map(Axis((size,)), Axis((had,))).copies
 
 
 def copy_stem(child: nn.Module, parent: nn.Module, tally: CopyCount) -> None:
@@ -143,7 +171,7 @@ def copy_linear(
     """Fill a conv or linear layer; a kernel of another side is cut, or padded by zeros.
 
     Args:
-        rows, columns: its outputs and inputs, cyclic by default.
+        rows, columns: its outputs and inputs; by default as the rule above has them.
         gain: a factor for each output.
         image: whether it sees the image, whose channels are not copies of each other.
     """
@@ -156,8 +184,8 @@ def copy_linear(
     if image and channels != had:  # as timm's `adapt_input_conv`: the sum over the image's channels stays
         repeats = weight[:, torch.arange(channels) % had] * (had / channels)
         weight = weight.sum(1, keepdim=True) if channels == 1 else repeats
-    rows = rows or channel_map(child.weight.shape[:1], source.shape[:1])
-    columns = columns or channel_map((channels,), (weight.shape[1],))
+    rows = rows or channel_map(Axis((len(child.weight),)), Axis((len(source),)))
+    columns = columns or channel_map(Axis((channels,)), Axis((weight.shape[1],)))
     gain = torch.ones(child.weight.shape[0]) if gain is None else gain
     divide = type(child) in (nn.Conv2d, Projection, nn.Linear)  # in standardised ones a factor has no effect
     value = spread(weight, rows, columns, divide) * gain.view(-1, *(1,) * (weight.dim() - 1))
@@ -167,76 +195,12 @@ def copy_linear(
         tally.put(child.bias, bias[rows.index] * gain, bias)
 
 
-def _copy_attention(child: Attention, parent: Attention, tally: CopyCount) -> None:
-    """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D).
-
-    Heads of queries that share keys are axes of their own too.
-    """
-    last, source = (layer.out if isinstance(layer, WindowAttention) else layer.proj for layer in (child, parent))
-    size, had = last.in_features // child.heads, source.in_features // parent.heads
-    # Logits are sums over head channels, times D ** -0.5: where these are repeated, the queries make up for both.
-    queries = math.sqrt(size / had) / channel_map((size,), (had,)).copies if size > had else torch.ones(size)
-    attended = channel_map((*_shared(child), size), (*_shared(parent), had))
-    if child.qkv is not None and parent.qkv is not None:
-        rows = channel_map((3, child.heads, size), (3, parent.heads, had))
-        gain = torch.cat([queries.repeat(child.heads), torch.ones(2 * child.heads * size)])
-        copy_linear(child.qkv, parent.qkv, tally, rows=rows, gain=gain)
-    copy_linear(last, source, tally, columns=attended)
-    if isinstance(child, WindowAttention) and isinstance(parent, WindowAttention):
-        sizes = (child.kv_heads, size), (parent.kv_heads, had)
-        if child.qkv is None and parent.qkv is None:
-            copy_linear(child.q, parent.q, tally, rows=attended, gain=queries.repeat(child.heads))
-            copy_linear(child.kv, parent.kv, tally, rows=channel_map(*((2, *size) for size in sizes)))
-        _copy_near(child, parent, channel_map(*sizes), tally)
-        if child.table is not None and parent.table is not None:
-            _copy_table(child, parent, tally)
-
-
-def _shared(layer: Attention) -> tuple[int, int]:
-    """Heads of keys, and heads of queries that share each."""
-    keys = layer.kv_heads if isinstance(layer, WindowAttention) else layer.heads
-    return keys, layer.heads // keys
-
-
-def _copy_near(child: WindowAttention, parent: WindowAttention, values: ChannelMap, tally: CopyCount) -> None:
-    """The conv and norm in front of keys and values, and the conv on values."""
-    if child.reduce is not None and parent.reduce is not None:
-        copy_module(child.reduce, parent.reduce, tally)
-        copy_module(child.norm, parent.norm, tally)
-    if child.mix is not None and parent.mix is not None:
-        copy_linear(child.mix, parent.mix, tally, rows=values)
-
-
-def _copy_linear_attention(child: LinearAttention, parent: LinearAttention, tally: CopyCount) -> None:
-    """Rows of queries, keys and values are (N, 3, D), columns behind the products (2, N, D), of both scales.
-
-    Repeated head channels change nothing: products of queries and keys are over their own sum.
-    """
-    (heads, dim), (had_heads, had_dim) = ((layer.heads, layer.head_dim) for layer in (child, parent))
-    rows = channel_map((heads, 3, dim), (had_heads, 3, had_dim))
-    for name in ("qkv", "aggregate.0", "aggregate.1"):
-        layer, source = (module.get_submodule(name) for module in (child, parent))
-        assert isinstance(layer, Linear)
-        assert isinstance(source, Linear)
-        copy_linear(layer, source, tally, rows=rows)
-    copy_linear(child.out, parent.out, tally, columns=channel_map((2, heads, dim), (2, had_heads, had_dim)))
-    copy_module(child.norm, parent.norm, tally)
-
-
-def _copy_table(child: Any, parent: Any, tally: CopyCount) -> None:
-    """Relative positions, a table (H, W) for all heads or one for each; interpolated where the window differs."""
-    if child.table is None or parent.table is None:
-        return
-    source = table = plain(parent.table)
-    shape = child.table.shape
-    if len(shape) == 3:
-        heads = channel_map(_shared(child), _shared(parent)).index
-        table = table[heads] if table.dim() == 3 else table.expand(child.heads, -1, -1)
-    elif table.dim() == 3:
-        table = table.mean(0)
-    only_window = table.shape == source.shape and torch.equal(table, source)
-    value = interpolated(table, (shape[-2], shape[-1]))
-    tally.put(child.table, value, source, resized=only_window and table.shape != shape)
+def _copy_attention(child: TokenAttention, parent: TokenAttention, tally: CopyCount) -> None:
+    """Heads N and head channels D are axes of their own: rows of `qkv` are (3, N, D), columns behind it (N, D)."""
+    (heads, size), (had_heads, had) = ((x.heads, x.proj.in_features // x.heads) for x in (child, parent))
+    gain = torch.cat([query_factor(size, had, 0.5).repeat(heads), torch.ones(2 * heads * size)])
+    copy_linear(child.qkv, parent.qkv, tally, channel_map(Axis((3, heads, size)), Axis((3, had_heads, had))), gain=gain)
+    copy_linear(child.proj, parent.proj, tally, columns=channel_map(Axis((heads, size)), Axis((had_heads, had))))
 
 
 def copy_tokens(
