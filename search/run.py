@@ -98,7 +98,7 @@ def conclude(controller: SearchController, console: Console) -> None:
             f"run {controller.store.folder.name!r}: none of {len(trained)} nets could be trained{reason}"
         )
     print_measuring(controller, console)
-    for line in controller.context.devices.errors if config.settings.measured_nets else ():
+    for line in controller.context.devices.errors if config.settings.predicts else ():
         console.print(line, highlight=False, soft_wrap=True)
     strategy = controller.study.study.sampler
     if isinstance(strategy, BuildUp):
