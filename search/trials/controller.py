@@ -156,7 +156,9 @@ class SearchController(Controller):
             costs,
             lambda cost, record: self.context.cost_named(cost, record.key, record.cost),
         )
-        return self.few.missing(front, [self.context.devices.of(cost) for cost in costs if cost in self.settings.measured])
+        return self.few.missing(
+            front, [self.context.devices.of(cost) for cost in costs if cost in self.settings.measured]
+        )
 
     def _next_trial(self) -> Trial | None:
         """The first paused trial that the scheduler promotes, from the highest rung down; else a new one."""

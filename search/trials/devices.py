@@ -68,7 +68,7 @@ class Devices:
         """Whether a net is not trained before a device has measured it, or measured it again."""
         if net.key in device.known:
             return not self.is_certain(device, net.key)
-        if self.measures_all or not isinstance(net, Genotype) or not device.predicts:
+        if self.measures_all or not isinstance(net, Genotype) or not (self.first or device.predicts):
             return True
         return any(device.may_exceed(net, most) for most in self._limits_of(device).values())
 
