@@ -210,17 +210,17 @@ def test_under_a_limit_a_net_is_measured_where_that_tells(
     run_loop(work, executor, SilentView())
     jobs = [job for job in executor.ran if isinstance(job, LatencyJob)]
     efforts = {job.genotype.key: [j.effort for j in jobs if j.genotype.key == job.genotype.key] for job in jobs}
-    assert all(found in ([QUICK], [QUICK, CONFIRMED]) for found in efforts.values())
+    assert all(found in ([QUICK], [QUICK, CONFIRMED], [CONFIRMED]) for found in efforts.values())
     trained = {job.genotype.key: job.genotype for job in executor.ran if not isinstance(job, LatencyJob)}
     assert all(milliseconds(net) <= most * 1.001 for net in trained.values())
     assert trained.keys() - efforts.keys(), "some nets are well within it"
     for net in (job.genotype for job in jobs):
         is_near = abs(milliseconds(net) / most - 1) <= NEAR
-        assert not is_near or efforts[net.key] == [QUICK, CONFIRMED], "near the limit it is measured again"
+        assert not is_near or CONFIRMED in efforts[net.key], "near the limit it is measured again"
     best = {net.key for net in work.few.front(work.store.records, [objective], _cost_of(work))}  # type: ignore[union-attr]
     assert best <= efforts.keys()
     if objective == "latency_ms":
-        assert all(efforts[key] == [QUICK, CONFIRMED] for key in best)
+        assert all(CONFIRMED in efforts[key] for key in best)
         assert best == front_keys(work)
 
 

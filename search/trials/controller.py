@@ -14,6 +14,7 @@ from typing import cast
 
 from ...archs import Genotype
 from ...archs.timm_net import Net
+from ...results.latency.measurements import CONFIRMED, QUICK
 from ...results.runs.record import FREE, Record
 from ...results.runs.store import Store
 from ...spaces import FixedChooser, Genes, plain_genes
@@ -130,8 +131,9 @@ class SearchController(Controller):
     def next_job(self) -> Job | None:
         if self.few is None:
             return super().next_job()
-        job = None if self.few.missing(self.context.devices.first) else self._train()
-        return job or self.few.next_job(self._measured_beside(), 60 * self.context.config.run.budget.trial_minutes)
+        is_first = bool(self.few.missing(self.context.devices.first))
+        job, seconds = None if is_first else self._train(), 60 * self.context.config.run.budget.trial_minutes
+        return job or self.few.next_job(self._measured_beside(), QUICK if is_first else CONFIRMED, seconds)
 
     def _train(self) -> Job | None:
         """The next job once enough nets are measured to predict the others."""

@@ -16,6 +16,7 @@ import numpy as np
 from ...archs import Cost, Genotype
 from ...archs.errors import OperationError
 from ...archs.timm_net import Net, net_from_dict
+from ...results.latency.measurements import Effort
 from ...results.latency.predictor import demands, spanning
 from ...results.ranking.pareto import pareto_ranks
 from ...results.runs.record import Record
@@ -77,13 +78,13 @@ class FewMeasured:
             and (name, net.key) not in self._given_up
         ]
 
-    def next_job(self, missing: Iterable[tuple[Latencies, Net]], timeout_s: float) -> LatencyJob | None:
+    def next_job(self, missing: Iterable[tuple[Latencies, Net]], effort: Effort, timeout_s: float) -> LatencyJob | None:
         """The first of what is missing that can be measured now."""
         under_way = {(job.setting, job.genotype.key) for job in self._jobs.values()}
         for device, net in missing:
             if device.is_free and (device.setting, net.key) not in under_way:
                 self._numbers -= 1
-                self._jobs[self._numbers] = device.job(self._numbers, net, timeout_s)
+                self._jobs[self._numbers] = device.job(self._numbers, net, timeout_s, effort)
                 return self._jobs[self._numbers]
         return None
 

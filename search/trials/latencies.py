@@ -22,6 +22,7 @@ from ...results.latency.device_command import LATENCY, TIMEOUT_SECONDS, DeviceCo
 from ...results.latency.measurements import (
     CONFIRMED,
     QUICK,
+    Effort,
     LatencySetting,
     Measurement,
     keep,
@@ -135,9 +136,9 @@ class Latencies:
         """Whether a net can be measured now. On a device that a command is for, one at a time."""
         return not self._at_work and time.monotonic() >= self._retry_at
 
-    def job(self, trial: int, net: Net, timeout_s: float) -> LatencyJob:
-        """The job of measuring this net; a command's has its own limit of time."""
-        effort = QUICK if self.quick and net.key not in self.known else CONFIRMED
+    def job(self, trial: int, net: Net, timeout_s: float, effort: Effort | None = None) -> LatencyJob:
+        """The job of measuring this net; a command's has its own limit of time. None is the least effort that tells."""
+        effort = effort or (QUICK if self.quick and net.key not in self.known else CONFIRMED)
         if not isinstance(self.setting, DeviceCommand):
             return LatencyJob(trial, net, self.setting, self._image, self._classes, timeout_s, effort=effort)
         self._at_work = True
