@@ -128,8 +128,9 @@ class _PlainOperators(TorchFunctionMode):
 
 def _gelu(x: Any, approximate: str = "none") -> Any:
     """GELU, x (1 + erf(x / sqrt 2)) / 2, in an order that onnxruntime runs as one operator; torch's it does not."""
-    from onnxscript import opset18 as op
+    import onnxscript
 
+    op: Any = onnxscript.opset18
     if approximate == "tanh":
         inner = op.Mul(op.Add(x, op.Mul(op.Mul(x, op.Mul(x, x)), 0.044715)), math.sqrt(2 / math.pi))
         return op.Mul(op.Mul(x, 0.5), op.Add(op.Tanh(inner), 1.0))
